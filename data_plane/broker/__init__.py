@@ -1,0 +1,1 @@
+"""data_plane.broker: see docs/architecture.md."""

@@ -1,0 +1,123 @@
+"""How a request reaches its handler and how the answer finds its way back.
+
+A handler is a plain function of (services, context, request, now_ms). It returns the response
+message, or a `Deferred` that somebody completes later: a long poll, a produce that waits for its
+acknowledgements, a group member that waits for the others. Nothing here knows sockets, threads or
+clocks; the server room turns frames into calls and completed answers into bytes.
+
+Invariants
+- Every request is answered exactly once, or its connection is closed. `Deferred.complete` refuses
+  to be called twice; a handler that raises is answered by the dispatcher.
+- Answers of one connection leave in the order of its requests, whatever the order of completion;
+  the server keeps the slots, handlers need not care.
+- A handler never blocks: slow file work goes to `Executor.submit`, whose `on_done` runs back on
+  the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from data_plane.wire.registry import ApiKey
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class ConnectionInfo:
+    """What handlers may know of a connection. Lives as long as the connection."""
+
+    connection_id: int
+    peer: str
+    listener: str
+    host: str
+    port: int
+    client_software_name: str = "unknown"
+    client_software_version: str = "unknown"
+    principal: str = "User:ANONYMOUS"
+    closed: bool = False
+    on_close: list[Callable[[], None]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """One request's envelope: who asks, in which version, over which connection."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    connection: ConnectionInfo
+
+
+class Deferred(Generic[T]):
+    """An answer that comes later. The dispatcher sets `on_complete`; the handler's side calls
+    `complete` once. Completing for a connection that has gone away is harmless."""
+
+    __slots__ = ("_on_complete", "_result", "done")
+
+    def __init__(self) -> None:
+        self.done = False
+        self._result: T | None = None
+        self._on_complete: Callable[[T], None] | None = None
+
+    def complete(self, result: T) -> None:
+        assert not self.done, "a request is answered exactly once"
+        self.done = True
+        if self._on_complete is None:
+            self._result = result
+        else:
+            self._on_complete(result)
+
+    def when_complete(self, on_complete: Callable[[T], None]) -> None:
+        assert self._on_complete is None, "one listener per deferred answer"
+        self._on_complete = on_complete
+        if self.done:
+            assert self._result is not None
+            on_complete(self._result)
+
+
+class Executor(Protocol):
+    """Runs slow file work off the loop. In the server a thread pool, in simulation a queue."""
+
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        """Run `work` elsewhere, then call `on_done(result, error)` on the loop."""
+
+
+Handler = Callable[[Any, RequestContext, Any, int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEntry:
+    """One supported API: the versions that really work and the function that answers it."""
+
+    api_key: ApiKey
+    min_version: int
+    max_version: int
+    handler: Handler
+
+
+class HandlerTable:
+    """All APIs that this broker answers; what ApiVersions advertises is read from here."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, HandlerEntry] = {}
+
+    def register(
+        self, api_key: ApiKey, min_version: int, max_version: int, handler: Handler
+    ) -> None:
+        assert api_key not in self._entries, f"{api_key.name} is registered twice"
+        assert 0 <= min_version <= max_version
+        self._entries[int(api_key)] = HandlerEntry(api_key, min_version, max_version, handler)
+
+    def get(self, api_key: int) -> HandlerEntry | None:
+        return self._entries.get(api_key)
+
+    def entries(self) -> list[HandlerEntry]:
+        """All entries, by API key."""
+        return [self._entries[key] for key in sorted(self._entries)]

@@ -1,0 +1,1 @@
+"""data_plane.cell: see docs/architecture.md."""

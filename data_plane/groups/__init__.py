@@ -1,0 +1,1 @@
+"""data_plane.groups: see docs/architecture.md."""

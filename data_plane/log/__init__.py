@@ -1,0 +1,1 @@
+"""data_plane.log: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""data_plane.replica: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""data_plane.server: see docs/architecture.md."""

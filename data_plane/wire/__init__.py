@@ -1,0 +1,1 @@
+"""data_plane.wire: see docs/architecture.md."""

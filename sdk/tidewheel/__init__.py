@@ -1,0 +1,1 @@
+"""Tidewheel SDK."""
