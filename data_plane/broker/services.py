@@ -1,0 +1,136 @@
+"""What request handlers work with: one `Services` object per broker.
+
+Every handler gets it as its first argument. It holds the broker's parts and their common
+heartbeat; it decides nothing itself. The server (or the simulator) builds it, passes the time to
+`start`, `tick` and `stop`, and sets one timer at `next_deadline_ms`.
+
+Invariants
+- Everything reached from here runs on one thread. Slow file work goes through `executor`.
+- `image` is replaced, never changed; a handler that keeps a reference keeps a consistent view.
+- After `apply_image` returns, partitions, configurations and listeners agree with `image`.
+
+Deliberately absent: sockets, clocks, threads; the policy of any API family.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from data_plane.broker.timers import TimerQueue
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from data_plane.broker.api import Executor, HandlerTable
+    from data_plane.broker.topic_partitions import TopicPartitions
+    from data_plane.cell.metadata import MetadataImage
+    from data_plane.cell.metadata_store import MetadataStore
+    from data_plane.log.manager import LogManager
+
+
+class Logger(Protocol):
+    """The part of a structlog logger that the broker uses: an event name and fields."""
+
+    def debug(self, event: str, **fields: Any) -> Any: ...
+    def info(self, event: str, **fields: Any) -> Any: ...
+    def warning(self, event: str, **fields: Any) -> Any: ...
+    def error(self, event: str, **fields: Any) -> Any: ...
+
+
+class Config(Protocol):
+    """Effective broker properties under Kafka's names, dynamic values included.
+
+    Asking for a property that has no definition is a bug (KeyError)."""
+
+    def get_int(self, name: str) -> int: ...
+    def get_float(self, name: str) -> float: ...
+    def get_bool(self, name: str) -> bool: ...
+    def get_str(self, name: str) -> str: ...
+    def get_list(self, name: str) -> list[str]: ...
+
+
+class Component(Protocol):
+    """A part with a life of its own: the group service, log maintenance, fetch sessions."""
+
+    def start(self, now_ms: int) -> None: ...
+    def tick(self, now_ms: int) -> None:
+        """Do what is due. Called at the latest when `next_deadline_ms` said, possibly earlier."""
+
+    def next_deadline_ms(self) -> int | None: ...
+    def stop(self, now_ms: int) -> None:
+        """Let go of everything before the logs are closed. Requests may no longer arrive."""
+
+
+ImageListener = Callable[["MetadataImage", "MetadataImage", int], None]
+
+
+@dataclass(slots=True)
+class Services:
+    """The broker's parts, for handlers.
+
+    - `partitions.get(topic_id, index)` / `.get_by_name(topic, index)` → replica `Partition` or
+      None; `Partition.append_as_leader`, `.when_committed`, `.log`.
+    - `groups` is the component of data_plane/broker/groups.py.
+    - `timers.schedule(deadline_ms, callback)` for answers that must not wait for ever.
+    - `random` is seeded by the simulator; nothing else in the broker draws random numbers.
+    - Metadata changes: `store.apply(…)` in a handler, then `apply_image(image, now_ms)`.
+    """
+
+    config: Config
+    store: MetadataStore
+    image: MetadataImage
+    logs: LogManager
+    partitions: TopicPartitions
+    handlers: HandlerTable
+    executor: Executor
+    metrics: CollectorRegistry
+    node_id: int
+    cluster_id: str
+    random: random.Random
+    log: Logger
+    advertised_host: str = "127.0.0.1"
+    advertised_port: int = 9092
+    rack: str | None = None
+    # Filled by the composition root: components are built around this object.
+    groups: Any = None
+    timers: TimerQueue = field(default_factory=TimerQueue)
+    components: list[Component] = field(default_factory=list)
+    image_listeners: list[ImageListener] = field(default_factory=list)
+    # Parts that only one API family knows, by its module's name.
+    parts: dict[str, Any] = field(default_factory=dict)
+
+    def start(self, now_ms: int) -> None:
+        for component in self.components:
+            component.start(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        self.timers.run_due(now_ms)
+        for component in self.components:
+            component.tick(now_ms)
+
+    def stop(self, now_ms: int) -> None:
+        """Stop components in the reverse order of their start."""
+        for component in reversed(self.components):
+            component.stop(now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        earliest_ms = self.timers.next_deadline_ms()
+        for component in self.components:
+            deadline_ms = component.next_deadline_ms()
+            if deadline_ms is not None and (earliest_ms is None or deadline_ms < earliest_ms):
+                earliest_ms = deadline_ms
+        return earliest_ms
+
+    def apply_image(self, image: MetadataImage, now_ms: int) -> None:
+        """Make `image` the current one: partitions first (logs are created, deleted and
+        configured), then the listeners in the order of their registration."""
+        old = self.image
+        if image is old:
+            return
+        self.image = image
+        self.partitions.apply_image(image, now_ms)
+        for listener in self.image_listeners:
+            listener(old, image, now_ms)
