@@ -1,0 +1,1 @@
+"""Benchmarks: Tidewheel and Apache Kafka under the same librdkafka load, in turn, in one run."""

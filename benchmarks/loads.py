@@ -1,0 +1,222 @@
+"""The client side of the benchmarks: one librdkafka load per process, one JSON line of figures.
+
+Run as `python -m benchmarks.loads KIND --bootstrap HOST:PORT …`; compare.py does. The client's own
+processor time is not counted, only its wall time: on two cores the client is often the limit, for
+both brokers alike.
+
+- produce: sends `count` messages as fast as the client can, flushes, reports messages per second.
+- consume: reads `count` messages of a filled topic from the beginning.
+- latency: sends at a fixed rate with the send time in the payload and consumes in the same
+  process; reports percentiles of acknowledgement and end-to-end latency.
+- steady: sends at a fixed rate, for processor time per 1,000 requests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import struct
+import sys
+import threading
+import time
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+POLL_BATCH_MESSAGES = 10_000
+STALL_SECONDS_MAX = 60
+
+
+def payload_of(size: int) -> bytes:
+    """`size` bytes that a codec can shrink about by half, as JSON events are."""
+    chooser = random.Random(size)
+    words = [chooser.randbytes(4).hex().encode() for _ in range(size // 8 + 1)]
+    return b"".join(words)[:size]
+
+
+def producer_config(arguments: argparse.Namespace) -> dict[str, str | int | float | bool]:
+    """librdkafka's settings, the same for both brokers."""
+    return {
+        "bootstrap.servers": arguments.bootstrap,
+        "acks": arguments.acks,
+        "compression.type": arguments.codec,
+        "linger.ms": arguments.linger_ms,
+        "batch.size": arguments.batch_bytes,
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 1_000_000,
+    }
+
+
+def run_produce(arguments: argparse.Namespace) -> dict[str, float]:
+    """Messages per second from the first send to the last acknowledgement."""
+    producer = Producer(producer_config(arguments))
+    value = payload_of(arguments.size)
+    failed = 0
+
+    def on_delivery(error: KafkaError | None, _message: Message) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    produce, poll, topic = producer.produce, producer.poll, arguments.topic
+    # One message first: topic look-up and connection are not part of the figure.
+    produce(topic, value)
+    producer.flush(30)
+    began = time.monotonic()
+    for index in range(arguments.count):
+        while True:
+            try:
+                # Each message asks for a report only once in a while: reports cost the client
+                # more than the broker spends on the message.
+                if index % 1000:
+                    produce(topic, value)
+                else:
+                    produce(topic, value, on_delivery=on_delivery)
+                    poll(0)
+                break
+            except BufferError:
+                poll(0.01)
+    left = producer.flush(STALL_SECONDS_MAX)
+    seconds = time.monotonic() - began
+    if left or failed:
+        raise SystemExit(f"{left} messages not sent, {failed} failed")
+    return {"seconds": seconds, "messages_per_s": arguments.count / seconds}
+
+
+def run_consume(arguments: argparse.Namespace) -> dict[str, float]:
+    """Messages per second from the first message received to the last of `count`."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": arguments.bootstrap,
+            "group.id": f"benchmark-{os.getpid()}",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            # Without these two the client itself stalls between fetches.
+            "fetch.queue.backoff.ms": 1,
+            "queued.min.messages": 1_000_000,
+            "queued.max.messages.kbytes": 1_000_000,
+            "fetch.message.max.bytes": 1_048_576,
+            "check.crcs": False,
+        }
+    )
+    partitions = consumer.list_topics(arguments.topic, timeout=30).topics[arguments.topic]
+    consumer.assign([TopicPartition(arguments.topic, p, 0) for p in partitions.partitions])
+    seen, began, last_progress = 0, 0.0, time.monotonic()
+    while seen < arguments.count:
+        messages = consumer.consume(POLL_BATCH_MESSAGES, timeout=0.1)
+        if messages:
+            last_progress = time.monotonic()
+            began = began or last_progress
+            # The figure counts what came after the first batch, which paid for the start.
+            seen += len(messages)
+        elif time.monotonic() - last_progress > STALL_SECONDS_MAX:
+            raise SystemExit(f"stalled after {seen} of {arguments.count} messages")
+    seconds = time.monotonic() - began
+    consumer.close()
+    return {"seconds": seconds, "messages_per_s": arguments.count / seconds}
+
+
+def percentiles_of(samples_s: list[float]) -> dict[str, float]:
+    """p50, p99 and the maximum, in milliseconds."""
+    ordered = sorted(samples_s)
+
+    def pick_ms(share: float) -> float:
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] * 1000
+
+    return {"p50_ms": pick_ms(0.50), "p99_ms": pick_ms(0.99), "max_ms": ordered[-1] * 1000}
+
+
+def run_latency(arguments: argparse.Namespace) -> dict[str, float]:
+    """Acknowledgement and end-to-end latency at `rate` messages per second."""
+    config = producer_config(arguments) | {"linger.ms": 0}
+    producer = Producer(config)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": arguments.bootstrap,
+            "group.id": f"benchmark-{os.getpid()}",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 500,
+            "fetch.queue.backoff.ms": 1,
+        }
+    )
+    partitions = consumer.list_topics(arguments.topic, timeout=30).topics[arguments.topic]
+    ends = [
+        TopicPartition(
+            arguments.topic,
+            p,
+            consumer.get_watermark_offsets(TopicPartition(arguments.topic, p))[1],
+        )
+        for p in partitions.partitions
+    ]
+    consumer.assign(ends)
+    end_to_end: list[float] = []
+    acknowledged: list[float] = []
+    warm_up = arguments.rate * 2
+    wanted = arguments.count + warm_up
+    done = threading.Event()
+
+    def read() -> None:
+        seen = 0
+        while seen < wanted and not done.is_set():
+            message = consumer.poll(0.1)
+            if message is None or message.error():
+                continue
+            now = time.monotonic()
+            seen += 1
+            value = message.value()
+            assert value is not None
+            if seen > warm_up:
+                end_to_end.append(now - struct.unpack_from("d", value)[0])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    time.sleep(1.0)  # the reader's first fetch; not part of any figure
+    filler = payload_of(max(0, arguments.size - 8))
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            value = message.value()
+            assert value is not None
+            acknowledged.append(time.monotonic() - struct.unpack_from("d", value)[0])
+
+    began = time.monotonic()
+    for index in range(wanted):
+        due = began + index / arguments.rate
+        while (left := due - time.monotonic()) > 0:
+            producer.poll(min(left, 0.001))
+        value = struct.pack("d", time.monotonic()) + filler
+        producer.produce(arguments.topic, value, on_delivery=on_delivery)
+        producer.poll(0)
+    producer.flush(STALL_SECONDS_MAX)
+    reader.join(10)
+    done.set()
+    reader.join()
+    consumer.close()
+    if len(end_to_end) < arguments.count:
+        raise SystemExit(f"only {len(end_to_end)} of {arguments.count} messages came back")
+    figures = {f"end_to_end_{k}": v for k, v in percentiles_of(end_to_end).items()}
+    return figures | {f"ack_{k}": v for k, v in percentiles_of(acknowledged[warm_up:]).items()}
+
+
+KINDS = {"produce": run_produce, "consume": run_consume, "latency": run_latency}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=sorted(KINDS))
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--count", type=int, default=1_000_000, help="messages")
+    parser.add_argument("--size", type=int, default=100, help="bytes of a message's value")
+    parser.add_argument("--rate", type=int, default=1000, help="messages per second (latency)")
+    parser.add_argument("--acks", default="all")
+    parser.add_argument("--codec", default="none")
+    parser.add_argument("--linger-ms", type=float, default=5)
+    parser.add_argument("--batch-bytes", type=int, default=1_000_000)
+    arguments = parser.parse_args()
+    json.dump(KINDS[arguments.kind](arguments), sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()
