@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from data_plane.wire.registry import ApiKey
 
@@ -40,10 +40,17 @@ class ConnectionInfo:
     principal: str = "User:ANONYMOUS"
     closed: bool = False
     on_close: list[Callable[[], None]] = field(default_factory=list)
+    # Closes the connection; the reason goes to the log. Set by the server.
+    close: Callable[[str], None] = lambda reason: None
+    # Tenant listeners refuse what belongs between brokers.
+    is_inter_broker: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class CloseConnection(Exception):
+    """Raised by a handler that can only be answered by closing the connection, as Kafka does."""
+
+
+class RequestContext(NamedTuple):
     """One request's envelope: who asks, in which version, over which connection."""
 
     api_key: int
@@ -91,6 +98,11 @@ class Executor(Protocol):
 
 Handler = Callable[[Any, RequestContext, Any, int], Any]
 
+# A raw handler reads the request's body from `buf[position:end]` itself and returns the buffers of
+# the whole response frame, a Deferred of them, or None when the request has no answer:
+# (services, context, buf, position, end, now_ms).
+RawHandler = Callable[[Any, RequestContext, bytearray | memoryview, int, int, int], Any]
+
 
 @dataclass(frozen=True, slots=True)
 class HandlerEntry:
@@ -99,7 +111,8 @@ class HandlerEntry:
     api_key: ApiKey
     min_version: int
     max_version: int
-    handler: Handler
+    handler: Handler | None
+    raw_handler: RawHandler | None = None
 
 
 class HandlerTable:
@@ -114,6 +127,16 @@ class HandlerTable:
         assert api_key not in self._entries, f"{api_key.name} is registered twice"
         assert 0 <= min_version <= max_version
         self._entries[int(api_key)] = HandlerEntry(api_key, min_version, max_version, handler)
+
+    def register_raw(
+        self, api_key: ApiKey, min_version: int, max_version: int, raw_handler: RawHandler
+    ) -> None:
+        """For the hot APIs, whose bytes are not worth a message object."""
+        assert api_key not in self._entries, f"{api_key.name} is registered twice"
+        assert 0 <= min_version <= max_version
+        self._entries[int(api_key)] = HandlerEntry(
+            api_key, min_version, max_version, None, raw_handler
+        )
 
     def get(self, api_key: int) -> HandlerEntry | None:
         return self._entries.get(api_key)

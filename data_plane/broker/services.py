@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from data_plane.broker.timers import TimerQueue
+from data_plane.broker.waiting import WakeQueue
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -97,6 +98,7 @@ class Services:
     # Filled by the composition root: components are built around this object.
     groups: Any = None
     timers: TimerQueue = field(default_factory=TimerQueue)
+    wakes: WakeQueue = field(default_factory=WakeQueue)
     components: list[Component] = field(default_factory=list)
     image_listeners: list[ImageListener] = field(default_factory=list)
     # Parts that only one API family knows, by its module's name.
@@ -110,6 +112,7 @@ class Services:
         self.timers.run_due(now_ms)
         for component in self.components:
             component.tick(now_ms)
+        self.wakes.run(now_ms)
 
     def stop(self, now_ms: int) -> None:
         """Stop components in the reverse order of their start."""

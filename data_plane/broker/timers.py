@@ -81,7 +81,7 @@ class TimerQueue:
                 timer.callback = None
                 callback(now_ms)
             else:
-                self._cancelled_count -= 1
+                self._cancelled_count = max(0, self._cancelled_count - 1)
 
     def count_cancelled(self) -> None:
         self._cancelled_count += 1
