@@ -1,0 +1,169 @@
+"""The metadata image: everything that all brokers of a cell must agree on, as one frozen value.
+
+An image is never changed. `changes.apply_changes` makes the next one, whose `version` is one
+higher; unchanged parts are shared between the two. Readers keep a reference for as long as they
+like and see one consistent state.
+
+Invariants
+- `topics_by_name` and `topics_by_id` hold the same topics.
+- Equal images have equal digests, however they were reached.
+- Topic configurations stand in their topic and nowhere else; `configs` has all other resources.
+
+Deliberately absent until several brokers exist: registered brokers, their epochs, the controller's
+epoch. Absent for good: offsets, high watermarks, anything that changes with every produce.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+SHARE_STATE_TOPIC = "__share_group_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
+
+NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to; the numbers are those of the Kafka protocol."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """A configuration's owner. The broker named "" stands for all brokers."""
+
+    type: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition's replicas and leadership. Broker ids; leader -1 means that there is none."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic: partition p is `partitions[p]`; `configs` are its overrides, as text."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionImage, ...]
+    configs: Mapping[str, str] = NO_CONFIGS
+
+    @property
+    def internal(self) -> bool:
+        """Whether it is one of the broker's own topics, which clients may only read."""
+        return self.name in INTERNAL_TOPICS
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """The state of a cell after `version` committed changes."""
+
+    cluster_id: str
+    version: int = 0
+    topics_by_name: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    next_producer_id: int = 0
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self.topics_by_name.get(name)
+
+    def config_of(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """The overrides of one resource; empty when it has none."""
+        if resource_type == ResourceType.TOPIC:
+            topic = self.topics_by_name.get(name)
+            return NO_CONFIGS if topic is None else topic.configs
+        return self.configs.get(ConfigResource(resource_type, name), NO_CONFIGS)
+
+    def digest(self) -> str:
+        """SHA-256 over the canonical form, in hexadecimal."""
+        return hashlib.sha256(encode_image(self)).hexdigest()
+
+
+def encode_image(image: MetadataImage) -> bytes:
+    """The canonical form: JSON with sorted keys. Equal images give equal bytes."""
+    document = {
+        "cluster_id": image.cluster_id,
+        "version": image.version,
+        "next_producer_id": image.next_producer_id,
+        "topics": [
+            {
+                "name": topic.name,
+                "topic_id": topic.topic_id.hex,
+                "partitions": [_encode_partition(partition) for partition in topic.partitions],
+                "configs": dict(topic.configs),
+            }
+            for _, topic in sorted(image.topics_by_name.items())
+        ],
+        "configs": [
+            [int(resource.type), resource.name, dict(values)]
+            for resource, values in sorted(image.configs.items())
+        ],
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_image(data: bytes) -> MetadataImage:
+    """The inverse of `encode_image`. Raises ValueError, KeyError or TypeError on other input."""
+    document: dict[str, Any] = json.loads(data)
+    shared: dict[PartitionImage, PartitionImage] = {}
+    topics = [
+        TopicImage(
+            entry["name"],
+            UUID(entry["topic_id"]),
+            tuple(_decode_partition(item, shared) for item in entry["partitions"]),
+            dict(entry["configs"]),
+        )
+        for entry in document["topics"]
+    ]
+    return MetadataImage(
+        cluster_id=document["cluster_id"],
+        version=document["version"],
+        topics_by_name={topic.name: topic for topic in topics},
+        topics_by_id={topic.topic_id: topic for topic in topics},
+        configs={
+            ConfigResource(resource_type, name): dict(values)
+            for resource_type, name, values in document["configs"]
+        },
+        next_producer_id=document["next_producer_id"],
+    )
+
+
+def _encode_partition(partition: PartitionImage) -> list[Any]:
+    return [
+        list(partition.replicas),
+        list(partition.isr),
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+    ]
+
+
+def _decode_partition(
+    item: list[Any], shared: dict[PartitionImage, PartitionImage]
+) -> PartitionImage:
+    replicas, isr, leader, leader_epoch, partition_epoch = item
+    partition = PartitionImage(tuple(replicas), tuple(isr), leader, leader_epoch, partition_epoch)
+    # Most partitions of a cell are equal; one object for all keeps 10,000 of them small.
+    return shared.setdefault(partition, partition)
