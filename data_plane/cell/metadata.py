@@ -67,7 +67,7 @@ class TopicImage:
     name: str
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
-    configs: Mapping[str, str] = NO_CONFIGS
+    configs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def internal(self) -> bool:
