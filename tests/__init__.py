@@ -1,0 +1,1 @@
+"""Tests of every room, and those that cross rooms."""

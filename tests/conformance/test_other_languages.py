@@ -1,0 +1,20 @@
+"""The Java client, franz-go and kafkajs: their whole programs against one broker."""
+
+from __future__ import annotations
+
+from tests.conformance import programs
+
+
+def test_java_client(bootstrap: str) -> None:
+    passed = programs.run_cases(programs.java_command(), bootstrap)
+    assert len(passed) == 24, passed
+
+
+def test_franz_go(bootstrap: str) -> None:
+    passed = programs.run_cases(programs.go_command(), bootstrap)
+    assert len(passed) == 16, passed
+
+
+def test_kafkajs(bootstrap: str) -> None:
+    passed = programs.run_cases(programs.node_command(), bootstrap)
+    assert len(passed) == 12, passed
