@@ -1,0 +1,153 @@
+"""The kernel's smallest steps on bytes, as Python; `kernel_leaves.pxd` says the same in C.
+
+`kernel_batches.py` and `kernel_requests.py` are written once. Interpreted, they call the
+functions below; compiled, the inline C functions of the same names. So this is the one place where
+the two kernels differ, and both are kept in step by the tests that run on either.
+
+Rules
+- None of these checks bounds except the three varint readers: the caller has done it.
+- A varint reader returns (value, position behind it); the position is -1 when the varint reaches
+  `end` unfinished or is longer than its type allows. Bits beyond the type are dropped, as in Java.
+- `p` is the buffer here and a pointer there; `acquire`/`release` bracket its use.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from data_plane.wire.kernel_types import BATCH_HEADER, BatchHeader
+
+Bytes = Any
+"""bytes, bytearray or a memoryview of unsigned bytes; a pointer when compiled."""
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_UINT32 = struct.Struct(">I")
+
+
+def acquire(buf: Any) -> Any:
+    """The buffer in a form that yields ints when indexed. Compiled: pins its memory."""
+    if isinstance(buf, (bytes, bytearray)):
+        return buf
+    view = memoryview(buf)
+    return view if view.format == "B" and view.ndim == 1 else view.cast("B")
+
+
+def release(view: Any) -> None:
+    """Ends what `acquire` began. Compiled: unpins."""
+
+
+def pointer(view: Any) -> Any:
+    return view
+
+
+def length(view: Any) -> int:
+    return len(view)
+
+
+def load_int8(p: Bytes, pos: int) -> int:
+    value: int = p[pos]
+    return value - 256 if value > 127 else value
+
+
+def load_int16(p: Bytes, pos: int) -> int:
+    value: int = _INT16.unpack_from(p, pos)[0]
+    return value
+
+
+def load_int32(p: Bytes, pos: int) -> int:
+    value: int = _INT32.unpack_from(p, pos)[0]
+    return value
+
+
+def load_int64(p: Bytes, pos: int) -> int:
+    value: int = _INT64.unpack_from(p, pos)[0]
+    return value
+
+
+def load_uint32(p: Bytes, pos: int) -> int:
+    value: int = _UINT32.unpack_from(p, pos)[0]
+    return value
+
+
+def load_header(p: Bytes, pos: int) -> BatchHeader:
+    return BatchHeader(pos, *BATCH_HEADER.unpack_from(p, pos))
+
+
+def take_bytes(p: Bytes, start: int, end: int) -> bytes:
+    return bytes(p[start:end])
+
+
+def take_text(p: Bytes, start: int, end: int) -> str:
+    """Raises UnicodeDecodeError."""
+    return str(p[start:end], "utf-8")
+
+
+def append_bytes(out: bytearray, p: Bytes, start: int, end: int) -> None:
+    out += p[start:end]
+
+
+def append_varlong(out: bytearray, value: int) -> None:
+    """Zigzag, 64 bits; the same bytes as a varint of 32 bits for values that fit one."""
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"{value} does not fit 64 bits")
+    value = (value << 1) ^ (value >> 63)
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def starts_with(p: Bytes, start: int, end: int, prefix: bytes) -> bool:
+    """Whether p[start:end] begins with `prefix`."""
+    return bytes(p[start : min(end, start + len(prefix))]) == prefix
+
+
+def contains(p: Bytes, start: int, end: int, needle: bytes) -> bool:
+    """Whether `needle` occurs in p[start:end]."""
+    if isinstance(p, memoryview):
+        return needle in bytes(p[start:end])
+    found: int = p.find(needle, start, end)
+    return found >= 0
+
+
+def read_uvarint(p: Bytes, pos: int, end: int) -> tuple[int, int]:
+    """Unsigned, 32 bits."""
+    value = 0
+    for shift in (0, 7, 14, 21, 28):
+        if pos >= end:
+            return 0, -1
+        byte = p[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFF, pos
+    return 0, -1
+
+
+def read_varint(p: Bytes, pos: int, end: int) -> tuple[int, int]:
+    """Zigzag, 32 bits."""
+    if pos < end:
+        byte = p[pos]
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), pos + 1
+    value, pos = read_uvarint(p, pos, end)
+    return (value >> 1) ^ -(value & 1), pos
+
+
+def read_varlong(p: Bytes, pos: int, end: int) -> tuple[int, int]:
+    """Zigzag, 64 bits."""
+    value = shift = 0
+    while shift <= 63:
+        if pos >= end:
+            return 0, -1
+        byte = p[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= 0xFFFFFFFFFFFFFFFF
+            return (value >> 1) ^ -(value & 1), pos
+        shift += 7
+    return 0, -1
