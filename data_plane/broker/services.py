@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from data_plane.broker.api import Executor, HandlerTable
+    from data_plane.broker.metadata_writer import MetadataWriter
     from data_plane.broker.topic_partitions import TopicPartitions
     from data_plane.cell.metadata import MetadataImage
     from data_plane.cell.metadata_store import MetadataStore
@@ -77,7 +78,7 @@ class Services:
     - `groups` is the component of data_plane/broker/groups.py.
     - `timers.schedule(deadline_ms, callback)` for answers that must not wait for ever.
     - `random` is seeded by the simulator; nothing else in the broker draws random numbers.
-    - Metadata changes: `store.apply(…)` in a handler, then `apply_image(image, now_ms)`.
+    - Metadata changes: `metadata.write(decide, on_done)`, never `store.apply` on the loop.
     """
 
     config: Config
@@ -95,7 +96,8 @@ class Services:
     advertised_host: str = "127.0.0.1"
     advertised_port: int = 9092
     rack: str | None = None
-    # Filled by the composition root: components are built around this object.
+    # Filled by the composition root: these are built around this object.
+    metadata: MetadataWriter = field(init=False)
     groups: Any = None
     timers: TimerQueue = field(default_factory=TimerQueue)
     wakes: WakeQueue = field(default_factory=WakeQueue)

@@ -1,0 +1,222 @@
+"""One request frame in, the buffers of its response out.
+
+    frame = api_key i16 | api_version i16 | correlation_id i32 | client_id | (tags) | body
+
+The hot APIs get their bytes as they are (`HandlerEntry.raw_handler`); the others go through the
+generated codecs: decode, handler, encode.
+
+What becomes of errors, as in Apache Kafka:
+- a frame that cannot be read, an API or a version that is not served: the connection is closed;
+  except ApiVersions, which is answered in version 0 with UNSUPPORTED_VERSION and its own versions
+  (KIP-511), so that the client can ask again;
+- a handler that fails: UNKNOWN_SERVER_ERROR where the response has a place for it at its top, else
+  the connection is closed; logged with its traceback in both cases.
+
+Deliberately absent: the order of answers and back-pressure, which the connection keeps.
+"""
+
+from __future__ import annotations
+
+import struct
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from data_plane.broker.api import (
+    Buffer,
+    CloseConnection,
+    ConnectionInfo,
+    Deferred,
+    HandlerEntry,
+    RequestContext,
+)
+from data_plane.broker.frames import API_VERSIONS_KEY, encode_frame, new_response
+from data_plane.broker.services import Services
+from data_plane.wire.errors import ErrorCode, MalformedFrame, WireError
+from data_plane.wire.primitives import Reader
+from data_plane.wire.registry import API_BY_KEY, ApiSpec
+
+_HEADER = struct.Struct(">hhih")
+
+Frames = list[Buffer] | list[bytearray]
+Observe = Callable[[int, int], None]
+
+
+class Dispatcher:
+    """Turns frames into handler calls. One per broker."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._handlers = services.handlers
+        # Client ids repeat with every request of a connection; decoding each one once is enough.
+        self._client_ids: dict[bytes, str] = {}
+
+    def dispatch(
+        self,
+        connection: ConnectionInfo,
+        buf: bytearray | memoryview,
+        position: int,
+        end: int,
+        now_ms: int,
+    ) -> Frames | Deferred[Any] | None:
+        """Handle the request in `buf[position:end]` (without its size).
+
+        Returns the response's buffers, a Deferred of them, or None when there is no answer.
+        Raises CloseConnection (with the reason for the log) or WireError when the connection
+        must be closed."""
+        if end - position < 10:
+            raise MalformedFrame(f"request of {end - position} bytes is shorter than its header")
+        api_key, version, correlation_id, client_id_size = _HEADER.unpack_from(buf, position)
+        entry = self._handlers.get(api_key)
+        spec = API_BY_KEY.get(api_key)
+        if entry is None or spec is None:
+            raise CloseConnection(f"request for API {api_key}, which is not served here")
+        position += 10
+        if client_id_size < 0:
+            client_id = None
+        else:
+            if position + client_id_size > end:
+                raise MalformedFrame("client id reaches beyond the request")
+            raw_client_id = bytes(buf[position : position + client_id_size])
+            client_id = self._client_ids.get(raw_client_id)
+            if client_id is None:
+                client_id = self._remember_client_id(raw_client_id)
+            position += client_id_size
+        if not entry.min_version <= version <= entry.max_version:
+            return self._unsupported_version(entry, spec, version, correlation_id)
+        if version >= spec.first_flexible_version:
+            if position < end and buf[position] == 0:
+                position += 1
+            else:
+                reader = Reader(buf, position, end)
+                reader.skip_tagged_fields()
+                position = reader.pos
+        context = RequestContext(api_key, version, correlation_id, client_id, connection)
+        if entry.raw_handler is not None:
+            return self._call_raw(entry.raw_handler, context, buf, position, end, now_ms)
+        return self._call(entry, spec, context, Reader(buf, position, end), now_ms)
+
+    def _call_raw(
+        self,
+        handler: Callable[..., Any],
+        context: RequestContext,
+        buf: bytearray | memoryview,
+        position: int,
+        end: int,
+        now_ms: int,
+    ) -> Frames | Deferred[Any] | None:
+        try:
+            result: Frames | Deferred[Any] | None = handler(
+                self._services, context, buf, position, end, now_ms
+            )
+        except (WireError, CloseConnection):
+            raise
+        except Exception as error:
+            self._log_failure(context, error)
+            raise CloseConnection(f"request failed: {error!r}") from error
+        return result
+
+    def _call(
+        self,
+        entry: HandlerEntry,
+        spec: ApiSpec,
+        context: RequestContext,
+        reader: Reader,
+        now_ms: int,
+    ) -> Frames | Deferred[Any] | None:
+        request = spec.decode_request(reader, context.api_version)
+        if reader.pos != reader.end:
+            raise MalformedFrame(f"{reader.end - reader.pos} bytes follow the {spec.name} request")
+        assert entry.handler is not None
+        try:
+            response = entry.handler(self._services, context, request, now_ms)
+        except (WireError, CloseConnection):
+            raise
+        except Exception as error:
+            self._log_failure(context, error)
+            return [self._failure_frame(spec, context)]
+        if isinstance(response, Deferred):
+            return self._encode_later(spec, context, response)
+        return [self._encode(spec, context, response)]
+
+    def _encode_later(
+        self, spec: ApiSpec, context: RequestContext, response: Deferred[Any]
+    ) -> Deferred[Frames]:
+        frames: Deferred[Frames] = Deferred()
+
+        def encode(message: Any) -> None:
+            try:
+                frame = self._encode(spec, context, message)
+            except CloseConnection as close:
+                context.connection.close(str(close))
+            else:
+                frames.complete([frame])
+
+        response.when_complete(encode)
+        return frames
+
+    def _encode(self, spec: ApiSpec, context: RequestContext, response: Any) -> bytearray:
+        try:
+            return encode_frame(spec, context.api_version, context.correlation_id, response)
+        except Exception as error:
+            self._log_failure(context, error)
+            raise CloseConnection(f"response could not be encoded: {error!r}") from error
+
+    def _failure_frame(self, spec: ApiSpec, context: RequestContext) -> bytearray:
+        """UNKNOWN_SERVER_ERROR, where the response has a top-level error code."""
+        response = new_response(spec)
+        if not hasattr(response, "error_code"):
+            raise CloseConnection(f"{spec.name} failed and its response has no place to say so")
+        response.error_code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return self._encode(spec, context, response)
+
+    def _unsupported_version(
+        self, entry: HandlerEntry, spec: ApiSpec, version: int, correlation_id: int
+    ) -> Frames:
+        if spec.key != API_VERSIONS_KEY:
+            raise CloseConnection(f"{spec.name} version {version} is not supported")
+        response = new_response(spec)
+        response.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
+        response.api_keys = api_version_items([entry])
+        return [encode_frame(spec, 0, correlation_id, response)]
+
+    def _remember_client_id(self, raw: bytes) -> str:
+        try:
+            client_id = raw.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedFrame("client id is not UTF-8") from error
+        if len(self._client_ids) >= CLIENT_IDS_MAX:
+            self._client_ids.clear()
+        if len(raw) <= CLIENT_ID_CACHED_BYTES_MAX:
+            self._client_ids[raw] = client_id
+        return client_id
+
+    def _log_failure(self, context: RequestContext, error: Exception) -> None:
+        self._services.log.error(
+            "request_failed",
+            api_key=context.api_key,
+            api_version=context.api_version,
+            peer=context.connection.peer,
+            client_id=context.client_id,
+            error=repr(error),
+            traceback="".join(traceback.format_exception(error)),
+        )
+
+
+# The cache of decoded client ids holds at most these many, of at most this size.
+CLIENT_IDS_MAX = 1024
+CLIENT_ID_CACHED_BYTES_MAX = 256
+
+
+def api_version_items(entries: list[HandlerEntry]) -> list[Any]:
+    """What ApiVersions says of these entries."""
+    from data_plane.wire.messages.api_versions_response import ApiVersion
+
+    return [
+        ApiVersion(
+            api_key=int(entry.api_key),
+            min_version=entry.min_version,
+            max_version=entry.max_version,
+        )
+        for entry in entries
+    ]

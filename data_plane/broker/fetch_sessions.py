@@ -1,0 +1,217 @@
+"""Fetch sessions (KIP-227): what a consumer reads, remembered between its requests.
+
+A consumer names its partitions once; later requests name only what changed, and answers carry only
+partitions with something to say. Kafka walks all partitions of a session at every request. Here a
+session keeps the set of its *dirty* partitions, the only ones worth looking at:
+
+    clean   nothing to read beyond fetch_offset, and the last answer told all there is to tell
+    dirty   anything else: just named, high watermark moved, records were sent or left behind, error
+
+A session watches its partitions for as long as it lives, so a poll over 1,000 quiet partitions
+costs nothing per partition, neither when it is parked nor when it is woken.
+
+Invariants
+- A partition that is not in `dirty` has no readable record at its fetch offset.
+- Sessions are numbered from 1 at random, epochs from 1 to 2^31-1 and round to 1 again.
+- The cache holds at most max.incremental.fetch.session.cache.slots sessions. When it is full a new
+  session takes the slot of one unused for two minutes, or else of the smallest one older than that
+  and smaller than itself, or else it gets no session, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import OrderedDict
+from typing import Protocol
+
+from data_plane.replica.partition import Partition
+from data_plane.wire.errors import ErrorCode
+
+# Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
+EVICTION_AGE_MS = 120_000
+EPOCH_INITIAL = 0
+EPOCH_FINAL = -1
+EPOCH_MAX = 2**31 - 1
+NO_SESSION_ID = 0
+
+PartitionKey = tuple[str, bytes, int]
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch that follows: 1 after 0, 1 again after 2^31-1, and -1 for ever after -1."""
+    if epoch < 0:
+        return EPOCH_FINAL
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+class Wakeable(Protocol):
+    """The parked poll that reads a set of partitions."""
+
+    def wake(self) -> None: ...
+
+
+class FetchPartition:
+    """One partition of a poll or session: what the client asked, and what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "max_bytes",
+        "owner",
+        "partition",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, owner: FetchSet, key: PartitionKey) -> None:
+        self.owner = owner
+        self.topic, self.topic_id, self.index = key
+        self.partition: Partition | None = None
+        self.fetch_offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+
+    @property
+    def key(self) -> PartitionKey:
+        return (self.topic, self.topic_id, self.index)
+
+    def partition_changed(self) -> None:
+        """Called by the partition that this watches."""
+        owner = self.owner
+        owner.dirty[self] = None
+        if owner.parked is not None:
+            owner.parked.wake()
+
+    def watch(self, partition: Partition) -> None:
+        self.partition = partition
+        partition.watchers.add(self)
+
+    def unwatch(self) -> None:
+        if self.partition is not None:
+            self.partition.watchers.discard(self)
+            self.partition = None
+
+
+class FetchSet:
+    """The partitions of one sessionless poll, or of one session."""
+
+    __slots__ = (
+        "created_ms",
+        "dirty",
+        "epoch",
+        "last_used_ms",
+        "parked",
+        "partitions",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(self, uses_topic_ids: bool, now_ms: int) -> None:
+        self.session_id = NO_SESSION_ID
+        self.epoch = EPOCH_FINAL
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.partitions: dict[PartitionKey, FetchPartition] = {}
+        self.dirty: dict[FetchPartition, None] = {}
+        self.parked: Wakeable | None = None
+
+    def name(self, key: PartitionKey) -> FetchPartition:
+        """The partition of that key, added when it is new; dirty in either case."""
+        target = self.partitions.get(key)
+        if target is None:
+            target = FetchPartition(self, key)
+            self.partitions[key] = target
+        self.dirty[target] = None
+        return target
+
+    def forget(self, key: PartitionKey) -> None:
+        target = self.partitions.pop(key, None)
+        if target is not None:
+            self.dirty.pop(target, None)
+            target.unwatch()
+
+    def close(self) -> None:
+        """Stop watching. The set must not be used afterwards."""
+        for target in self.partitions.values():
+            target.unwatch()
+        self.partitions.clear()
+        self.dirty.clear()
+
+
+class FetchSessionCache:
+    """All sessions of the broker, least recently used first."""
+
+    def __init__(self, slots_max: int, source: random.Random) -> None:
+        self._slots_max = slots_max
+        self._random = source
+        self._sessions: OrderedDict[int, FetchSet] = OrderedDict()
+        self.evictions_count = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def partitions_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def find(
+        self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int
+    ) -> FetchSet | ErrorCode:
+        """The session that an incremental request goes on with, advanced to its next epoch."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.epoch = next_epoch(epoch)
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def keep(self, fetch_set: FetchSet, now_ms: int) -> bool:
+        """Make a full poll a session, when there is or can be made a slot for it."""
+        if len(self._sessions) >= self._slots_max and not self._evict(fetch_set, now_ms):
+            return False
+        session_id = NO_SESSION_ID
+        while session_id == NO_SESSION_ID or session_id in self._sessions:
+            session_id = self._random.randint(1, 2**31 - 1)
+        fetch_set.session_id = session_id
+        fetch_set.epoch = next_epoch(EPOCH_INITIAL)
+        self._sessions[session_id] = fetch_set
+        return True
+
+    def remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            if session.parked is not None:
+                session.parked.wake()
+            session.close()
+
+    def _evict(self, newcomer: FetchSet, now_ms: int) -> bool:
+        if self._slots_max == 0:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now_ms - oldest.last_used_ms > EVICTION_AGE_MS:
+            victim = oldest
+        else:
+            evictable = [
+                session
+                for session in self._sessions.values()
+                if now_ms - session.created_ms > EVICTION_AGE_MS
+                and len(session.partitions) < len(newcomer.partitions)
+            ]
+            if not evictable:
+                return False
+            victim = min(evictable, key=lambda session: len(session.partitions))
+        self.evictions_count += 1
+        self.remove(victim.session_id)
+        return True

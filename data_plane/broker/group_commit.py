@@ -1,0 +1,90 @@
+"""Syncs that appends ask for, made together: one in flight per disk.
+
+Partitions that need a sync queue up here. While one sync of a disk runs in the executor, everything
+that comes in for that disk waits and then goes out as the next one. The more is waiting, the more
+each sync commits.
+
+    append a ─► sync {a} ───────────► a committed
+    append b ──── queued ─┐
+    append c ──── queued ─┴► sync {b, c} ───────► b, c committed
+
+Deliberately absent: when a partition needs a sync (replica.partition), and what is durable after
+one (the log's flush job).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from data_plane.broker.api import Executor
+from data_plane.replica.partition import Partition
+from data_plane.wire.errors import ErrorCode
+
+
+class GroupCommit:
+    """Collects partitions by disk and syncs them in turn."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        disk_of: Callable[[Partition], Path],
+        on_failed: Callable[[Partition, BaseException], None],
+    ) -> None:
+        self._executor = executor
+        self._disk_of = disk_of
+        self._on_failed = on_failed
+        self._queued: dict[Path, dict[Partition, None]] = {}
+        self._in_flight: set[Path] = set()
+        self.syncs_count = 0
+
+    def request_sync(self, partition: Partition) -> None:
+        """Have `partition.sync_finished` called once what it holds now is durable."""
+        disk = self._disk_of(partition)
+        self._queued.setdefault(disk, {})[partition] = None
+        if disk not in self._in_flight:
+            self._start(disk)
+
+    def _start(self, disk: Path) -> None:
+        batch: list[tuple[Partition, int, Any]] = []
+        for partition in self._queued.pop(disk):
+            job = partition.log.flush_job()
+            batch.append((partition, partition.log.log_end_offset, job))
+        self._in_flight.add(disk)
+        self.syncs_count += 1
+
+        def sync() -> list[BaseException | None]:
+            outcomes: list[BaseException | None] = []
+            for _, _, job in batch:
+                try:
+                    if job is not None:
+                        job.run()
+                except Exception as error:
+                    outcomes.append(error)
+                else:
+                    outcomes.append(None)
+            return outcomes
+
+        def done(outcomes: list[BaseException | None] | None, error: BaseException | None) -> None:
+            self._in_flight.discard(disk)
+            for number, (partition, end_offset, job) in enumerate(batch):
+                failure = error if outcomes is None else outcomes[number]
+                self._finish(partition, end_offset, job, failure)
+            if disk in self._queued and disk not in self._in_flight:
+                self._start(disk)
+
+        self._executor.submit(sync, done)
+
+    def _finish(
+        self, partition: Partition, end_offset: int, job: Any, failure: BaseException | None
+    ) -> None:
+        if partition.resigned is not ErrorCode.NONE:
+            return
+        if failure is not None:
+            self._on_failed(partition, failure)
+            partition.sync_failed(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        if job is not None:
+            job.finish()
+        partition.sync_finished(end_offset)

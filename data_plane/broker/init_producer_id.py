@@ -1,0 +1,118 @@
+"""InitProducerId, versions 0 to 5: ids for idempotent producers.
+
+Ids come from blocks that the metadata store has given to this broker durably before one of them is
+used, so that no id is ever given out twice, not even after a crash; what is left of a block then is
+lost. The next block is fetched when half of the current one is used up, so that new producers
+need not wait for the store and, for a while, do not even need it.
+
+A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, a code that every client
+treats as fatal at once; the transaction APIs are not advertised, and most clients notice that
+before they ask.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from data_plane.broker.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.services import Services
+from data_plane.cell.changes import AllocateProducerIds, Change
+from data_plane.cell.metadata import MetadataImage
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.init_producer_id_request import InitProducerIdRequest
+from data_plane.wire.messages.init_producer_id_response import InitProducerIdResponse
+from data_plane.wire.registry import ApiKey
+
+MIN_VERSION = 0
+MAX_VERSION = 5
+PART = "producer_ids"
+
+# Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE.
+BLOCK_IDS = 1000
+# More requests than this wait for a block only when the store is gone; the client asks again.
+WAITING_MAX = 10_000
+
+
+class ProducerIds:
+    """Hands out producer ids from the current block and keeps the next one ready."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._next_id = 0
+        self._end_id = 0
+        self._reserve: tuple[int, int] | None = None
+        self._is_fetching = False
+        self._waiting: deque[Deferred[InitProducerIdResponse]] = deque()
+
+    def allocate(self) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
+        """A new id, now or when the store has given a block."""
+        if self._next_id == self._end_id and self._reserve is not None:
+            self._next_id, self._end_id = self._reserve
+            self._reserve = None
+        if self._next_id < self._end_id:
+            response = self._take()
+            if self._end_id - self._next_id < BLOCK_IDS // 2 and self._reserve is None:
+                self._fetch()
+            return response
+        if len(self._waiting) >= WAITING_MAX:
+            return _error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        deferred: Deferred[InitProducerIdResponse] = Deferred()
+        self._waiting.append(deferred)
+        self._fetch()
+        return deferred
+
+    def _take(self) -> InitProducerIdResponse:
+        producer_id = self._next_id
+        self._next_id += 1
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    def _fetch(self) -> None:
+        if self._is_fetching:
+            return
+        self._is_fetching = True
+        block: list[int] = []
+
+        def decide(image: MetadataImage) -> Sequence[Change]:
+            block[:] = [image.next_producer_id]
+            return (AllocateProducerIds(image.next_producer_id, BLOCK_IDS),)
+
+        def done(error: BaseException | None) -> None:
+            self._is_fetching = False
+            if error is not None:
+                self._services.log.error("producer_ids_unavailable", error=repr(error))
+                while self._waiting:
+                    self._waiting.popleft().complete(_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+                return
+            first = block[0]
+            if self._next_id == self._end_id:
+                self._next_id, self._end_id = first, first + BLOCK_IDS
+            else:
+                self._reserve = (first, first + BLOCK_IDS)
+            while self._waiting and self._next_id < self._end_id:
+                self._waiting.popleft().complete(self._take())
+            if self._waiting:
+                self._fetch()
+
+        self._services.metadata.write(decide, done)
+
+
+def _error(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)
+
+
+def handle_init_producer_id(
+    services: Services, context: RequestContext, request: InitProducerIdRequest, now_ms: int
+) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
+    if request.transactional_id is not None:
+        if request.transactional_id == "":
+            return _error(ErrorCode.INVALID_REQUEST)
+        return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    # A producer that names its old id only gets a new one: its epoch means something for
+    # transactional producers alone (KIP-360), and Kafka does the same.
+    producer_ids: ProducerIds = services.parts[PART]
+    return producer_ids.allocate()
+
+
+def register(table: HandlerTable) -> None:
+    table.register(ApiKey.INIT_PRODUCER_ID, MIN_VERSION, MAX_VERSION, handle_init_producer_id)

@@ -1,0 +1,69 @@
+"""OffsetForLeaderEpoch, versions 2 to 4: where an epoch ended, so that a client or follower can
+find the place at which its log and the leader's part (KIP-101, KIP-279, KIP-320)."""
+
+from __future__ import annotations
+
+from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.list_offsets import check_leader_epoch
+from data_plane.broker.services import Services
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+)
+from data_plane.wire.messages.offset_for_leader_epoch_response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from data_plane.wire.registry import ApiKey
+
+MIN_VERSION = 2
+MAX_VERSION = 4
+
+
+def handle_offset_for_leader_epoch(
+    services: Services, context: RequestContext, request: OffsetForLeaderEpochRequest, now_ms: int
+) -> OffsetForLeaderEpochResponse:
+    is_refused = request.replica_id >= 0 and not context.connection.is_inter_broker
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for wanted in topic.partitions:
+            if is_refused:
+                answer = EpochEndOffset(
+                    partition=wanted.partition,
+                    error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+                )
+            else:
+                answer = _answer(services, topic.topic, wanted)
+            partitions.append(answer)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _answer(services: Services, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition)
+    partition = services.partitions.get_by_name(topic, wanted.partition)
+    if partition is None:
+        answer.error_code = int(services.partitions.error_by_name(topic, wanted.partition))
+        return answer
+    error = check_leader_epoch(partition, wanted.current_leader_epoch)
+    if error is not ErrorCode.NONE:
+        answer.error_code = int(error)
+        return answer
+    if wanted.leader_epoch == partition.leader_epoch:
+        # The current epoch has not ended: it reaches to the log end.
+        answer.leader_epoch = partition.leader_epoch
+        answer.end_offset = partition.log.log_end_offset
+    else:
+        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+            wanted.leader_epoch
+        )
+    return answer
+
+
+def register(table: HandlerTable) -> None:
+    table.register(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, MIN_VERSION, MAX_VERSION, handle_offset_for_leader_epoch
+    )

@@ -1,0 +1,215 @@
+"""Produce, versions 3 to 13: records in the receive buffer become records in the log.
+
+The request is parsed in place. For each partition: find it, check its batches, let the log write
+offsets and leader epoch into the receive buffer and store it with one write, note the answer.
+Records of one partition that are refused do not touch the other partitions of the request.
+
+When the answer leaves:
+- acks=0: never. An error closes the connection, the only way to tell (as Kafka does).
+- acks=1 and acks=all: at once when everything is committed; else when the last partition commits
+  (a sync that the topic asks for, in-sync replicas later), or at the request's timeout with
+  REQUEST_TIMED_OUT for the partitions that did not.
+
+Refused as Kafka refuses it: more or less than one batch per partition, control batches, internal
+topics, acks other than -1, 0, 1. Transactional batches get INVALID_TXN_STATE: no transaction can
+be open, since the transaction APIs are not advertised.
+"""
+
+from __future__ import annotations
+
+from data_plane.broker.api import Buffer, CloseConnection, Deferred, HandlerTable, RequestContext
+from data_plane.broker.produce_response import PartitionAnswer, encode_produce_response
+from data_plane.broker.services import Services
+from data_plane.broker.timers import Timer
+from data_plane.log.errors import AppendError
+from data_plane.replica.partition import Partition
+from data_plane.wire.errors import ErrorCode, InvalidRecords
+from data_plane.wire.kernel import check_batches, parse_produce
+from data_plane.wire.kernel_types import ProducePartition, ProduceTopic
+from data_plane.wire.registry import ApiKey
+
+MIN_VERSION = 3
+MAX_VERSION = 13
+TOPIC_IDS_VERSION = 13
+
+ACKS_ALL = -1
+ACKS_NONE = 0
+VALID_ACKS = (ACKS_ALL, ACKS_NONE, 1)
+
+Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
+
+_NONE = int(ErrorCode.NONE)
+
+
+class _WaitingProduce:
+    """A produce whose records are appended and not all committed yet."""
+
+    __slots__ = ("_answers", "_context", "_open", "_services", "_timer", "deferred")
+
+    def __init__(
+        self,
+        services: Services,
+        context: RequestContext,
+        answers: Answers,
+        uncommitted: list[tuple[Partition, PartitionAnswer, int]],
+        deadline_ms: int,
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._answers = answers
+        self._open: dict[int, PartitionAnswer] = {}
+        self._timer: Timer | None = None
+        self.deferred: Deferred[list[Buffer]] = Deferred()
+        for number, (_, answer, _) in enumerate(uncommitted):
+            self._open[number] = answer
+        for number, (partition, _, offset) in enumerate(uncommitted):
+            partition.when_committed(offset, lambda error, n=number: self._committed(n, error))
+        if self._open:
+            self._timer = services.timers.schedule(deadline_ms, self._timed_out)
+
+    def _committed(self, number: int, error: ErrorCode) -> None:
+        answer = self._open.pop(number, None)
+        if answer is None:
+            return
+        if error is not ErrorCode.NONE:
+            answer.fail(error)
+        if not self._open:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._finish()
+
+    def _timed_out(self, now_ms: int) -> None:
+        for answer in self._open.values():
+            answer.fail(ErrorCode.REQUEST_TIMED_OUT)
+        self._open.clear()
+        self._finish()
+
+    def _finish(self) -> None:
+        self.deferred.complete(
+            encode_produce_response(self._services, self._context, self._answers)
+        )
+
+
+def handle_produce(
+    services: Services,
+    context: RequestContext,
+    buf: bytearray | memoryview,
+    position: int,
+    end: int,
+    now_ms: int,
+) -> list[Buffer] | Deferred[list[Buffer]] | None:
+    """The raw handler of Produce."""
+    view = parse_produce(buf, position, end, context.api_version)
+    acks = view.acks
+    uncommitted: list[tuple[Partition, PartitionAnswer, int]] = []
+    answers: Answers = []
+    has_error = False
+    for topic in view.topics:
+        partition_answers = []
+        for piece in topic.partitions:
+            answer = PartitionAnswer(piece.index)
+            partition_answers.append(answer)
+            if acks not in VALID_ACKS:
+                answer.fail(ErrorCode.INVALID_REQUIRED_ACKS)
+            else:
+                _produce(services, context, buf, topic, piece, answer, uncommitted, now_ms)
+            if answer.error_code != _NONE:
+                has_error = True
+        answers.append((topic, partition_answers))
+    if acks == ACKS_NONE:
+        if has_error:
+            raise CloseConnection(f"produce with acks=0 failed: {_describe(answers)}")
+        return None
+    if not uncommitted:
+        return encode_produce_response(services, context, answers)
+    deadline_ms = now_ms + max(0, view.timeout_ms)
+    return _WaitingProduce(services, context, answers, uncommitted, deadline_ms).deferred
+
+
+def _produce(
+    services: Services,
+    context: RequestContext,
+    buf: bytearray | memoryview,
+    topic: ProduceTopic,
+    piece: ProducePartition,
+    answer: PartitionAnswer,
+    uncommitted: list[tuple[Partition, PartitionAnswer, int]],
+    now_ms: int,
+) -> None:
+    """Append one partition's records and fill in its answer."""
+    partitions = services.partitions
+    if context.api_version < TOPIC_IDS_VERSION:
+        partition = partitions.get_by_name(topic.name, piece.index)
+    else:
+        partition = partitions.get(topic.topic_id, piece.index)
+    if partition is None or partition.resigned is not ErrorCode.NONE:
+        if context.api_version < TOPIC_IDS_VERSION:
+            answer.fail(partitions.error_by_name(topic.name, piece.index))
+        else:
+            answer.fail(partitions.error(topic.topic_id, piece.index))
+        return
+    if partition.topic in services.partitions.internal_topics:
+        answer.fail(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}"
+        )
+        return
+    start = piece.records_start
+    if start < 0 or start == piece.records_end:
+        answer.fail(
+            ErrorCode.INVALID_RECORD,
+            "Produce requests must have at least one record batch per partition",
+        )
+        return
+    try:
+        batches = check_batches(buf, start, piece.records_end)
+        if len(batches) != 1:
+            answer.fail(
+                ErrorCode.INVALID_RECORD,
+                "Produce requests are only allowed to contain exactly one record batch"
+                " per partition",
+            )
+            return
+        batch = batches[0]
+        if batch.attributes & 0x30:
+            _refuse_special_batch(batch.is_control, answer)
+            return
+        result = partition.append_as_leader(
+            buf, start, piece.records_end, now_ms=now_ms, batches=batches
+        )
+    except AppendError as error:
+        answer.fail(error.error_code, error.message, error.record_errors)
+        answer.log_start_offset = partition.log.log_start_offset
+        services.partitions.count_failed_append(partition)
+        return
+    except InvalidRecords as error:
+        answer.fail(error.error_code, str(error))
+        return
+    answer.base_offset = result.first_offset
+    answer.log_append_time_ms = result.log_append_time_ms
+    answer.log_start_offset = result.log_start_offset
+    if result.last_offset >= partition.high_watermark:
+        uncommitted.append((partition, answer, result.last_offset))
+
+
+def _refuse_special_batch(is_control: bool, answer: PartitionAnswer) -> None:
+    if is_control:
+        answer.fail(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
+    else:
+        answer.fail(
+            ErrorCode.INVALID_TXN_STATE,
+            "Transactional records need an open transaction; this broker serves none",
+        )
+
+
+def _describe(answers: Answers) -> str:
+    failed = [
+        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
+        for topic, partition_answers in answers
+        for answer in partition_answers
+        if answer.error_code != _NONE
+    ]
+    return ", ".join(failed[:5])
+
+
+def register(table: HandlerTable) -> None:
+    table.register_raw(ApiKey.PRODUCE, MIN_VERSION, MAX_VERSION, handle_produce)
