@@ -1,1 +1,6 @@
-"""data_plane.groups: see docs/architecture.md."""
+"""Classic consumer groups and committed offsets, as a state machine over `__consumer_offsets`.
+
+`GroupCoordinator` (coordinator) is the door; requests, answers and what is in between are in
+rebalance, membership and offset_commits, the state in group and offsets, the bytes on disk in
+record_formats. No I/O, clock or randomness anywhere in this package.
+"""

@@ -1,0 +1,155 @@
+"""Writes on their way to one partition of `__consumer_offsets`, and who waits for them.
+
+An append is asked for with an `AppendRecords` effect and reported back with `done`. In between it
+has up to three interested parties:
+
+- replies: requests that are answered when the outcome is known, with their response or an error;
+- `on_outcome(error, now_ms)`: told once, at the latest after `offset_commit_timeout_ms`;
+- `on_settled(error, now_ms)`: told when the log has really accepted or refused the records. What is
+  folded from the log (offsets, deleted groups) changes here and nowhere else, so that memory
+  always equals the log.
+
+A late append therefore answers its clients with a retriable error, as Kafka does, but its records
+still count if the log takes them in the end.
+
+Invariants
+- Every reply is sent exactly once: by the outcome, by the time-out, or by `abandon`.
+- Appends settle in the order in which they were asked for; the shell promises it, `done` checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from data_plane.groups.deadlines import Deadlines, Timer
+from data_plane.groups.effects import AppendRecords, Effect, ReplyToken, Respond
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.records import NewRecord
+
+Outcome: TypeAlias = Callable[[ErrorCode, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A request's answer if the append succeeds, and how to build it if it does not."""
+
+    token: ReplyToken
+    response: Any
+    error_response: Callable[[ErrorCode], Any]
+
+
+@dataclass(slots=True)
+class _InFlight:
+    replies: tuple[Reply, ...]
+    on_outcome: Outcome | None
+    on_settled: Outcome | None
+    timer: Timer
+
+
+def response_error_of_append(error: ErrorCode) -> ErrorCode:
+    """What a client is told when an append failed: whether to retry here, or to look for the
+    coordinator again."""
+    match error:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case (
+            ErrorCode.MESSAGE_TOO_LARGE
+            | ErrorCode.RECORD_LIST_TOO_LARGE
+            | ErrorCode.INVALID_FETCH_SIZE
+        ):
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return error
+
+
+class Appends:
+    """The appends in flight of one partition, oldest first."""
+
+    def __init__(
+        self,
+        partition: int,
+        epoch: int,
+        *,
+        outbox: list[Effect],
+        deadlines: Deadlines,
+        ids: Iterator[int],
+        timeout_ms: int,
+    ) -> None:
+        self._partition = partition
+        self._epoch = epoch
+        self._outbox = outbox
+        self._deadlines = deadlines
+        self._ids = ids
+        self._timeout_ms = timeout_ms
+        self._in_flight: dict[int, _InFlight] = {}
+        self.newest_id: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._in_flight)
+
+    def append(
+        self,
+        records: list[NewRecord],
+        now_ms: int,
+        *,
+        replies: Iterable[Reply] = (),
+        on_outcome: Outcome | None = None,
+        on_settled: Outcome | None = None,
+    ) -> None:
+        """Ask for `records` to be appended as one batch, all or nothing."""
+        assert records
+        append_id = self.newest_id = next(self._ids)
+        timer = Timer(lambda now_ms: self._time_out(append_id, now_ms))
+        self._in_flight[append_id] = _InFlight(tuple(replies), on_outcome, on_settled, timer)
+        self._deadlines.schedule(timer, now_ms + self._timeout_ms)
+        self._outbox.append(AppendRecords(self._partition, self._epoch, records, append_id))
+
+    def reply_with_newest(self, reply: Reply) -> None:
+        """Send `reply`, too, when the append asked for last has its outcome."""
+        assert self.newest_id is not None
+        self._in_flight[self.newest_id].replies += (reply,)
+
+    def done(self, append_id: int, error: ErrorCode, now_ms: int) -> None:
+        """The append has been accepted (NONE) or refused for good."""
+        if append_id not in self._in_flight:
+            return  # Abandoned: the partition has been unloaded since.
+        assert append_id == next(iter(self._in_flight)), "appends settle in their order"
+        in_flight = self._in_flight.pop(append_id)
+        in_flight.timer.cancel()
+        if in_flight.on_settled is not None:
+            in_flight.on_settled(error, now_ms)
+        self._tell_outcome(in_flight, error, now_ms)
+
+    def abandon(self) -> None:
+        """Forget everything in flight; whoever waits is sent to the next coordinator."""
+        for in_flight in self._in_flight.values():
+            in_flight.timer.cancel()
+            for reply in in_flight.replies:
+                self._outbox.append(
+                    Respond(reply.token, reply.error_response(ErrorCode.NOT_COORDINATOR))
+                )
+        self._in_flight.clear()
+
+    def _time_out(self, append_id: int, now_ms: int) -> None:
+        self._tell_outcome(self._in_flight[append_id], ErrorCode.REQUEST_TIMED_OUT, now_ms)
+
+    def _tell_outcome(self, in_flight: _InFlight, error: ErrorCode, now_ms: int) -> None:
+        replies, in_flight.replies = in_flight.replies, ()
+        on_outcome, in_flight.on_outcome = in_flight.on_outcome, None
+        if on_outcome is not None:
+            on_outcome(error, now_ms)
+        for reply in replies:
+            if error is ErrorCode.NONE:
+                response = reply.response
+            else:
+                response = reply.error_response(response_error_of_append(error))
+            self._outbox.append(Respond(reply.token, response))

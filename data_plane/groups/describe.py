@@ -1,0 +1,69 @@
+"""Groups as DescribeGroups and ListGroups show them. Reads only."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from data_plane.groups.group import ClassicGroup, GroupState, Member
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
+from data_plane.wire.messages.list_groups_request import ListGroupsRequest
+from data_plane.wire.messages.list_groups_response import ListedGroup
+
+# From this version on an unknown group is an error; before, it is a group that is Dead.
+DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND: Final = 6
+
+CLASSIC_GROUP_TYPE: Final = "Classic"
+
+
+def describe_group(group_id: str, group: ClassicGroup | None, api_version: int) -> DescribedGroup:
+    """One group with its members; subscriptions are shown while the group is Stable only."""
+    if group is None:
+        described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        if api_version >= DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = f"Group {group_id} not found."
+        return described
+    is_stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[_describe_member(group, each, is_stable) for each in group.members.values()],
+    )
+
+
+def _describe_member(
+    group: ClassicGroup, member: Member, with_metadata: bool
+) -> DescribedGroupMember:
+    return DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=member.metadata(group.protocol_name) if with_metadata else b"",
+        member_assignment=member.assignment,
+    )
+
+
+def is_listed(group: ClassicGroup, request: ListGroupsRequest) -> bool:
+    """Whether a group passes the filters. Case does not matter; no filter lets all pass."""
+    if request.states_filter:
+        states = {state.strip().lower() for state in request.states_filter}
+        if group.state.value.lower() not in states:
+            return False
+    if request.types_filter:
+        types = {each.strip().lower() for each in request.types_filter}
+        if CLASSIC_GROUP_TYPE.lower() not in types:
+            return False
+    return True
+
+
+def list_group(group: ClassicGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC_GROUP_TYPE,
+    )

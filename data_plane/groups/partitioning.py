@@ -1,0 +1,20 @@
+"""Which partition of `__consumer_offsets` keeps a group: Kafka's rule, since clients, tools and
+other brokers must agree on a group's coordinator."""
+
+from __future__ import annotations
+
+
+def java_string_hash(text: str) -> int:
+    """Java's `String.hashCode`, over UTF-16 code units, as a signed 32-bit number."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(encoded), 2):
+        unit = encoded[position] << 8 | encoded[position + 1]
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for_group(group_id: str, partition_count: int) -> int:
+    """The partition that keeps `group_id`; the one hash without a positive counterpart counts 0."""
+    value = java_string_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count

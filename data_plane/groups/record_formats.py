@@ -1,0 +1,241 @@
+"""Keys and values of the records in `__consumer_offsets`, byte for byte Kafka's.
+
+Kafka's own dump tool can read what is written here, and a log that Kafka wrote can be loaded.
+A key starts with an int16 that says what the record is about:
+
+    0, 1   OffsetCommitKey     group, topic, partition      value: OffsetCommitValue
+    2      GroupMetadataKey    group                        value: GroupMetadataValue
+    3…     KIP-848 and later coordinators; read as `None` and skipped
+
+A value starts with an int16 version; versions 0 to 4 are read, 3 is written (1 for an offset with
+an explicit expiry), as Kafka 4.3 does. No value at all is a tombstone. Version 4 is flexible; its
+tagged fields are skipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from data_plane.wire.errors import MalformedFrame
+from data_plane.wire.primitives import Reader, Writer
+
+_OFFSET_KEY_VERSION: Final = 1
+_GROUP_KEY_VERSION: Final = 2
+_OFFSET_VALUE_VERSION: Final = 3
+_OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
+_GROUP_VALUE_VERSION: Final = 3
+_FLEXIBLE_VALUE_VERSION: Final = 4
+_VALUE_VERSION_MAX: Final = 4
+_MEMBER_BYTES_MIN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    """Whose position in which partition of which topic."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    group_id: str
+
+
+RecordKey: TypeAlias = OffsetKey | GroupKey
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A committed position. `leader_epoch` is -1 when the client did not say; an
+    `expire_timestamp_ms` exists only for commits of old clients with a retention of their own."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member as it is persisted: its metadata for the chosen protocol only."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """A generation as it is persisted. `current_state_timestamp_ms` is None in old records."""
+
+    protocol_type: str
+    generation_id: int
+    protocol_name: str | None
+    leader_id: str | None
+    current_state_timestamp_ms: int | None
+    members: tuple[MemberRecord, ...]
+
+
+def encode_key(key: RecordKey) -> bytes:
+    writer = Writer()
+    match key:
+        case OffsetKey(group_id, topic, partition):
+            writer.write_int16(_OFFSET_KEY_VERSION)
+            writer.write_string(group_id)
+            writer.write_string(topic)
+            writer.write_int32(partition)
+        case GroupKey(group_id):
+            writer.write_int16(_GROUP_KEY_VERSION)
+            writer.write_string(group_id)
+    return bytes(writer.buf)
+
+
+def decode_key(data: bytes) -> RecordKey | None:
+    """The key, or None for a kind of record that this coordinator does not know.
+
+    Raises MalformedFrame when the bytes end early or say nonsense.
+    """
+    reader = Reader(data)
+    version = reader.read_int16()
+    if 0 <= version <= _OFFSET_KEY_VERSION:
+        return OffsetKey(reader.read_string(), reader.read_string(), reader.read_int32())
+    if version == _GROUP_KEY_VERSION:
+        return GroupKey(reader.read_string())
+    return None
+
+
+def encode_committed_offset(committed: CommittedOffset) -> bytes:
+    writer = Writer()
+    if committed.expire_timestamp_ms is None:
+        writer.write_int16(_OFFSET_VALUE_VERSION)
+        writer.write_int64(committed.offset)
+        writer.write_int32(committed.leader_epoch)
+        writer.write_string(committed.metadata)
+        writer.write_int64(committed.commit_timestamp_ms)
+    else:
+        writer.write_int16(_OFFSET_VALUE_VERSION_WITH_EXPIRY)
+        writer.write_int64(committed.offset)
+        writer.write_string(committed.metadata)
+        writer.write_int64(committed.commit_timestamp_ms)
+        writer.write_int64(committed.expire_timestamp_ms)
+    return bytes(writer.buf)
+
+
+def decode_committed_offset(data: bytes) -> CommittedOffset:
+    reader = Reader(data)
+    version = _read_value_version(reader)
+    offset = reader.read_int64()
+    leader_epoch = reader.read_int32() if version >= 3 else -1
+    metadata = _read_string(reader, version)
+    commit_timestamp_ms = reader.read_int64()
+    expire_timestamp_ms = reader.read_int64() if version == 1 else -1
+    return CommittedOffset(
+        offset,
+        leader_epoch,
+        metadata,
+        commit_timestamp_ms,
+        None if expire_timestamp_ms == -1 else expire_timestamp_ms,
+    )
+
+
+def encode_group(group: GroupRecord) -> bytes:
+    writer = Writer()
+    writer.write_int16(_GROUP_VALUE_VERSION)
+    writer.write_string(group.protocol_type)
+    writer.write_int32(group.generation_id)
+    writer.write_nullable_string(group.protocol_name)
+    writer.write_nullable_string(group.leader_id)
+    timestamp_ms = group.current_state_timestamp_ms
+    writer.write_int64(-1 if timestamp_ms is None else timestamp_ms)
+    writer.write_int32(len(group.members))
+    for member in group.members:
+        writer.write_string(member.member_id)
+        writer.write_nullable_string(member.group_instance_id)
+        writer.write_string(member.client_id)
+        writer.write_string(member.client_host)
+        writer.write_int32(member.rebalance_timeout_ms)
+        writer.write_int32(member.session_timeout_ms)
+        writer.write_bytes(member.subscription)
+        writer.write_bytes(member.assignment)
+    return bytes(writer.buf)
+
+
+def decode_group(data: bytes) -> GroupRecord:
+    reader = Reader(data)
+    version = _read_value_version(reader)
+    protocol_type = _read_string(reader, version)
+    generation_id = reader.read_int32()
+    protocol_name = _read_nullable_string(reader, version)
+    leader_id = _read_nullable_string(reader, version)
+    timestamp_ms = reader.read_int64() if version >= 2 else -1
+    if version >= _FLEXIBLE_VALUE_VERSION:
+        count = reader.read_compact_array_length(_MEMBER_BYTES_MIN)
+    else:
+        count = reader.read_array_length(_MEMBER_BYTES_MIN)
+    members = tuple(_read_member(reader, version) for _ in range(max(count, 0)))
+    return GroupRecord(
+        protocol_type,
+        generation_id,
+        protocol_name,
+        leader_id,
+        None if timestamp_ms == -1 else timestamp_ms,
+        members,
+    )
+
+
+def _read_member(reader: Reader, version: int) -> MemberRecord:
+    member_id = _read_string(reader, version)
+    group_instance_id = _read_nullable_string(reader, version) if version >= 3 else None
+    client_id = _read_string(reader, version)
+    client_host = _read_string(reader, version)
+    rebalance_timeout_ms = reader.read_int32() if version >= 1 else -1
+    session_timeout_ms = reader.read_int32()
+    subscription = _read_bytes(reader, version)
+    assignment = _read_bytes(reader, version)
+    if version >= _FLEXIBLE_VALUE_VERSION:
+        reader.skip_tagged_fields()
+    return MemberRecord(
+        member_id,
+        group_instance_id,
+        client_id,
+        client_host,
+        # Version 0 had one time-out for both purposes.
+        session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms,
+        session_timeout_ms,
+        subscription,
+        assignment,
+    )
+
+
+def _read_value_version(reader: Reader) -> int:
+    version = reader.read_int16()
+    if not 0 <= version <= _VALUE_VERSION_MAX:
+        raise MalformedFrame(f"unknown value version {version} in __consumer_offsets")
+    return version
+
+
+def _read_string(reader: Reader, version: int) -> str:
+    if version >= _FLEXIBLE_VALUE_VERSION:
+        return reader.read_compact_string()
+    return reader.read_string()
+
+
+def _read_nullable_string(reader: Reader, version: int) -> str | None:
+    if version >= _FLEXIBLE_VALUE_VERSION:
+        return reader.read_nullable_compact_string()
+    return reader.read_nullable_string()
+
+
+def _read_bytes(reader: Reader, version: int) -> bytes:
+    if version >= _FLEXIBLE_VALUE_VERSION:
+        return bytes(reader.read_compact_bytes())
+    return bytes(reader.read_bytes())
