@@ -3,14 +3,14 @@
 'use strict'
 const { Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = require('kafkajs')
 const SnappyCodec = require('kafkajs-snappy')
-const lz4 = require('lz4js')
+const lz4 = require('lz4-napi')
 const assert = require('node:assert/strict')
 const crypto = require('node:crypto')
 
 CompressionCodecs[CompressionTypes.Snappy] = SnappyCodec
 CompressionCodecs[CompressionTypes.LZ4] = () => ({
-  compress: async (encoder) => Buffer.from(lz4.compress(encoder.buffer)),
-  decompress: async (buffer) => Buffer.from(lz4.decompress(buffer)),
+  compress: async (encoder) => lz4.compressFrame(encoder.buffer),
+  decompress: async (buffer) => lz4.decompressFrame(buffer),
 })
 
 const run = crypto.randomBytes(4).toString('hex')
