@@ -1,0 +1,21 @@
+"""What every test run has: the run's own plugins and the Hypothesis profiles.
+
+The level of the run (everyday, all, nightly) arrives in TIDEWHEEL_TEST_LEVEL; `./tidewheel test`
+sets it, plain pytest is everyday.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["tests.plugins.rooms", "tests.plugins.leftovers", "tests.plugins.serial"]
+
+# A shared machine is slow at times; that is no property of the code, so no deadline per example.
+settings.register_profile(
+    "everyday", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("all", settings.get_profile("everyday"), max_examples=300)
+settings.register_profile("nightly", settings.get_profile("everyday"), max_examples=10_000)
+settings.load_profile(os.environ.get("TIDEWHEEL_TEST_LEVEL", "everyday"))
