@@ -129,15 +129,12 @@ class Appends:
             in_flight.on_settled(error, now_ms)
         self._tell_outcome(in_flight, error, now_ms)
 
-    def abandon(self) -> None:
+    def abandon(self, now_ms: int) -> None:
         """Forget everything in flight; whoever waits is sent to the next coordinator."""
-        for in_flight in self._in_flight.values():
+        abandoned, self._in_flight = self._in_flight, {}
+        for in_flight in abandoned.values():
             in_flight.timer.cancel()
-            for reply in in_flight.replies:
-                self._outbox.append(
-                    Respond(reply.token, reply.error_response(ErrorCode.NOT_COORDINATOR))
-                )
-        self._in_flight.clear()
+            self._tell_outcome(in_flight, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
 
     def _time_out(self, append_id: int, now_ms: int) -> None:
         self._tell_outcome(self._in_flight[append_id], ErrorCode.REQUEST_TIMED_OUT, now_ms)

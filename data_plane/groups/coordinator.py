@@ -185,16 +185,15 @@ class GroupCoordinator:
             return []
         shard = loaded.shard
         shard.expiry_timer.cancel()
-        shard.appends.abandon()
         for group in list(shard.groups.values()):
             for member in group.members.values():
                 loaded.rebalance.answer_parked(group, member, ErrorCode.NOT_COORDINATOR)
             shard.drop_group(group, now_ms)
+        shard.appends.abandon(now_ms)
         effects = self._drain()
-        for append_id in [
-            key for key, each in self._append_partitions.items() if each == partition
-        ]:
-            del self._append_partitions[append_id]
+        in_flight = self._append_partitions
+        for append_id in [key for key, each in in_flight.items() if each == partition]:
+            del in_flight[append_id]
         return effects
 
     def append_done(self, append_id: int, error: ErrorCode, now_ms: int) -> list[Effect]:
@@ -417,14 +416,11 @@ class GroupCoordinator:
         """Whether `group_id` would be one group too many."""
         if group_id in loaded.shard.groups:
             return False
-        return (
-            sum(len(each.shard.groups) for each in self._loaded.values()) >= self.config.groups_max
-        )
+        group_count = sum(len(each.shard.groups) for each in self._loaded.values())
+        return group_count >= self.config.groups_max
 
     def _group_id_error(self, group_id: str) -> ErrorCode:
-        if not group_id or (
-            len(group_id) * 4 > ID_BYTES_MAX and len(group_id.encode()) > ID_BYTES_MAX
-        ):
+        if not group_id or len(group_id.encode()) > ID_BYTES_MAX:
             return ErrorCode.INVALID_GROUP_ID
         return ErrorCode.NONE
 

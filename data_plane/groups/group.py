@@ -377,9 +377,8 @@ class ClassicGroup:
 
     def init_next_generation(self, now_ms: int) -> None:
         """End the join phase: with members in CompletingRebalance, without in Empty."""
-        self.generation_id = (
-            1 if self.generation_id == GENERATION_ID_MAX else self.generation_id + 1
-        )
+        is_last = self.generation_id == GENERATION_ID_MAX
+        self.generation_id = 1 if is_last else self.generation_id + 1
         if self.members:
             self.protocol_name = self.select_protocol()
             self.subscribed_topics = self._compute_subscribed_topics()

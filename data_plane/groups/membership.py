@@ -3,8 +3,8 @@
 Kinds of members
 - A dynamic member first joins with an empty id. From JoinGroup version 4 on it is only given an id
   (MEMBER_ID_REQUIRED, KIP-394) and is pending until it joins again with it.
-- A static member (KIP-345) has a `group_instance_id`. It joins with an empty id whenever its process
-  starts; the new id takes the old one's place, and the old one is fenced. When the group is
+- A static member (KIP-345) has a `group_instance_id`. It joins with an empty id whenever its
+  process starts; the new id takes the old one's place, and the old one is fenced. When the group is
   Stable and the protocol stays the same, nobody else notices: the answer carries the present
   generation, and a returning leader is told to keep its assignments (KIP-814).
 

@@ -99,4 +99,4 @@ def _decrement(counter: Counter[OffsetKey] | Counter[str], key: OffsetKey | str)
     if count > 0:
         counter[key] = count  # type: ignore[index]
     else:
-        del counter[key]  # type: ignore[arg-type]
+        del counter[key]

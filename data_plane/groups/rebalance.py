@@ -1,8 +1,9 @@
 """How a group gets from one generation to the next: the join phase and the sync phase.
 
-Join phase. Something changed (`prepare`): members learn of it from their heartbeats and join again;
-their requests are parked. When all have joined, or the longest rebalance time-out has passed, a new
-generation begins (`complete_join`) and everybody is answered; the leader gets the members' metadata.
+Join phase. Something changed (`prepare`): members learn of it from their heartbeats and join
+again; their requests are parked. When all have joined, or the longest rebalance time-out has
+passed, a new generation begins (`complete_join`) and everybody is answered; the leader gets the
+members' metadata.
 A group's first rebalance waits `group.initial.rebalance.delay.ms` for more members, and again that
 long after each newcomer, within the rebalance time-out.
 
@@ -30,7 +31,7 @@ from data_plane.wire.messages.join_group_response import JoinGroupResponse, Join
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
 from data_plane.wire.messages.sync_group_response import SyncGroupResponse
 
-# When nobody joined in time, the wait starts again; a client's time-out of 0 must not spin the loop.
+# When nobody joined in time, the wait starts again; a time-out of 0 must not spin the loop.
 JOIN_RETRY_MS_MIN: Final = 100
 
 # From this version on a SyncGroup must name the protocol type and name.
