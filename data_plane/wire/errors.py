@@ -6,7 +6,8 @@ clients retry by themselves; `message` is a sentence to show when nothing more p
 The exceptions are split by whose fault it is: the peer's bytes (MalformedFrame, which closes the
 connection), the peer's choice of version (UnsupportedVersion), the records inside a well-formed
 request (InvalidRecords, which is answered with its error code), or our own message
-(InvalidMessage, a bug on this side).
+(InvalidMessage, a bug on this side). Their names are what contracts between rooms call them; an
+Error suffix would only repeat what every `except` says.
 """
 
 from __future__ import annotations
@@ -162,9 +163,6 @@ class ErrorCode(IntEnum):
     def message(self) -> str:
         """A short sentence for people."""
         return _MESSAGES[self]
-
-
-# The names are faults as the protocol's documents call them; none needs an Error suffix.
 
 
 class WireError(Exception):

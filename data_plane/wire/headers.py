@@ -56,11 +56,11 @@ def response_header_version(api_key: int, api_version: int) -> int:
 
 
 def decode_request_header(reader: Reader) -> RequestHeader:
-    """Leaves the reader at the start of the request's body. Raises MalformedFrame; whether the
-    version is one that we answer is the caller's to decide."""
+    """Leaves the reader at the start of the request's body. Raises MalformedFrame, also for an
+    API that is not known. Whether the version (of any sign) is one that we answer is the
+    caller's to decide: an ApiVersions request of an unknown version gets an answer all the
+    same."""
     api_key, api_version, correlation_id = reader.unpack(_FIXED)
-    if api_version < 0:
-        raise MalformedFrame(f"negative version {api_version} of API key {api_key}")
     version = request_header_version(api_key, api_version)
     client_id = reader.read_nullable_string("client_id")
     if version >= 2:

@@ -231,8 +231,7 @@ def _branch(piece: Piece) -> list[str]:
         keyword = "elif" if index else "if"
         if len(branches) == 1 and _is_one_if(statements):
             # Nested conditions with nothing else in them read better as one.
-            statements = [statements[0].replace("if ", f"if {condition} and ", 1), *statements[1:]]
-            return statements
+            return [statements[0].replace("if ", f"if {condition} and ", 1), *statements[1:]]
         chain.append(f"{keyword} {condition}:" if condition else "else:")
         chain += [INDENT + line for line in statements or ["pass"]]
     return chain

@@ -192,7 +192,7 @@ def _plain_default(
         return int(value.value)
     for plain in (bool, int, float, str, bytes):
         if isinstance(value, plain):
-            return plain(value)
+            return plain(value)  # type: ignore[arg-type]
     raise TypeError(f"unexpected default {value!r} of {field.name}")
 
 
