@@ -28,7 +28,7 @@ LOG_TAIL_CHARACTERS = 4000
 CLUSTER_ID = "tests-cluster-0000000A"
 
 
-class BrokerFailed(AssertionError):
+class BrokerProcessError(AssertionError):
     """The broker process did not do what a test needs it to do; the message holds its log's end."""
 
 
@@ -171,7 +171,7 @@ class BrokerProcess:
         ready: dict[str, str] = json.loads(line)
         return ready
 
-    def _failed(self, what: str) -> BrokerFailed:
-        return BrokerFailed(
+    def _failed(self, what: str) -> BrokerProcessError:
+        return BrokerProcessError(
             f"the broker {what}; its log ends:\n{self.log_text()[-LOG_TAIL_CHARACTERS:]}"
         )
