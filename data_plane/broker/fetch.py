@@ -465,9 +465,9 @@ def handle_fetch(
 def _take_partitions(fetch_set: FetchSet, view: FetchRequestView) -> None:
     for topic in view.topics:
         for wanted in topic.partitions:
-            target = fetch_set.name((topic.name, topic.topic_id, wanted.index))
+            target = fetch_set.name((topic.name, topic.topic_id, wanted.partition))
             target.fetch_offset = wanted.fetch_offset
-            target.max_bytes = wanted.max_bytes
+            target.max_bytes = wanted.partition_max_bytes
             target.current_leader_epoch = wanted.current_leader_epoch
             target.last_fetched_epoch = wanted.last_fetched_epoch
 

@@ -107,7 +107,7 @@ def handle_produce(
     for topic in view.topics:
         partition_answers = []
         for piece in topic.partitions:
-            answer = PartitionAnswer(piece.index)
+            answer = PartitionAnswer(piece.partition_index)
             partition_answers.append(answer)
             if acks not in VALID_ACKS:
                 answer.fail(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -139,14 +139,14 @@ def _produce(
     """Append one partition's records and fill in its answer."""
     partitions = services.partitions
     if context.api_version < TOPIC_IDS_VERSION:
-        partition = partitions.get_by_name(topic.name, piece.index)
+        partition = partitions.get_by_name(topic.name, piece.partition_index)
     else:
-        partition = partitions.get(topic.topic_id, piece.index)
+        partition = partitions.get(topic.topic_id, piece.partition_index)
     if partition is None or partition.resigned is not ErrorCode.NONE:
         if context.api_version < TOPIC_IDS_VERSION:
-            answer.fail(partitions.error_by_name(topic.name, piece.index))
+            answer.fail(partitions.error_by_name(topic.name, piece.partition_index))
         else:
-            answer.fail(partitions.error(topic.topic_id, piece.index))
+            answer.fail(partitions.error(topic.topic_id, piece.partition_index))
         return
     if partition.topic in services.partitions.internal_topics:
         answer.fail(

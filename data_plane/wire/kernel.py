@@ -23,6 +23,7 @@ from data_plane.wire.kernel_batches import (
     scan_headers,
     walk_records,
 )
+from data_plane.wire.kernel_requests import parse_fetch, parse_produce, split_frames
 
 __all__ = [
     "COMPILED",
@@ -32,8 +33,11 @@ __all__ = [
     "filter_records",
     "find_timestamp",
     "list_keys",
+    "parse_fetch",
+    "parse_produce",
     "scan_batches",
     "scan_headers",
+    "split_frames",
     "walk_records",
 ]
 

@@ -85,7 +85,7 @@ def check_batches(
     start: int,
     end: int,
     *,
-    batch_bytes_max: int,
+    batch_bytes_max: int = 2**31 - 1,
     one_batch: bool = True,
     zstd_allowed: bool = True,
     walk: bool = False,
