@@ -1,1 +1,42 @@
-"""Tidewheel SDK."""
+"""Tidewheel: produce and consume with tags and delays, on Tidewheel or any Kafka brokers.
+
+async with Client.from_env() as client:
+    await client.topic("orders").send("hello", key="k")
+    async for message in client.subscribe("orders", group="pay"):
+        print(message.value)
+"""
+
+from tidewheel.admin import Admin, PartitionLag
+from tidewheel.client import Client
+from tidewheel.consumer import Consumer
+from tidewheel.errors import TidewheelError
+from tidewheel.headers import DELAY_LEVELS
+from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
+from tidewheel.message import Message, ProducerRecord, Receipt, TopicPartition
+from tidewheel.producer import Delivery, SendSummary, Topic
+from tidewheel.serialization import from_json, from_text, to_json
+from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
+
+__all__ = [
+    "DELAY_LEVELS",
+    "Admin",
+    "Client",
+    "ClientSettings",
+    "Consumer",
+    "ConsumerInterceptor",
+    "ConsumerSettings",
+    "Delivery",
+    "Message",
+    "PartitionLag",
+    "ProducerInterceptor",
+    "ProducerRecord",
+    "ProducerSettings",
+    "Receipt",
+    "SendSummary",
+    "TidewheelError",
+    "Topic",
+    "TopicPartition",
+    "from_json",
+    "from_text",
+    "to_json",
+]

@@ -1,0 +1,225 @@
+"""Topics, configurations, groups and lag.
+
+`Admin` adds to the transport's requests what is computed from several of them: lag in messages
+and seconds, and offset resets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from tidewheel.errors import GroupNotEmpty, GroupNotFound, InvalidRequest, TopicNotFound
+from tidewheel.headers import epoch_ms
+from tidewheel.message import TopicPartition
+from tidewheel.transport.port import (
+    ClusterInfo,
+    ConfigEntry,
+    GroupInfo,
+    TopicInfo,
+    Transport,
+)
+
+LAG_READ_TIMEOUT_S: Final = 3.0
+"""How long `lag` tries to read the records whose age is the lag in seconds."""
+
+OffsetTarget = Literal["earliest", "latest"] | datetime | timedelta | int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    """How far a group is behind in one partition.
+
+    `committed` is None when the group never committed there; it then has everything before it.
+    `seconds` is the age of the oldest message not yet processed, 0 when there is none, and None
+    when that message could not be read in time.
+    """
+
+    partition: TopicPartition
+    committed: int | None
+    end: int
+    messages: int
+    seconds: float | None
+    member: str | None
+
+
+class Admin:
+    """Administrative requests of a client (`client.admin`)."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._requests = transport.admin
+
+    async def cluster(self) -> ClusterInfo:
+        """Cluster id and brokers."""
+        return await self._requests.cluster()
+
+    async def topics(self, *, internal: bool = False) -> list[TopicInfo]:
+        """All topics by name; the brokers' own ones only if asked for."""
+        return [t for t in await self._requests.topics() if internal or not t.internal]
+
+    async def describe_topic(self, name: str) -> TopicInfo:
+        """Partitions, leaders, replicas. Raises TopicNotFound."""
+        (found,) = await self._requests.describe_topics([name])
+        return found
+
+    async def topic_exists(self, name: str) -> bool:
+        """Whether there is such a topic."""
+        try:
+            await self.describe_topic(name)
+        except TopicNotFound:
+            return False
+        return True
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | int | bool] | None = None,
+    ) -> None:
+        """Create a topic; -1 takes the broker's default.
+
+        `configs` are Kafka's topic properties, e.g. {"retention.ms": 86_400_000}. Raises
+        TopicExists and InvalidRequest.
+        """
+        texts = {key: config_text(value) for key, value in (configs or {}).items()}
+        await self._requests.create_topic(name, partitions, replication_factor, texts)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and all its messages. Raises TopicNotFound."""
+        await self._requests.delete_topic(name)
+
+    async def create_partitions(self, name: str, total_count: int) -> None:
+        """Grow a topic to `total_count` partitions; keys may land elsewhere from then on."""
+        await self._requests.create_partitions(name, total_count)
+
+    async def configs(self, name: str) -> list[ConfigEntry]:
+        """All properties of a topic."""
+        return await self._requests.configs(name)
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str | int | bool | None]
+    ) -> None:
+        """Set properties of a topic; None takes one back to its default."""
+        texts = {
+            key: None if value is None else config_text(value) for key, value in changes.items()
+        }
+        await self._requests.alter_configs(name, texts)
+
+    async def offsets(self, name: str, at: OffsetTarget = "latest") -> dict[TopicPartition, int]:
+        """For every partition the first offset kept ("earliest"), the next one to be written
+        ("latest"), or the first at or after a time."""
+        partitions = await self._partitions(name)
+        return await self._requests.offsets(partitions, self._spec(at))
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Forget all messages below the given offsets; returns the new first offsets."""
+        return await self._requests.delete_records(before)
+
+    async def groups(self) -> list[str]:
+        """Names of all consumer groups."""
+        return await self._requests.groups()
+
+    async def describe_group(self, group: str) -> GroupInfo:
+        """State, members and who reads what. Raises GroupNotFound."""
+        return await self._requests.describe_group(group)
+
+    async def delete_group(self, group: str) -> None:
+        """Delete a group and its offsets. Raises GroupNotEmpty, GroupNotFound."""
+        await self._requests.delete_group(group)
+
+    async def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """The committed offsets of a group."""
+        return await self._requests.group_offsets(group)
+
+    async def lag(
+        self, group: str, topics: Iterable[str] = (), *, seconds: bool = True
+    ) -> list[PartitionLag]:
+        """How far a group is behind, by partition.
+
+        Covers the topics the group committed to or reads now, and `topics`. `seconds=False`
+        saves reading one record per late partition. Raises GroupNotFound.
+        """
+        described = await self._requests.describe_group(group)
+        committed = await self._requests.group_offsets(group)
+        members = {
+            partition: member.client_id or member.member_id
+            for member in described.members
+            for partition in member.partitions
+        }
+        names = {*topics, *(p.topic for p in committed), *(p.topic for p in members)}
+        existing = {topic.name for topic in await self._requests.topics()}
+        partitions = [p for name in sorted(names & existing) for p in await self._partitions(name)]
+        ends = await self._requests.offsets(partitions, "latest")
+        begins = await self._requests.offsets(partitions, "earliest")
+        next_offsets = {p: max(committed.get(p, 0), begins[p]) for p in partitions}
+        late = {p: o for p, o in next_offsets.items() if o < ends[p]}
+        timestamps = {}
+        if seconds and late:
+            timestamps = await self._requests.record_timestamps(late, LAG_READ_TIMEOUT_S)
+        now_ms = self._transport.clock.now_ms()
+        return [
+            PartitionLag(
+                p,
+                committed.get(p),
+                ends[p],
+                max(0, ends[p] - next_offsets[p]),
+                0.0 if p not in late else _age_s(timestamps.get(p), now_ms),
+                members.get(p),
+            )
+            for p in partitions
+        ]
+
+    async def reset_offsets(
+        self, group: str, topic: str, to: OffsetTarget
+    ) -> dict[TopicPartition, int]:
+        """Move a group in one topic; it must have no running members (GroupNotEmpty).
+
+        `to` is "earliest", "latest", an aware datetime, a timedelta back from now, or an offset
+        (held within what each partition has). Returns the new offsets.
+        """
+        try:
+            described = await self._requests.describe_group(group)
+        except GroupNotFound:
+            described = None
+        if described is not None and described.members:
+            raise GroupNotEmpty(f'Group "{group}" has {len(described.members)} running members')
+        partitions = await self._partitions(topic)
+        if isinstance(to, int):
+            begins = await self._requests.offsets(partitions, "earliest")
+            ends = await self._requests.offsets(partitions, "latest")
+            targets = {p: min(max(to, begins[p]), ends[p]) for p in partitions}
+        else:
+            targets = await self._requests.offsets(partitions, self._spec(to))
+        await self._requests.alter_group_offsets(group, targets)
+        return targets
+
+    async def _partitions(self, name: str) -> list[TopicPartition]:
+        found = await self.describe_topic(name)
+        return [TopicPartition(name, p.partition) for p in found.partitions]
+
+    def _spec(self, at: OffsetTarget) -> str | int:
+        if isinstance(at, timedelta):
+            return self._transport.clock.now_ms() - round(at / timedelta(milliseconds=1))
+        if isinstance(at, datetime):
+            return epoch_ms(at, what="The time")
+        if isinstance(at, int):
+            raise InvalidRequest("An offset is not a time", hint="Give a datetime or timedelta")
+        return at
+
+
+def config_text(value: str | int | bool) -> str:
+    """A property value as brokers read it: booleans are `true` and `false`."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _age_s(timestamp_ms: int | None, now_ms: int) -> float | None:
+    return (
+        None if timestamp_ms is None or timestamp_ms < 0 else max(0, now_ms - timestamp_ms) / 1000
+    )

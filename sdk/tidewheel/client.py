@@ -1,0 +1,218 @@
+"""The client: one address, from which topics, consumers and the admin come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tidewheel.admin import Admin
+from tidewheel.consumer import Commit, Consumer, ConsumerOptions, RebalanceCallback, Start
+from tidewheel.errors import ClientClosed, ConfigurationError
+from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
+from tidewheel.message import Receipt
+from tidewheel.partitioner import Partitioner
+from tidewheel.producer import Sender, Topic
+from tidewheel.serialization import Deserializer, Serializer
+from tidewheel.settings import (
+    ClientSettings,
+    ConsumerSettings,
+    ProducerSettings,
+    bootstrap_from_env,
+    parse_bootstrap,
+)
+from tidewheel.transport.librdkafka import LibrdkafkaTransport
+from tidewheel.transport.librdkafka.connection import logger
+from tidewheel.transport.port import Clock, Transport
+
+CLOSE_TIMEOUT_S: Final = 30.0
+"""How long closing waits for outstanding messages."""
+
+
+class Client:
+    """A connection to one Tidewheel cell, or to any Kafka brokers.
+
+    Args:
+        bootstrap: `host:port,host:port` or `tidewheel://host:port,…`; None takes TIDEWHEEL_URL,
+            or 127.0.0.1:9092 without it.
+        settings: client id, time-outs.
+        producer: how `Topic`s of this client send.
+        consumer: defaults of `subscribe`.
+        producer_interceptors, consumer_interceptors: run in this order.
+        transport: what carries the messages; tests pass a memory broker's.
+
+    Use it as `async with Client(...) as client`. Opening waits for a first broker and raises
+    BrokerUnreachable; closing flushes what was sent and closes the consumers.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | None = None,
+        *,
+        settings: ClientSettings | None = None,
+        producer: ProducerSettings | None = None,
+        consumer: ConsumerSettings | None = None,
+        producer_interceptors: Sequence[ProducerInterceptor] = (),
+        consumer_interceptors: Sequence[ConsumerInterceptor] = (),
+        transport: Transport | None = None,
+    ) -> None:
+        self.bootstrap = bootstrap_from_env() if bootstrap is None else parse_bootstrap(bootstrap)
+        self.settings = settings or ClientSettings()
+        self._producer_settings = producer or ProducerSettings()
+        self._consumer_settings = consumer or ConsumerSettings()
+        self._producer_interceptors = tuple(producer_interceptors)
+        self._consumer_interceptors = tuple(consumer_interceptors)
+        self._transport = transport or LibrdkafkaTransport(self.bootstrap, self.settings)
+        self._sender: Sender | None = None
+        self._consumers: set[Consumer] = set()
+        self._state = "new"
+
+    @classmethod
+    def from_env(cls, **settings: Any) -> Self:
+        """A client for TIDEWHEEL_URL; keyword arguments as for the constructor."""
+        return cls(bootstrap_from_env(), **settings)
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # After an exception nobody should wait half a minute for messages nobody can take.
+        await self.close(CLOSE_TIMEOUT_S if exception_type is None else 1.0)
+
+    async def open(self) -> None:
+        """Find a first broker. Raises BrokerUnreachable."""
+        if self._state == "closed":
+            raise ClientClosed("The client was closed")
+        if self._state == "new":
+            await self._transport.open()
+            self._state = "open"
+            self._sender = await self._make_sender()
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Close consumers, flush, let go. Raises DeliveryTimedOut when messages are left over."""
+        if self._state != "open":
+            self._state = "closed"
+            return
+        self._state = "closed"
+        try:
+            for consumer in list(self._consumers):
+                await consumer.close()
+        finally:
+            try:
+                if self._sender is not None:
+                    await self._sender.close(timeout_s)
+            finally:
+                await self._transport.close()
+
+    @property
+    def clock(self) -> Clock:
+        """The time as this client sees it."""
+        return self._transport.clock
+
+    @property
+    def admin(self) -> Admin:
+        """Topics, configurations, groups, lag."""
+        self._require_open()
+        return Admin(self._transport)
+
+    def topic(
+        self,
+        name: str,
+        *,
+        partitioner: Partitioner | None = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+    ) -> Topic:
+        """A handle to send to one topic; nothing is looked up yet."""
+        chosen = partitioner if partitioner is not None else self._producer_settings.partitioner
+        if not callable(chosen) and chosen not in ("hash", "random"):
+            raise ConfigurationError(
+                f"partitioner={chosen!r}", hint='Use "hash", "random" or a function'
+            )
+        return Topic(
+            self._ready_sender, self._opened_sender, name, chosen, key_serializer, value_serializer
+        )
+
+    async def send(self, topic: str, value: Any = None, **record: Any) -> Receipt:
+        """Short for `client.topic(topic).send(value, …)`."""
+        return await self.topic(topic).send(value, **record)
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until everything sent is acknowledged or has failed."""
+        await self._opened_sender().flush(timeout_s)
+
+    def subscribe(
+        self,
+        *topics: str,
+        group: str | None = None,
+        start: Start = "earliest",
+        commit: Commit = "after",
+        settings: ConsumerSettings | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+    ) -> Consumer:
+        """A consumer of these topics: iterate it.
+
+        Args:
+            topics: names; one that starts with "^" is a regular expression (needs a group).
+            group: its members share the partitions and remember offsets; without a group all
+                partitions are read and nothing is committed.
+            start: where to begin without a committed offset: "earliest", "latest", an aware
+                datetime, a timedelta back from now, or (without a group) an offset.
+            commit: "after" processing (at-least-once), "before" (at-most-once), or "manual".
+            settings: instead of the client's.
+            on_assigned, on_revoked, on_lost: called (and awaited) on the loop with the
+                partitions; in on_revoked offsets can still be committed, in on_lost not.
+        """
+        self._require_open()
+        options = ConsumerOptions(
+            topics,
+            group,
+            start,
+            commit,
+            settings or self._consumer_settings,
+            key_deserializer,
+            value_deserializer,
+            self._consumer_interceptors,
+            on_assigned,
+            on_revoked,
+            on_lost,
+        )
+        consumer = Consumer(self._transport, options, self._consumers.discard)
+        self._consumers.add(consumer)
+        return consumer
+
+    def _require_open(self) -> None:
+        if self._state != "open":
+            raise ClientClosed(
+                "The client is not open" if self._state == "new" else "The client is closed"
+            )
+
+    async def _make_sender(self) -> Sender:
+        return Sender(
+            await self._transport.producer(self._producer_settings),
+            self._producer_settings,
+            self._producer_interceptors,
+            _log_broken_interceptor,
+        )
+
+    async def _ready_sender(self) -> Sender:
+        return self._opened_sender()
+
+    def _opened_sender(self) -> Sender:
+        self._require_open()
+        assert self._sender is not None, "an open client has a sender"
+        return self._sender
+
+
+def _log_broken_interceptor(broken: BaseException) -> None:
+    logger.error("A producer interceptor's on_acknowledgement raised", exc_info=broken)

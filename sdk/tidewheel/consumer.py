@@ -1,0 +1,460 @@
+"""Consuming: the async iterator, batches, commits and seeks over a `ConsumerTransport`.
+
+A message counts as processed when the iterator is asked for the next one. With commit="after"
+(at-least-once, the default) processed offsets are committed every `commit_interval_ms`, when
+partitions move away, and when the consumer closes; the message in hand when the loop is left by
+`break` or an exception is not, and is delivered again. With commit="before" (at-most-once)
+offsets are committed before the messages are handed out. With commit="manual" nothing is
+committed but by `commit`.
+
+Invariants
+- Offsets of a partition are committed only while the partition is assigned: what was lost is
+  forgotten, together with the messages of it that were fetched ahead.
+- Application code (callbacks, deserializers, interceptors) runs on the event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Final, Literal, Self
+
+from tidewheel.errors import (
+    ClientClosed,
+    CommitFailed,
+    ConfigurationError,
+    DeserializationFailed,
+    InterceptorFailed,
+)
+from tidewheel.headers import epoch_ms
+from tidewheel.interceptors import ConsumerInterceptor
+from tidewheel.message import Message, TopicPartition
+from tidewheel.serialization import Deserializer
+from tidewheel.settings import ConsumerSettings
+from tidewheel.transport.librdkafka.connection import logger
+from tidewheel.transport.port import ConsumerPlan, ConsumerTransport, Transport
+
+FETCH_MESSAGES_MAX: Final = 5_000
+FETCH_MESSAGES_MAX_BEFORE: Final = 100
+"""With commit="before" a crash loses at most what was fetched in one go."""
+
+Commit = Literal["before", "after", "manual"]
+Start = Literal["earliest", "latest"] | datetime | timedelta | int
+RebalanceCallback = Callable[[list[TopicPartition]], Awaitable[None] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """What `Client.subscribe` was asked for."""
+
+    topics: tuple[str, ...]
+    group: str | None
+    start: Start
+    commit: Commit
+    settings: ConsumerSettings
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    interceptors: Sequence[ConsumerInterceptor] = ()
+    on_assigned: RebalanceCallback | None = None
+    on_revoked: RebalanceCallback | None = None
+    on_lost: RebalanceCallback | None = None
+
+    def __post_init__(self) -> None:
+        if not self.topics:
+            raise ConfigurationError("No topic to subscribe to", hint="Name at least one")
+        if self.commit not in ("before", "after", "manual"):
+            raise ConfigurationError(f"commit={self.commit!r}", hint="Use before, after or manual")
+        if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
+            raise ConfigurationError(
+                f"start={self.start!r}", hint="Use earliest, latest, a time, or an offset"
+            )
+        if self.group == "":
+            raise ConfigurationError("The group's name is empty", hint="Give a name or None")
+        if isinstance(self.start, int) and self.group is not None:
+            raise ConfigurationError(
+                "start is an offset, which says nothing about several partitions of a group",
+                hint="Give a time, or seek in on_assigned",
+            )
+
+
+class Consumer:
+    """Reads topics, alone or as a member of a group. Made by `Client.subscribe`.
+
+    Iterate it (`async for message in consumer`) or take `batches()`. It opens itself on first
+    use; leave it with `close()`, `async with`, or by closing the client.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        options: ConsumerOptions,
+        on_close: Callable[[Consumer], None] | None = None,
+    ) -> None:
+        self.options = options
+        self._parent = transport
+        self._on_close = on_close
+        self._transport: ConsumerTransport | None = None
+        self._opening: asyncio.Lock = asyncio.Lock()
+        self._buffer: deque[Message] = deque()
+        self._current: Message | None = None
+        self._current_batch: list[Message] = []
+        self._processed: dict[TopicPartition, int] = {}
+        self._next_commit_s = 0.0
+        self._auto = options.group is not None and options.commit == "after"
+        self._before = options.group is not None and options.commit == "before"
+        self._plain = not (
+            options.interceptors or options.key_deserializer or options.value_deserializer
+        )
+        self._stopped = asyncio.Event()
+        self._closed = False
+
+    # Opening and closing.
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Subscribe or assign. Done by the first use; calling it reports errors early."""
+        await self._opened()
+
+    async def _opened(self) -> ConsumerTransport:
+        if self._transport is not None:
+            return self._transport
+        async with self._opening:
+            if self._closed:
+                raise ClientClosed("The consumer is closed")
+            if self._transport is None:
+                self._transport = await self._open()
+        return self._transport
+
+    async def _open(self) -> ConsumerTransport:
+        options = self.options
+        literal = [topic for topic in options.topics if not topic.startswith("^")]
+        if options.group is None and len(literal) < len(options.topics):
+            raise ConfigurationError(
+                "A pattern needs a group", hint="Name the topics, or give group="
+            )
+        reset = options.start if isinstance(options.start, str) else "earliest"
+        plan = ConsumerPlan(options.topics, options.group, reset, options.settings)
+        transport = await self._parent.consumer(plan, self)
+        try:
+            partitions = [p for topic in literal for p in await transport.partitions(topic)]
+            if options.group is None:
+                positions = await self._start_positions(transport, partitions)
+                await transport.assign(positions)
+        except BaseException:
+            await transport.close()
+            raise
+        self._next_commit_s = self._now_s() + options.settings.commit_interval_ms / 1000
+        return transport
+
+    async def _start_positions(
+        self, transport: ConsumerTransport, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        start = self.options.start
+        if isinstance(start, datetime | timedelta):
+            return await transport.offsets_for_times(
+                dict.fromkeys(partitions, self._time_ms(start))
+            )
+        if isinstance(start, int):
+            return dict.fromkeys(partitions, start)
+        side = 0 if start == "earliest" else 1
+        return {p: (await transport.watermarks(p))[side] for p in partitions}
+
+    def _time_ms(self, when: datetime | timedelta | int) -> int:
+        """Epoch ms of a time, or of a duration ago."""
+        if isinstance(when, timedelta):
+            return self._parent.clock.now_ms() - round(when / timedelta(milliseconds=1))
+        return epoch_ms(when, what="The start time")
+
+    def stop(self) -> None:
+        """End running iterations: `async for` loops leave when they ask for the next message."""
+        self._stopped.set()
+
+    async def close(self) -> None:
+        """Commit what is processed (commit="after"), leave the group, let go of connections."""
+        if self._closed:
+            return
+        self._closed = True
+        self.stop()
+        if self._transport is not None:
+            self._buffer.clear()
+            try:
+                await self._commit_quietly()
+            finally:
+                await self._transport.close()
+        if self._on_close is not None:
+            self._on_close(self)
+
+    # Iterating.
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """The next message. Raises DeserializationFailed, InterceptorFailed (go on to skip)."""
+        if self._current is not None:
+            current, self._current = self._current, None
+            if self._auto:
+                self._processed[current.topic_partition] = current.offset + 1
+        if self._auto and self._now_s() >= self._next_commit_s:
+            await self._commit_quietly()
+        while not self._buffer:
+            if not await self._fill(FETCH_MESSAGES_MAX):
+                raise StopAsyncIteration
+        message = self._buffer.popleft()
+        self._current = message
+        return message if self._plain else self._prepared(message)
+
+    async def batches(
+        self, messages_max: int = 1000, wait_s: float | None = None
+    ) -> AsyncIterator[list[Message]]:
+        """Lists of 1 to `messages_max` messages: what has arrived, without waiting to fill one.
+
+        With `wait_s`, an empty list is yielded when nothing came for so long. A batch counts as
+        processed when the next one is asked for.
+        """
+        while True:
+            self._finish_batch()
+            if self._auto and self._now_s() >= self._next_commit_s:
+                await self._commit_quietly()
+            deadline_s = None if wait_s is None else self._now_s() + wait_s
+            while not self._buffer:
+                if not await self._fill(messages_max, deadline_s):
+                    return
+                if deadline_s is not None and self._now_s() >= deadline_s:
+                    break
+            if len(self._buffer) <= messages_max:
+                batch = list(self._buffer)
+                self._buffer.clear()
+            else:
+                batch = [self._buffer.popleft() for _ in range(messages_max)]
+            self._current_batch = batch
+            yield batch if self._plain else [self._prepared(message) for message in batch]
+
+    def _finish_batch(self) -> None:
+        if self._auto:
+            for message in self._current_batch:
+                self._processed[message.topic_partition] = message.offset + 1
+        self._current_batch = []
+
+    async def fetch(self, messages_max: int, timeout_s: float) -> list[Message]:
+        """Messages as they come, raw, without counting them as processed; [] when time is up."""
+        transport = await self._opened()
+        return await transport.fetch(messages_max, timeout_s)
+
+    async def _fill(self, messages_max: int, deadline_s: float | None = None) -> bool:
+        """Fetch into the buffer, at most until the next commit is due. False when stopped."""
+        transport = await self._opened()
+        if self._stopped.is_set():
+            return False
+        wait_s = self.options.settings.commit_interval_ms / 1000
+        if deadline_s is not None:
+            wait_s = max(0.0, min(wait_s, deadline_s - self._now_s()))
+        if self._before:
+            messages_max = min(messages_max, FETCH_MESSAGES_MAX_BEFORE)
+        batch = await self._fetch_unless_stopped(transport, messages_max, wait_s)
+        if batch and self._before:
+            offsets = {message.topic_partition: message.offset + 1 for message in batch}
+            await transport.commit(offsets)
+        self._buffer.extend(batch)
+        if not batch and self._auto and self._now_s() >= self._next_commit_s:
+            await self._commit_quietly()
+        return True
+
+    async def _fetch_unless_stopped(
+        self, transport: ConsumerTransport, messages_max: int, wait_s: float
+    ) -> list[Message]:
+        fetching = asyncio.ensure_future(transport.fetch(messages_max, wait_s))
+        stopping = asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait({fetching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if not fetching.done():
+                fetching.cancel()
+        return fetching.result() if fetching.done() and not fetching.cancelled() else []
+
+    def _prepared(self, message: Message) -> Message:
+        """The message after interceptors and deserializers. `message` itself stays raw."""
+        options = self.options
+        prepared = Message(
+            message.topic,
+            message.partition,
+            message.offset,
+            message.timestamp_ms,
+            message.key,
+            message.value,
+            message.headers,
+        )
+        for interceptor in options.interceptors:
+            try:
+                prepared = interceptor.on_consume(prepared)
+            except Exception as broken:
+                raise InterceptorFailed(
+                    f"{type(interceptor).__name__}.on_consume raised {broken!r} for {message!r}",
+                    consumed=message,
+                ) from broken
+        try:
+            if options.key_deserializer is not None:
+                prepared.key = options.key_deserializer(prepared.key)
+            if options.value_deserializer is not None:
+                prepared.value = options.value_deserializer(prepared.value)
+        except Exception as broken:
+            raise DeserializationFailed(
+                f"Reading {message!r} raised {broken!r}", consumed=message
+            ) from broken
+        return prepared
+
+    # Committing and moving.
+
+    async def commit(self, position: Message | Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit and wait for the broker.
+
+        Without argument: everything handed out so far, the message in hand included. With a
+        message: its partition up to and including it. With a mapping: next offsets to read.
+        Raises CommitFailed when the partition has moved to another member.
+        """
+        transport = await self._opened()
+        if self.options.group is None:
+            raise ConfigurationError("There is no group to commit for", hint="Give group=")
+        if isinstance(position, Message):
+            offsets = {position.topic_partition: position.offset + 1}
+        elif position is not None:
+            offsets = dict(position)
+        else:
+            offsets = dict(self._processed)
+            in_hand = [*self._current_batch, *([self._current] if self._current else [])]
+            for message in in_hand:
+                offsets[message.topic_partition] = message.offset + 1
+        await transport.commit(offsets)
+        for partition, offset in offsets.items():
+            if self._processed.get(partition) == offset:
+                del self._processed[partition]
+
+    async def _commit_quietly(self) -> None:
+        """Commit processed offsets; when that fails they stay due for the next time."""
+        self._next_commit_s = self._now_s() + self.options.settings.commit_interval_ms / 1000
+        if not self._processed or self._transport is None:
+            return
+        due = dict(self._processed)
+        try:
+            await self._transport.commit(due)
+        except CommitFailed as failed:
+            logger.warning("%s", failed)
+            return
+        for partition, offset in due.items():
+            if self._processed.get(partition) == offset:
+                del self._processed[partition]
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions this consumer reads now."""
+        return self._transport.assignment() if self._transport is not None else frozenset()
+
+    async def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on from `offset` in an assigned partition."""
+        await self._seek({partition: offset})
+
+    async def seek_to_time(self, when: datetime | timedelta | int) -> None:
+        """Go on from the first messages at or after a time, in all assigned partitions.
+
+        `when` is an aware datetime, epoch milliseconds, or a timedelta back from now.
+        """
+        transport = await self._opened()
+        times = dict.fromkeys(transport.assignment(), self._time_ms(when))
+        await self._seek(await transport.offsets_for_times(times))
+
+    async def seek_to_beginning(self) -> None:
+        """Go on from the first message kept, in all assigned partitions."""
+        transport = await self._opened()
+        await self._seek({p: (await transport.watermarks(p))[0] for p in transport.assignment()})
+
+    async def seek_to_end(self) -> None:
+        """Go on from what is sent from now on, in all assigned partitions."""
+        transport = await self._opened()
+        await self._seek({p: (await transport.watermarks(p))[1] for p in transport.assignment()})
+
+    async def _seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        transport = await self._opened()
+        for partition, offset in positions.items():
+            await transport.seek(partition, offset)
+        self._forget(positions)
+
+    async def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Fetch nothing of these until `resume`; the membership lives on while you iterate."""
+        await (await self._opened()).pause(partitions)
+
+    async def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Undo `pause`."""
+        await (await self._opened()).resume(partitions)
+
+    async def committed(self) -> dict[TopicPartition, int | None]:
+        """The group's committed offsets of the assigned partitions."""
+        transport = await self._opened()
+        return await transport.committed(transport.assignment())
+
+    async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
+        """(first offset kept, next offset to be written) of a partition."""
+        return await (await self._opened()).watermarks(partition)
+
+    # Rebalances (RebalanceListener of the transport).
+
+    async def on_assigned(
+        self, partitions: Sequence[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Start where `start=` says if the group has no committed offset, and tell the user."""
+        starts: dict[TopicPartition, int] = {}
+        if isinstance(self.options.start, datetime | timedelta) and self._transport is not None:
+            committed = await self._transport.committed(partitions)
+            fresh = [p for p in partitions if committed.get(p) is None]
+            starts = await self._start_positions(self._transport, fresh)
+        await _call(self.options.on_assigned, partitions)
+        return starts
+
+    async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Tell the user, commit what is processed of these, forget them."""
+        try:
+            await _call(self.options.on_revoked, partitions)
+        finally:
+            if self._auto:
+                await self._commit_quietly()
+            self._forget(partitions)
+
+    async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget these without committing, and tell the user."""
+        self._forget(partitions)
+        await _call(self.options.on_lost, partitions)
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = frozenset(partitions)
+        self._buffer = deque(m for m in self._buffer if m.topic_partition not in gone)
+        self._current_batch = [m for m in self._current_batch if m.topic_partition not in gone]
+        if self._current is not None and self._current.topic_partition in gone:
+            self._current = None
+        for partition in gone:
+            self._processed.pop(partition, None)
+
+    def _now_s(self) -> float:
+        return self._parent.clock.now_ms() / 1000
+
+
+async def _call(callback: RebalanceCallback | None, partitions: Sequence[TopicPartition]) -> None:
+    if callback is not None:
+        result = callback(list(partitions))
+        if inspect.isawaitable(result):
+            await result

@@ -1,0 +1,302 @@
+"""Everything the SDK can raise, and what to do about it.
+
+Every error carries a `message` (what happened, naming the topic, group or address) and a `hint`
+(what to do now); `str(error)` is both. Errors that came from a broker or from librdkafka carry
+Kafka's own name for it in `kafka_name`.
+
+Invariants
+- Nothing of confluent-kafka leaks: callers catch the classes of this module only.
+- `retriable` is True only where sending the same thing again later can succeed without anybody
+  changing anything.
+"""
+
+# ruff: noqa: N818  The names say what happened; "Error" at the end of each would say it twice.
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tidewheel.message import Message
+
+
+class TidewheelError(Exception):
+    """Base of all errors of the SDK."""
+
+    default_hint = ""
+    retriable = False
+
+    def __init__(self, message: str, *, hint: str | None = None, kafka_name: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = self.default_hint if hint is None else hint
+        self.kafka_name = kafka_name
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.hint}" if self.hint else self.message
+
+
+class ConfigurationError(TidewheelError, ValueError):
+    """A setting, address or argument cannot be used. Raised before anything is sent."""
+
+
+class ClientClosed(TidewheelError):
+    """The client or consumer was used before it was opened or after it was closed."""
+
+    default_hint = "Use it inside `async with Client(...) as client:`"
+
+
+class BrokerUnreachable(TidewheelError):
+    """No broker answered at the given addresses within the time-out."""
+
+    default_hint = (
+        "Check that the broker runs (`tidewheel status`), that host and port are right "
+        "(TIDEWHEEL_URL), and that no firewall is in between"
+    )
+    retriable = True
+
+
+class RequestTimedOut(TidewheelError):
+    """A broker took a request but did not answer in time."""
+
+    default_hint = "Try again; if it lasts, look at the broker's log and load"
+    retriable = True
+
+
+class NotAuthorized(TidewheelError):
+    """The credentials do not allow this."""
+
+    default_hint = "Ask the owner of the tenant for a grant on this topic or group"
+
+
+class Unsupported(TidewheelError):
+    """The broker or the client library does not know this feature or version."""
+
+    default_hint = "Compare the versions of broker and SDK; one of them is too old for this"
+
+
+class InvalidRequest(TidewheelError, ValueError):
+    """The broker understood the request and refused it: a bad name, count or config value."""
+
+    default_hint = "Correct the value the message names and try again"
+
+
+class TopicNotFound(TidewheelError):
+    """The topic (or the partition) does not exist."""
+
+    default_hint = (
+        "List the topics with `tidewheel topics list`, or create it: `tidewheel topics create NAME`"
+    )
+
+
+class TopicExists(TidewheelError):
+    """A topic of this name exists already."""
+
+    default_hint = "Use it as it is, choose another name, or delete it first"
+
+
+class GroupNotFound(TidewheelError):
+    """No consumer group of this name is known to the broker."""
+
+    default_hint = "List the groups with `tidewheel groups list`"
+
+
+class GroupNotEmpty(TidewheelError):
+    """The group has running members, so it cannot be deleted nor its offsets be moved."""
+
+    default_hint = "Stop the group's consumers first, or wait until their session times out"
+
+
+class SendError(TidewheelError):
+    """A message was not, or perhaps not, stored."""
+
+
+class QueueFull(SendError):
+    """The client's own send queue is full: messages come in faster than the broker takes them."""
+
+    default_hint = (
+        "Await `send` or `send_many`, which wait for room, or await `topic.wait_for_room()`"
+    )
+    retriable = True
+
+
+class DeliveryTimedOut(SendError):
+    """No acknowledgement came in time; the message may or may not be stored."""
+
+    default_hint = (
+        "Check that the broker runs and is reachable; sending again may store the message twice"
+    )
+    retriable = True
+
+
+class MessageTooLarge(SendError):
+    """The message is larger than the client or the topic allows."""
+
+    default_hint = (
+        "Send less per message, or raise `message_bytes_max` of the client and "
+        "`max.message.bytes` of the topic"
+    )
+
+
+class MessageRefused(SendError):
+    """The broker refused the record: a bad `tw-` header, timestamp or missing key."""
+
+    default_hint = "Correct the record; nothing of its batch was stored"
+
+
+class NotEnoughReplicas(SendError):
+    """acks=all needs more in-sync replicas than there are."""
+
+    default_hint = "Wait until replicas are back in sync, or lower `min.insync.replicas`"
+    retriable = True
+
+
+class BatchSendFailed(SendError):
+    """Some messages of a `send_many` were not stored. `sent` counts the acknowledged ones."""
+
+    default_hint = "Correct the first error, then send the rest again"
+
+    def __init__(self, message: str, *, sent: int, failed: int, first_error: Exception) -> None:
+        super().__init__(message)
+        self.sent = sent
+        self.failed = failed
+        self.first_error = first_error
+
+
+class SerializationFailed(SendError):
+    """A serializer could not turn the key or value into bytes. Nothing was sent."""
+
+    default_hint = "Give `bytes`, `str` or None, or set a serializer that takes this type"
+
+
+class InterceptorFailed(SendError):
+    """An interceptor raised. A producer's message was not sent; a consumer's is in `.consumed`."""
+
+    default_hint = "Correct the interceptor; no message was dropped"
+
+    def __init__(self, message: str, *, consumed: Message | None = None) -> None:
+        super().__init__(message)
+        self.consumed = consumed
+
+
+class DeserializationFailed(TidewheelError):
+    """A deserializer could not read the key or value of `.consumed` (which holds the raw bytes)."""
+
+    default_hint = "Go on iterating to skip this message, or correct the deserializer"
+
+    def __init__(self, message: str, *, consumed: Message) -> None:
+        super().__init__(message)
+        self.consumed = consumed
+
+
+class ConsumerError(TidewheelError):
+    """A consumer cannot go on."""
+
+
+class ConsumerFenced(ConsumerError):
+    """Another consumer took over this static membership id (`instance_id`)."""
+
+    default_hint = "Give every running consumer an `instance_id` of its own"
+
+
+class CommitFailed(ConsumerError):
+    """The offsets were not committed, usually because the partitions moved to another member."""
+
+    default_hint = "Go on consuming: what was not committed is delivered again"
+    retriable = True
+
+
+class OffsetOutOfRange(ConsumerError):
+    """The offset is below what the topic still keeps, or beyond its end."""
+
+    default_hint = "Consume from the beginning or the end, or seek by time"
+
+
+class HandlerFailed(ConsumerError):
+    """A handler raised and the error policy says stop. The message is in `.consumed`."""
+
+    default_hint = "Correct the handler and start again: this message is delivered first"
+
+    def __init__(self, message: str, *, consumed: Message) -> None:
+        super().__init__(message)
+        self.consumed = consumed
+
+
+class BrokerError(TidewheelError):
+    """Any other error of the broker or of librdkafka; `kafka_name` says which."""
+
+
+class KafkaFault(Protocol):
+    """What this module needs of a transport's error value, in confluent-kafka's shape."""
+
+    def name(self) -> str: ...
+    def str(self) -> str: ...
+    def retriable(self) -> bool: ...
+
+
+_Factory = Callable[..., TidewheelError]
+
+_BY_KAFKA_NAME: dict[str, _Factory] = {
+    "_TRANSPORT": BrokerUnreachable,
+    "_ALL_BROKERS_DOWN": BrokerUnreachable,
+    "_RESOLVE": BrokerUnreachable,
+    "_TIMED_OUT": RequestTimedOut,
+    "REQUEST_TIMED_OUT": RequestTimedOut,
+    "_TIMED_OUT_QUEUE": RequestTimedOut,
+    "_MSG_TIMED_OUT": DeliveryTimedOut,
+    "_QUEUE_FULL": QueueFull,
+    "MSG_SIZE_TOO_LARGE": MessageTooLarge,
+    "RECORD_LIST_TOO_LARGE": MessageTooLarge,
+    "INVALID_RECORD": MessageRefused,
+    "_INVALID_DIFFERENT_RECORD": MessageRefused,
+    "INVALID_TIMESTAMP": MessageRefused,
+    "INVALID_MSG": MessageRefused,
+    "NOT_ENOUGH_REPLICAS": NotEnoughReplicas,
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": NotEnoughReplicas,
+    "UNKNOWN_TOPIC_OR_PART": TopicNotFound,
+    "UNKNOWN_TOPIC_ID": TopicNotFound,
+    "_UNKNOWN_TOPIC": TopicNotFound,
+    "_UNKNOWN_PARTITION": TopicNotFound,
+    "TOPIC_ALREADY_EXISTS": TopicExists,
+    "TOPIC_EXCEPTION": InvalidRequest,
+    "INVALID_PARTITIONS": InvalidRequest,
+    "INVALID_REPLICATION_FACTOR": InvalidRequest,
+    "INVALID_REPLICA_ASSIGNMENT": InvalidRequest,
+    "INVALID_CONFIG": InvalidRequest,
+    "INVALID_REQUEST": InvalidRequest,
+    "INVALID_GROUP_ID": InvalidRequest,
+    "INVALID_SESSION_TIMEOUT": InvalidRequest,
+    "POLICY_VIOLATION": InvalidRequest,
+    "TOPIC_DELETION_DISABLED": InvalidRequest,
+    "_INVALID_ARG": InvalidRequest,
+    "GROUP_ID_NOT_FOUND": GroupNotFound,
+    "NON_EMPTY_GROUP": GroupNotEmpty,
+    "GROUP_SUBSCRIBED_TO_TOPIC": GroupNotEmpty,
+    "TOPIC_AUTHORIZATION_FAILED": NotAuthorized,
+    "GROUP_AUTHORIZATION_FAILED": NotAuthorized,
+    "CLUSTER_AUTHORIZATION_FAILED": NotAuthorized,
+    "SASL_AUTHENTICATION_FAILED": NotAuthorized,
+    "_AUTHENTICATION": NotAuthorized,
+    "UNSUPPORTED_VERSION": Unsupported,
+    "_UNSUPPORTED_FEATURE": Unsupported,
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": Unsupported,
+    "FENCED_INSTANCE_ID": ConsumerFenced,
+    "_FENCED": ConsumerFenced,
+    "ILLEGAL_GENERATION": CommitFailed,
+    "UNKNOWN_MEMBER_ID": CommitFailed,
+    "REBALANCE_IN_PROGRESS": CommitFailed,
+    "_ASSIGNMENT_LOST": CommitFailed,
+    "OFFSET_OUT_OF_RANGE": OffsetOutOfRange,
+    "_AUTO_OFFSET_RESET": OffsetOutOfRange,
+}
+
+
+def from_kafka(fault: KafkaFault, what: str) -> TidewheelError:
+    """Make the typed error for `fault`; `what` says what was tried, e.g. `sending to "orders"`."""
+    name = fault.name()
+    make = _BY_KAFKA_NAME.get(name, BrokerError)
+    error = make(f"{what} failed: {fault.str()} ({name})", kafka_name=name)
+    if make is BrokerError:
+        error.retriable = fault.retriable()
+        error.hint = "Try again" if error.retriable else "Look at the broker's log for the reason"
+    return error

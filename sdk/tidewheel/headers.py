@@ -1,0 +1,116 @@
+"""Tags, delays and ids as record headers: what `send(tags=…, delay=…)` puts on the wire.
+
+The headers start with `tw-` and mean something on topics created with `tidewheel.headers=true`;
+on any other topic they are stored and delivered like all headers. Values are checked here, so
+that a typing error is reported where it was made and not by a broker for a whole batch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from tidewheel.errors import ConfigurationError
+from tidewheel.message import ID_HEADER, TAG_HEADER, HeaderValue, ProducerRecord
+
+DELAY_HEADER: Final = "tw-delay"
+DELIVER_AT_HEADER: Final = "tw-deliver-at"
+
+TAGS_MAX: Final = 64
+TAG_BYTES_MAX: Final = 128
+ID_BYTES_MAX: Final = 64
+DELAY_MS_MAX: Final = 3652 * 86_400_000
+"""Ten years, the longest delay a broker takes."""
+
+DELAY_LEVELS: Final[tuple[str, ...]] = (
+    *("1s", "5s", "10s", "30s"),
+    *("1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m", "10m", "20m", "30m"),
+    *("1h", "2h"),
+)
+"""The named delays of queues with fixed levels, for code that moves over from one of them."""
+
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
+
+
+def duration_ms(value: str | float | timedelta, *, what: str = "delay") -> int:
+    """Milliseconds of `"30m"`, `"1500ms"`, a timedelta, or a number of seconds.
+
+    >>> duration_ms("30m"), duration_ms(1.5), duration_ms(timedelta(days=2))
+    (1800000, 1500, 172800000)
+    """
+    if isinstance(value, timedelta):
+        milliseconds = round(value / timedelta(milliseconds=1))
+    elif isinstance(value, str):
+        match = _DURATION.fullmatch(value.strip())
+        if match is None:
+            raise ConfigurationError(
+                f"{what} {value!r} is not a duration",
+                hint='Write a whole number and a unit: "1500ms", "30s", "10m", "2h" or "45d"',
+            )
+        milliseconds = int(match[1]) * _UNIT_MS[match[2]]
+    else:
+        milliseconds = round(value * 1000)
+    if milliseconds < 0:
+        raise ConfigurationError(f"{what} {value!r} is negative", hint="Give a duration from 0 up")
+    return milliseconds
+
+
+def epoch_ms(value: datetime | int, *, what: str = "deliver_at") -> int:
+    """Epoch milliseconds of an aware datetime, or the number itself."""
+    if not isinstance(value, datetime):
+        return value
+    if value.tzinfo is None:
+        raise ConfigurationError(
+            f"{what} {value.isoformat()} has no time zone",
+            hint="Give an aware datetime, e.g. datetime.now(UTC) + timedelta(hours=1)",
+        )
+    return round(value.timestamp() * 1000)
+
+
+def encode_headers(record: ProducerRecord) -> list[tuple[str, HeaderValue]]:
+    """All headers of a record: its own, then tags, delay and id. Raises ConfigurationError."""
+    headers = list(record.headers)
+    if record.tags:
+        headers.extend((TAG_HEADER, tag) for tag in _checked_tags(record.tags))
+    if record.delay is not None:
+        if record.deliver_at is not None:
+            raise ConfigurationError("Both delay and deliver_at are given", hint="Give one of them")
+        milliseconds = duration_ms(record.delay)
+        if milliseconds > DELAY_MS_MAX:
+            raise ConfigurationError(
+                f"delay {record.delay!r} is longer than ten years", hint="Choose a shorter one"
+            )
+        headers.append((DELAY_HEADER, b"%dms" % milliseconds))
+    elif record.deliver_at is not None:
+        headers.append((DELIVER_AT_HEADER, b"%d" % epoch_ms(record.deliver_at)))
+    if record.id is not None:
+        headers.append((ID_HEADER, id_bytes(record.id)))
+    return headers
+
+
+def id_bytes(value: str | bytes) -> bytes:
+    """A message id as it goes on the wire."""
+    data = value.encode() if isinstance(value, str) else value
+    if not 0 < len(data) <= ID_BYTES_MAX:
+        raise ConfigurationError(
+            f"The message id has {len(data)} bytes", hint=f"Use 1 to {ID_BYTES_MAX} bytes"
+        )
+    return data
+
+
+def _checked_tags(tags: Sequence[str]) -> list[bytes]:
+    if isinstance(tags, str):
+        raise ConfigurationError("tags is one string", hint=f"Give a list: tags=[{tags!r}]")
+    if len(tags) > TAGS_MAX:
+        raise ConfigurationError(f"{len(tags)} tags", hint=f"Give at most {TAGS_MAX}")
+    encoded = [tag.encode() for tag in tags]
+    for tag in encoded:
+        if not 0 < len(tag) <= TAG_BYTES_MAX:
+            raise ConfigurationError(
+                f"The tag {tag.decode()[:40]!r} has {len(tag)} bytes",
+                hint=f"Use 1 to {TAG_BYTES_MAX} bytes",
+            )
+    return encoded

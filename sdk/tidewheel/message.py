@@ -1,0 +1,136 @@
+"""The values that go in and come out: records to send, receipts, messages, partitions.
+
+Invariants
+- A `Message` is never changed once it is handed out, except that deserializers and interceptors
+  run before that.
+- Offsets count records of one partition from 0; times are epoch milliseconds (UTC) in fields
+  that end in `_ms`, and `datetime` values are always timezone-aware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+HeaderValue = bytes | str | None
+Headers = Iterable[tuple[str, HeaderValue]]
+
+TAG_HEADER = "tw-tag"
+ID_HEADER = "tw-id"
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]"
+
+
+class Receipt(NamedTuple):
+    """The broker's acknowledgement of one message.
+
+    `offset` is -1 with acks=0, where the broker answers nothing. `timestamp_ms` is the record's
+    timestamp as stored, in epoch milliseconds, or -1 when the broker did not say.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class ProducerRecord:
+    """One message to send. Interceptors may change it in place or return another.
+
+    Args:
+        value: the payload; bytes, str (as UTF-8) or None (a tombstone) without a serializer.
+        key: messages of equal keys keep their order; same types as value.
+        headers: pairs of name and bytes, str or None.
+        tags: `name` or `name:value`, at most 64 of at most 128 bytes.
+        delay: `"30m"`, `"1500ms"`, seconds as a number, or a timedelta. See `Topic.send`.
+        deliver_at: an aware datetime, or epoch milliseconds.
+        id: the message's identity for deduplication, at most 64 bytes.
+        partition: a fixed partition; otherwise the partitioner chooses.
+        timestamp_ms: the record's timestamp, otherwise now.
+    """
+
+    value: Any = None
+    key: Any = None
+    headers: Headers = ()
+    tags: Sequence[str] = ()
+    delay: str | float | timedelta | None = None
+    deliver_at: datetime | int | None = None
+    id: str | bytes | None = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+
+
+class Message:
+    """A consumed record. `key` and `value` are bytes or None, or what the deserializers made."""
+
+    __slots__ = ("headers", "key", "offset", "partition", "timestamp_ms", "topic", "value")
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        key: Any,
+        value: Any,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timestamp_ms = timestamp_ms
+        self.key = key
+        self.value = value
+        self.headers = headers
+
+    def __repr__(self) -> str:
+        return f"Message({self.topic}[{self.partition}]@{self.offset}, key={self.key!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in Message.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where the message stands."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def timestamp(self) -> datetime:
+        """The record's timestamp, in UTC."""
+        return datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags the producer gave."""
+        return tuple(
+            value.decode("utf-8", "replace")
+            for name, value in self.headers
+            if name == TAG_HEADER and value is not None
+        )
+
+    @property
+    def id(self) -> bytes | None:
+        """The message id the producer gave, if any."""
+        return self.header(ID_HEADER)
+
+    def header(self, name: str) -> bytes | None:
+        """The value of the last header of that name, or None."""
+        for header_name, value in reversed(self.headers):
+            if header_name == name:
+                return value
+        return None

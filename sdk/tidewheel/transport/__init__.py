@@ -1,0 +1,1 @@
+"""What carries messages: librdkafka for real brokers, memory for tests, one port for both."""

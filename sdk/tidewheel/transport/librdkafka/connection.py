@@ -1,0 +1,87 @@
+"""What every librdkafka handle of a client shares: properties, logging, faults, blocking calls.
+
+librdkafka's own log lines go to the logger `tidewheel.librdkafka`, silent unless the application
+adds a handler; it would otherwise write them to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tidewheel.errors import TidewheelError, from_kafka
+from tidewheel.settings import ClientSettings
+
+T = TypeVar("T")
+
+logger = logging.getLogger("tidewheel")
+librdkafka_logger = logging.getLogger("tidewheel.librdkafka")
+librdkafka_logger.addHandler(logging.NullHandler())
+librdkafka_logger.propagate = False
+
+
+class Connection:
+    """Addresses and shared properties, and the last thing that went wrong on the network."""
+
+    def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
+        self.bootstrap = bootstrap
+        self.settings = settings
+        self.last_network_error = ""
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long an administrative request may take, in seconds."""
+        return self.settings.request_timeout_ms / 1000
+
+    def properties(self) -> dict[str, Any]:
+        """librdkafka properties of any handle."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": self.settings.client_id,
+            "socket.nagle.disable": True,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "log.connection.close": False,
+            "enable.metrics.push": False,
+            "error_cb": self.on_error,
+            "logger": librdkafka_logger,
+            **self.settings.librdkafka,
+        }
+
+    def on_error(self, error: KafkaError) -> None:
+        """Remember why brokers cannot be reached; librdkafka goes on trying by itself."""
+        if error.name() != "_ALL_BROKERS_DOWN" or not self.last_network_error:
+            self.last_network_error = error.str()
+        logger.debug("librdkafka: %s (%s)", error.str(), error.name())
+
+
+@contextmanager
+def faults(what: str) -> Iterator[None]:
+    """Turn confluent-kafka's exceptions into ours; `what` names the attempt."""
+    try:
+        yield
+    except KafkaException as raised:
+        raise translated(raised, what) from raised
+
+
+def translated(raised: KafkaException, what: str) -> TidewheelError:
+    """The typed error of a KafkaException."""
+    return from_kafka(raised.args[0], what)
+
+
+async def blocking(what: str, call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Run a blocking librdkafka call in a worker thread."""
+    with faults(what):
+        return await asyncio.to_thread(call, *args, **kwargs)
+
+
+async def answered(what: str, future: Future[T]) -> T:
+    """Await the answer to an administrative request."""
+    with faults(what):
+        return await asyncio.wrap_future(future)

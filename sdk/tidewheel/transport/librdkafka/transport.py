@@ -1,0 +1,92 @@
+"""The `Transport` over librdkafka: finds a first broker, makes producers, consumers, the admin."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tidewheel.errors import BrokerUnreachable, ClientClosed
+from tidewheel.settings import ClientSettings, ProducerSettings
+from tidewheel.transport.librdkafka.admin import LibrdkafkaAdmin
+from tidewheel.transport.librdkafka.connection import Connection, translated
+from tidewheel.transport.librdkafka.consumer import LibrdkafkaConsumer
+from tidewheel.transport.librdkafka.producer import LibrdkafkaProducer
+from tidewheel.transport.port import ConsumerPlan, RebalanceListener
+
+_FIRST_ANSWER_SLICE_S = 1.0
+
+
+class SystemClock:
+    """Real time."""
+
+    def now_ms(self) -> int:
+        """Epoch milliseconds by the machine's clock."""
+        return time.time_ns() // 1_000_000
+
+    async def sleep(self, seconds: float) -> None:
+        """asyncio.sleep."""
+        await asyncio.sleep(seconds)
+
+
+class LibrdkafkaTransport:
+    """A `Transport` to the brokers at `bootstrap` (host:port,host:port)."""
+
+    def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
+        self._connection = Connection(bootstrap, settings)
+        self._clock = SystemClock()
+        self._admin: LibrdkafkaAdmin | None = None
+
+    @property
+    def clock(self) -> SystemClock:
+        """The machine's clock."""
+        return self._clock
+
+    @property
+    def admin(self) -> LibrdkafkaAdmin:
+        """Administrative requests; there once the transport is open."""
+        if self._admin is None:
+            raise ClientClosed("The client is not open")
+        return self._admin
+
+    async def open(self) -> None:
+        """Wait for a first broker's answer, at most the connect time-out."""
+        client = AdminClient(self._connection.properties())
+        await asyncio.to_thread(self._wait_for_broker, client)
+        self._admin = LibrdkafkaAdmin(self._connection, client)
+
+    def _wait_for_broker(self, client: AdminClient) -> None:
+        timeout_s = self._connection.settings.connect_timeout_ms / 1000
+        deadline = time.monotonic() + timeout_s
+        while True:
+            remaining_s = deadline - time.monotonic()
+            try:
+                client.list_topics(timeout=max(0.05, min(_FIRST_ANSWER_SLICE_S, remaining_s)))
+            except KafkaException as raised:
+                error = translated(raised, "connecting")
+                if not error.retriable:
+                    raise error from raised
+                client.poll(0)  # Brings the network error that says why.
+                if time.monotonic() >= deadline:
+                    reason = self._connection.last_network_error or error.message
+                    raise BrokerUnreachable(
+                        f"No broker answered at {self._connection.bootstrap} within "
+                        f"{timeout_s:g} s: {reason}",
+                        kafka_name=error.kafka_name,
+                    ) from raised
+            else:
+                return
+
+    async def producer(self, settings: ProducerSettings) -> LibrdkafkaProducer:
+        """A producer of its own connections."""
+        return LibrdkafkaProducer(self._connection, settings)
+
+    async def consumer(self, plan: ConsumerPlan, listener: RebalanceListener) -> LibrdkafkaConsumer:
+        """A consumer of its own connections."""
+        return LibrdkafkaConsumer(self._connection, plan, listener)
+
+    async def close(self) -> None:
+        """Let go of the admin's connections; producers and consumers are closed by their owner."""
+        self._admin = None
