@@ -1,0 +1,285 @@
+"""The group service: carries out what the pure group coordinator decides.
+
+    handler ──► GroupCoordinator ──► effects ──► answers, appends to __consumer_offsets, log lines
+                     ▲                              │
+                     └──────── append_done ◄────────┘
+
+It follows the metadata image: partitions of `__consumer_offsets` that this broker comes to lead are
+read in worker threads and loaded, those that it loses are unloaded, and when a topic is deleted its
+committed offsets go, too. `services.groups` is this object; the handlers are in group_handlers.
+
+Invariants
+- Effects are carried out in the order in which they were decided, also when an append completes
+  within the call that asked for it.
+- At most LOADS_AT_ONCE_MAX partitions are being read at any time.
+
+Deliberately absent: every rule about groups and offsets (data_plane.groups).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from data_plane.broker.api import Deferred
+from data_plane.broker.offsets_topic import BrokerOffsetsTopic, OffsetsTopic
+from data_plane.broker.services import Config, Services
+from data_plane.cell.metadata import MetadataImage
+from data_plane.groups.config import GroupCoordinatorConfig
+from data_plane.groups.coordinator import Folded, GroupCoordinator, fold_records
+from data_plane.groups.effects import AppendRecords, Effect, GroupEvent, Respond
+from data_plane.log.errors import LogError
+from data_plane.wire.errors import ErrorCode
+
+LOADS_AT_ONCE_MAX: Final = 4
+
+MINUTE_MS: Final = 60_000
+
+
+def group_coordinator_config(config: Config, partition_count: int | None) -> GroupCoordinatorConfig:
+    """The broker's properties for groups; an existing topic decides the number of partitions."""
+    return GroupCoordinatorConfig(
+        offsets_topic_num_partitions=partition_count
+        or config.get_int("offsets.topic.num.partitions"),
+        group_min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),
+        group_max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
+        group_initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
+        group_max_size=config.get_int("group.max.size"),
+        offsets_retention_ms=config.get_int("offsets.retention.minutes") * MINUTE_MS,
+        offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
+        offset_metadata_max_bytes=config.get_int("offset.metadata.max.bytes"),
+        offset_commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
+    )
+
+
+class Reply:
+    """The token of one request: where its answer goes, now or later."""
+
+    __slots__ = ("_deferred", "_response", "_shape")
+
+    def __init__(self, shape: Callable[[Any], Any] | None = None) -> None:
+        self._shape = shape
+        self._response: Any = None
+        self._deferred: Deferred[Any] | None = None
+
+    def answer(self, response: Any) -> None:
+        assert self._response is None, "a request is answered exactly once"
+        self._response = response if self._shape is None else self._shape(response)
+        if self._deferred is not None:
+            self._deferred.complete(self._response)
+
+    def result(self) -> Any:
+        """What the handler returns: the answer if it is there already, else a Deferred."""
+        if self._response is not None:
+            return self._response
+        self._deferred = Deferred()
+        return self._deferred
+
+
+class GroupService:
+    """A component of the broker; see Services."""
+
+    def __init__(self, services: Services, topic: OffsetsTopic | None = None) -> None:
+        self._services = services
+        self.topic = topic if topic is not None else BrokerOffsetsTopic(services)
+        self._now_ms = 0
+        self._effects: deque[Effect] = deque()
+        self._is_carrying_out = False
+        self._settled: deque[tuple[int, ErrorCode]] = deque()
+        self._to_load: deque[tuple[int, int]] = deque()
+        self._loading_count = 0
+        self._led: dict[int, int] = {}
+        self.coordinator = self._new_coordinator()
+        services.image_listeners.append(self.image_changed)
+        services.metrics.register(_GroupMetrics(self))
+
+    def _new_coordinator(self) -> GroupCoordinator:
+        config = group_coordinator_config(self._services.config, self.topic.partition_count())
+        return GroupCoordinator(config, new_uuid=self._new_uuid)
+
+    def _new_uuid(self) -> str:
+        return str(uuid.UUID(int=self._services.random.getrandbits(128), version=4))
+
+    # ---- component
+
+    def start(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._follow_leadership(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        deadline_ms = self.coordinator.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            self.carry_out(self.coordinator.tick(now_ms), now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        return self.coordinator.next_deadline_ms()
+
+    def stop(self, now_ms: int) -> None:
+        """Let go of all partitions; members that wait are told to look for the coordinator."""
+        self._to_load.clear()
+        for partition in list(self._led):
+            self._unload(partition, now_ms)
+
+    # ---- effects
+
+    def carry_out(self, effects: list[Effect], now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._effects.extend(effects)
+        if self._is_carrying_out:
+            return
+        self._is_carrying_out = True
+        try:
+            while self._effects:
+                self._carry_out_one(self._effects.popleft(), now_ms)
+        finally:
+            self._is_carrying_out = False
+
+    def _carry_out_one(self, effect: Effect, now_ms: int) -> None:
+        match effect:
+            case Respond(token, response):
+                assert isinstance(token, Reply)
+                token.answer(response)
+            case AppendRecords(partition, epoch, records, append_id):
+                on_done = partial(self._append_settled, append_id)
+                self.topic.append(partition, epoch, records, now_ms, on_done)
+            case GroupEvent(group_id, kind, detail):
+                self._services.log.info("group_" + kind, group=group_id, detail=detail)
+
+    def _append_settled(self, append_id: int, error: ErrorCode) -> None:
+        """An append may settle while effects are carried out, or when a sync has finished; in
+        both cases it is looked at when the present pass ends, with its time."""
+        self._settled.append((append_id, error))
+        self._services.wakes.wake(self)
+
+    def run(self, now_ms: int) -> None:
+        """Tell the coordinator which appends have settled (see WakeQueue)."""
+        while self._settled:
+            append_id, error = self._settled.popleft()
+            self.carry_out(self.coordinator.append_done(append_id, error, now_ms), now_ms)
+
+    # ---- leadership
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._follow_leadership(now_ms)
+        deleted = [
+            topic.name
+            for topic_id, topic in old.topics_by_id.items()
+            if topic_id not in new.topics_by_id
+        ]
+        if deleted:
+            self.carry_out(self.coordinator.topics_deleted(deleted, now_ms), now_ms)
+
+    def _follow_leadership(self, now_ms: int) -> None:
+        led = dict(self.topic.led_partitions())
+        for partition, epoch in list(self._led.items()):
+            if led.get(partition) != epoch:
+                self._unload(partition, now_ms)
+        partition_count = self.topic.partition_count()
+        known_count = self.coordinator.config.offsets_topic_num_partitions
+        if not self._led and partition_count not in (None, known_count):
+            self.coordinator = self._new_coordinator()
+        for partition, epoch in led.items():
+            if partition not in self._led and self.coordinator.start_loading(partition, epoch):
+                self._led[partition] = epoch
+                self._to_load.append((partition, epoch))
+        self._load_next()
+
+    def _unload(self, partition: int, now_ms: int) -> None:
+        del self._led[partition]
+        self.carry_out(self.coordinator.unload(partition, now_ms), now_ms)
+
+    def _load_next(self) -> None:
+        while self._to_load and self._loading_count < LOADS_AT_ONCE_MAX:
+            partition, epoch = self._to_load.popleft()
+            if self._led.get(partition) != epoch:
+                continue
+            try:
+                reader = self.topic.reader(partition)
+            except LogError as error:
+                self._load_failed(partition, epoch, error)
+                continue
+            self._loading_count += 1
+            self._services.executor.submit(
+                lambda reader=reader: fold_records(reader()),
+                partial(self._loaded, partition, epoch),
+            )
+
+    def _loaded(
+        self,
+        partition: int,
+        epoch: int,
+        result: tuple[Folded, int] | None,
+        error: BaseException | None,
+    ) -> None:
+        self._loading_count -= 1
+        if result is None:
+            self._load_failed(partition, epoch, error)
+        else:
+            folded, unreadable_count = result
+            now_ms = self._now_ms
+            self.carry_out(self.coordinator.load(partition, epoch, folded, now_ms), now_ms)
+            if unreadable_count:
+                self._services.log.warning(
+                    "offsets_topic_unreadable_records", partition=partition, count=unreadable_count
+                )
+            self._delete_orphans(now_ms)
+        self._load_next()
+
+    def _load_failed(self, partition: int, epoch: int, error: BaseException | None) -> None:
+        self.coordinator.load_failed(partition, epoch)
+        self._services.log.error("groups_not_loaded", partition=partition, error=repr(error))
+
+    def _delete_orphans(self, now_ms: int) -> None:
+        """A crash between a topic's deletion and the end of its offsets leaves offsets that a
+        topic made anew under the same name must not inherit."""
+        known = self._services.image.topics_by_name
+        orphans = {key.topic for key in self.coordinator.committed_offsets()} - known.keys()
+        if orphans:
+            self.carry_out(self.coordinator.topics_deleted(orphans, now_ms), now_ms)
+
+
+class _GroupMetrics(Collector):
+    """Reads the coordinator when somebody scrapes; costs nothing in between."""
+
+    def __init__(self, service: GroupService) -> None:
+        self._service = service
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        coordinator = self._service.coordinator
+        groups = GaugeMetricFamily(
+            "tidewheel_groups", "Consumer groups by state.", labels=["state"]
+        )
+        for state, count in coordinator.groups_by_state().items():
+            groups.add_metric([state], count)
+        yield groups
+        yield GaugeMetricFamily(
+            "tidewheel_group_offsets", "Committed offsets.", value=coordinator.offset_count()
+        )
+        yield GaugeMetricFamily(
+            "tidewheel_group_appends_in_flight",
+            "Writes to __consumer_offsets that have not settled.",
+            value=coordinator.append_count(),
+        )
+        counters = coordinator.counters
+        for name, text, value in (
+            ("rebalances_started", "Join phases begun.", counters.rebalances_started),
+            ("rebalances", "Rebalances that ended Stable.", counters.rebalances_completed),
+            ("members_expired", "Members whose session ended.", counters.members_expired),
+            ("offset_commits", "Offsets committed.", counters.offset_commits),
+            ("offset_deletions", "Offsets deleted on request.", counters.offset_deletions),
+            ("offset_expirations", "Offsets expired.", counters.offset_expirations),
+            ("deleted", "Groups deleted or expired.", counters.groups_deleted),
+            ("append_failures", "Failed writes of groups.", counters.append_failures),
+        ):
+            yield CounterMetricFamily(f"tidewheel_group_{name}", text, value=value)
