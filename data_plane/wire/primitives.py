@@ -31,10 +31,10 @@ from data_plane.wire.errors import InvalidMessage, MalformedFrame, UnsupportedVe
 
 Buffer = bytes | bytearray | memoryview
 
-ARRAY_ITEMS_MAX: Final = 1_000_000
+ARRAY_ITEMS_MAX: Final = 250_000
 """Array items in all arrays of one frame. The widest legitimate frame, all metadata of 10,000
-partitions with three replicas, has about 110,000; the slimmest items cost some 100 bytes each
-once decoded, so a frame may cost about 100 MB on top of its own size."""
+partitions with three replicas, has about 110,000. An item costs at most 200 bytes once decoded
+(an object and its empty lists), so a frame costs at most 50 MB on top of its own size."""
 
 STRING_BYTES_MAX: Final = 32_767
 """Longest string in UTF-8. Compact strings could be longer on the wire, but Kafka refuses them."""

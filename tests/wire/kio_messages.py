@@ -49,7 +49,7 @@ def encode_with_kio(message: Message, version: int, ours: Any) -> bytes:
     """The bytes that kio writes for our message; may change values of `ours`, see above."""
     cls = kio_class(message, version)
     buffer = io.BytesIO()
-    _writer(cls)(buffer, _convert(cls, ours))
+    _writer(cls)(buffer, _convert(cls, ours))  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
