@@ -1,0 +1,111 @@
+"""The stack's commands: `python -m stack up|down|status|demo`. Parses, and hands over."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from stack.errors import StackError
+from stack.folder import StackFolder
+from stack.supervisor import StackOptions
+from stack.up import DEFAULT_PORT, PROGRAM, default_data_path
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Run Tidewheel on this machine.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    data = argparse.ArgumentParser(add_help=False)
+    data.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        default=default_data_path(),
+        help="the stack's data folder (%(default)s)",
+    )
+    up = commands.add_parser("up", parents=[data], help="start a stack", description="Start.")
+    up.description = (
+        "Start brokers on loopback and keep them running until Ctrl-C. The data stays in its "
+        "folder and is found again at the next start."
+    )
+    up.add_argument("--brokers", type=int, default=1, metavar="N", help="how many (%(default)s)")
+    up.add_argument(
+        "--port",
+        type=int,
+        default=DEFAULT_PORT,
+        metavar="BASE",
+        help="the first broker's port, the next ones follow; 0 for any (%(default)s)",
+    )
+    up.add_argument("--first-id", type=int, default=1, metavar="I", help="the first broker's id")
+    up.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        dest="settings",
+        help="a broker or topic-default property under Kafka's name; repeatable",
+    )
+    up.add_argument("--detach", action="store_true", help="return when it is up")
+    up.add_argument("--report-fd", type=int, help=argparse.SUPPRESS)
+    commands.add_parser(
+        "down", parents=[data], help="stop a stack", description="Stop the stack of a folder."
+    )
+    status = commands.add_parser(
+        "status", parents=[data], help="what runs", description="Show what runs on a folder."
+    )
+    status.add_argument("--json", action="store_true", help="for scripts")
+    demo = commands.add_parser(
+        "demo",
+        help="336,776 real flights through a broker",
+        description="Send the flights that left New York in 2013 through a broker of their own, "
+        "read them with a group of consumers, and check every one.",
+    )
+    demo.add_argument("--partitions", type=int, default=6, metavar="N", help="(%(default)s)")
+    demo.add_argument("--bootstrap", metavar="HOST:PORT", help="use these brokers instead")
+    demo.add_argument("--json", action="store_true", help="print the summary as JSON")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    options = _parser().parse_args(given)
+    try:
+        return _run(options, given)
+    except StackError as error:
+        print(f"tidewheel: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: argparse.Namespace, given: list[str]) -> int:
+    # Each command imports what it needs: `status` should not wait for the demo's modules.
+    if options.command == "demo":
+        from stack.demo.run import run_demo
+
+        return run_demo(options.partitions, options.bootstrap, as_json=options.json)
+    folder = StackFolder(options.data)
+    if options.command in ("down", "status"):
+        from stack import inspect
+
+        if options.command == "down":
+            return inspect.down(folder)
+        return inspect.status(folder, as_json=options.json)
+    from stack import up
+
+    stack_options = StackOptions(
+        data=folder.path,
+        brokers=options.brokers,
+        port=options.port,
+        first_id=options.first_id,
+        settings=tuple(options.settings),
+    )
+    if options.report_fd is not None:
+        return up.run_background(stack_options, options.report_fd)
+    if options.detach:
+        return up.run_detached(stack_options, given)
+    return up.run_foreground(stack_options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""A stack's data folder: what is where in it, whose it is, and what was last started there.
+
+    DIR/stack.lock     held (flock) by the process that runs the stack, for as long as it lives
+    DIR/stack.json     what runs: written when all brokers are ready, removed at a clean stop
+    DIR/cluster-id     made once; a client that remembers it notices a swapped cluster
+    DIR/broker-<id>/   the broker's data folder
+    DIR/logs/          broker-<id>.log, and stack.log of a detached stack
+
+The lock says whether a stack runs; the state file only says which. A state file whose processes
+are gone is what a kill -9 leaves behind and means nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stack.errors import StackError
+from stack.processes import ProcessIdentity
+
+STATE_FORMAT = 1
+LOG_BYTES_MAX = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """One broker as it was started."""
+
+    broker_id: int
+    process: ProcessIdentity
+    port: int
+    metrics_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class StackState:
+    """What `up` started: the process that watches the brokers, and the brokers."""
+
+    supervisor: ProcessIdentity
+    cluster_id: str
+    started_at_ms: int
+    brokers: tuple[BrokerState, ...]
+
+    def living(self) -> list[BrokerState]:
+        return [broker for broker in self.brokers if broker.process.is_alive()]
+
+
+def bootstrap(brokers: list[BrokerState] | tuple[BrokerState, ...]) -> str:
+    """`host:port,host:port` for clients."""
+    return ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+
+
+class StackFolder:
+    """The data folder of one stack. Nothing is created until `prepare` or `lock`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+
+    def broker_data(self, broker_id: int) -> Path:
+        return self.path / f"broker-{broker_id}"
+
+    def log_file(self, name: str) -> Path:
+        """The log of `broker-<id>` or `stack`."""
+        return self.path / "logs" / f"{name}.log"
+
+    def prepare(self) -> None:
+        """Make the folders. Raises StackError when that is not possible."""
+        try:
+            (self.path / "logs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StackError(f"Cannot use {self.path} for data: {error.strerror}.") from error
+
+    def open_log(self, name: str) -> int:
+        """A descriptor that appends to a log; an overlong log is put aside first."""
+        path = self.log_file(name)
+        if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
+            path.replace(path.with_suffix(".log.1"))
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def lock(self) -> int | None:
+        """Take the folder. A descriptor to keep open, or None when another stack has it."""
+        descriptor = os.open(self.path / "stack.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def is_locked(self) -> bool:
+        """Whether a stack runs here, or is just starting or stopping."""
+        if not (self.path / "stack.lock").exists():
+            return False
+        descriptor = self.lock()
+        if descriptor is None:
+            return True
+        os.close(descriptor)
+        return False
+
+    def cluster_id(self) -> str:
+        """The cluster's id, in Kafka's form: 22 characters of URL-safe base64. Made once."""
+        path = self.path / "cluster-id"
+        if path.exists():
+            return path.read_text(encoding="ascii").strip()
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self._write(path, made + "\n")
+        return made
+
+    def read_state(self) -> StackState | None:
+        """What was last started, None when it was stopped cleanly or never started."""
+        try:
+            text = (self.path / "stack.json").read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            return _decode_state(json.loads(text))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StackError(f"{self.path / 'stack.json'} is damaged: {error}.") from error
+
+    def write_state(self, state: StackState) -> None:
+        self._write(self.path / "stack.json", json.dumps(_encode_state(state), indent=2) + "\n")
+
+    def remove_state(self) -> None:
+        (self.path / "stack.json").unlink(missing_ok=True)
+
+    def _write(self, path: Path, text: str) -> None:
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+
+
+def _encode_state(state: StackState) -> dict[str, Any]:
+    return {
+        "format": STATE_FORMAT,
+        "supervisor": {"pid": state.supervisor.pid, "started": state.supervisor.started},
+        "cluster_id": state.cluster_id,
+        "started_at_ms": state.started_at_ms,
+        "brokers": [
+            {
+                "id": broker.broker_id,
+                "pid": broker.process.pid,
+                "started": broker.process.started,
+                "port": broker.port,
+                "metrics_port": broker.metrics_port,
+            }
+            for broker in state.brokers
+        ],
+    }
+
+
+def _decode_state(document: dict[str, Any]) -> StackState:
+    if document["format"] != STATE_FORMAT:
+        raise ValueError(f"format {document['format']} is not {STATE_FORMAT}")
+    return StackState(
+        supervisor=ProcessIdentity(**document["supervisor"]),
+        cluster_id=document["cluster_id"],
+        started_at_ms=document["started_at_ms"],
+        brokers=tuple(
+            BrokerState(
+                broker_id=entry["id"],
+                process=ProcessIdentity(entry["pid"], entry["started"]),
+                port=entry["port"],
+                metrics_port=entry["metrics_port"],
+            )
+            for entry in document["brokers"]
+        ),
+    )

@@ -1,0 +1,86 @@
+"""`down` and `status`: look at a stack from outside, and stop it.
+
+Both trust only processes that they can identify (pid and start time); what else the state file
+says may be left from a stack that was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from datetime import datetime
+from typing import Any
+
+from stack.broker_process import KILL_TIMEOUT_S, STOP_TIMEOUT_S
+from stack.errors import EXIT_FAILED, StackError
+from stack.folder import StackFolder, bootstrap
+
+
+def down(folder: StackFolder) -> int:
+    """Stop the stack of a folder gracefully; success when none runs. The exit status."""
+    state = folder.read_state()
+    processes = [] if state is None else [broker.process for broker in state.brokers]
+    if state is not None and state.supervisor.signal(signal.SIGTERM):
+        # It stops the brokers itself and removes the state file.
+        if state.supervisor.wait_gone(STOP_TIMEOUT_S + KILL_TIMEOUT_S):
+            print(f"Stopped. The data stays in {folder.path}.")
+            return 0
+        raise StackError(f"The stack (pid {state.supervisor.pid}) does not stop.")
+    orphans = [process for process in processes if process.signal(signal.SIGTERM)]
+    for process in orphans:
+        if not process.wait_gone(STOP_TIMEOUT_S):
+            process.signal(signal.SIGKILL)
+            process.wait_gone(KILL_TIMEOUT_S)
+    if orphans:
+        folder.remove_state()
+        print(f"Stopped {len(orphans)} broker that had lost its stack. The data stays.")
+        return 0
+    if folder.is_locked():
+        raise StackError("A stack is just starting here. Try again in a moment.")
+    print(f"No stack runs with the data in {folder.path}.")
+    return 0
+
+
+def describe(folder: StackFolder) -> dict[str, Any]:
+    """What runs on a folder, as `status --json` prints it."""
+    state = folder.read_state()
+    living = state.living() if state is not None else []
+    return {
+        "running": bool(living),
+        "data": str(folder.path),
+        "cluster_id": state.cluster_id if state is not None and living else None,
+        "started_at_ms": state.started_at_ms if state is not None and living else None,
+        "supervisor_pid": (
+            state.supervisor.pid if state is not None and state.supervisor.is_alive() else None
+        ),
+        "bootstrap": bootstrap(living),
+        "brokers": [
+            {
+                "id": broker.broker_id,
+                "pid": broker.process.pid,
+                "port": broker.port,
+                "metrics_port": broker.metrics_port,
+                "data": str(folder.broker_data(broker.broker_id)),
+                "log": str(folder.log_file(f"broker-{broker.broker_id}")),
+            }
+            for broker in living
+        ],
+    }
+
+
+def status(folder: StackFolder, *, as_json: bool) -> int:
+    """Print what runs. Exit status 0 when a broker runs, 1 otherwise."""
+    found = describe(folder)
+    if as_json:
+        print(json.dumps(found))
+    elif not found["running"]:
+        print(f"No stack runs with the data in {folder.path}.")
+    else:
+        started = datetime.fromtimestamp(found["started_at_ms"] / 1000).astimezone()
+        print(f"Up since {started:%Y-%m-%d %H:%M:%S}, data in {folder.path}")
+        for broker in found["brokers"]:
+            print(
+                f"  broker {broker['id']}   127.0.0.1:{broker['port']}   pid {broker['pid']}"
+                f"   metrics http://127.0.0.1:{broker['metrics_port']}/metrics"
+            )
+    return 0 if found["running"] else EXIT_FAILED

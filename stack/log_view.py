@@ -1,0 +1,74 @@
+"""Shows brokers' logs at a terminal while the stack runs in the foreground.
+
+The log files hold one JSON object a line. A person reads `13:05:12  broker 1  topic created
+topic=orders partitions=3`: the time of day, the event in words, the fields. Lines that are no
+JSON (a traceback) are shown as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+CHUNK_BYTES_MAX = 256 * 1024
+DIM, RED, YELLOW, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
+LEVEL_COLORS = {"warning": YELLOW, "error": RED, "critical": RED, "debug": DIM}
+HIDDEN_FIELDS = frozenset({"event", "level", "timestamp", "node_id", "broker_id", "cluster_id"})
+
+
+def format_line(name: str, line: str, *, colored: bool) -> str:
+    """One log line for a person.
+
+    >>> format_line("broker 1", '{"event": "topic_created", "topic": "a b"}', colored=False)
+    '          broker 1  topic created  topic="a b"'
+    """
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return f"          {name}  {line}"
+    if not isinstance(entry, dict):
+        return f"          {name}  {line}"
+    event = str(entry.get("event", "")).replace("_", " ")
+    fields = [f"{key}={_field(value)}" for key, value in entry.items() if key not in HIDDEN_FIELDS]
+    text = "  ".join([_time_of_day(entry.get("timestamp")), name, event])
+    detail = "  " + " ".join(fields) if fields else ""
+    if not colored:
+        return text + detail
+    color = LEVEL_COLORS.get(str(entry.get("level")), "")
+    return f"{color}{text}{PLAIN if color else ''}{DIM}{detail}{PLAIN}"
+
+
+def _field(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return f'"{text}"' if " " in text and isinstance(value, str) else text
+
+
+def _time_of_day(timestamp: object) -> str:
+    try:
+        moment = datetime.fromisoformat(str(timestamp))
+    except ValueError:
+        return " " * 8
+    return moment.astimezone().strftime("%H:%M:%S")
+
+
+class LogTail:
+    """The lines that appear in one log file from a position on."""
+
+    def __init__(self, path: Path, position: int) -> None:
+        self._file: IO[bytes] = path.open("rb")
+        self._file.seek(position)
+        self._partial = b""
+
+    def new_lines(self) -> Iterator[str]:
+        """Complete lines written since the last call; a half line waits for its end."""
+        chunk = self._partial + self._file.read(CHUNK_BYTES_MAX)
+        *lines, self._partial = chunk.split(b"\n")
+        for line in lines:
+            if line:
+                yield line.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,213 @@
+"""`up`: start a stack and stay with it, or leave it running in the background.
+
+In the foreground the terminal shows the addresses and then the brokers' logs; Ctrl-C (or SIGTERM,
+or closing the terminal) stops everything in order, a second Ctrl-C kills what is left. With
+`--detach` the same supervisor runs as a session of its own, reports once through a pipe whether it
+came up, and is stopped by `down`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from stack.broker_process import Stopped
+from stack.errors import EXIT_FAILED, StackError
+from stack.folder import StackFolder, StackState, bootstrap
+from stack.log_view import LogTail, format_line
+from stack.supervisor import StackOptions, Supervisor
+
+WATCH_INTERVAL_S = 0.1
+PROGRAM = "./tidewheel" if "TIDEWHEEL_CHECKOUT" in os.environ else "tidewheel"
+DEFAULT_PORT = 9092
+
+
+class StopSignals:
+    """While active, the signals that mean `stop` set a flag; a second one calls `on_again`."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.on_again: Callable[[], None] = lambda: None
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            self._previous[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self.requested:
+            self.on_again()
+        self.requested = True
+
+
+def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
+    """What a person needs to know about a stack that has just come up."""
+    address = bootstrap(state.brokers)
+    first_port = state.brokers[0].port
+    prefix = "" if first_port == DEFAULT_PORT else f"TIDEWHEEL_URL={address} "
+    metrics = [f"http://127.0.0.1:{broker.metrics_port}/metrics" for broker in state.brokers]
+    data = "" if folder.path == default_data_path() else f" --data {folder.path}"
+    end = f"Stop it with {PROGRAM} down{data}" if detached else "Ctrl-C stops it"
+    return "\n".join(
+        [
+            "",
+            "Tidewheel is up.",
+            "",
+            f"  brokers  {address}",
+            f"  metrics  {'  '.join(metrics)}",
+            f"  data     {folder.path}",
+            "",
+            f"Try{'' if detached else ', in another terminal'}:",
+            f"  {prefix}{PROGRAM} topics create orders --partitions 3",
+            f"  {prefix}{PROGRAM} produce orders --key customer-1 'a first message'",
+            f"  {prefix}{PROGRAM} consume orders",
+            f"  or any Kafka client with bootstrap.servers={address}",
+            "",
+            f"{end}; the data stays and is found again at the next start.",
+            "",
+        ]
+    )
+
+
+def default_data_path() -> Path:
+    """Where `up` keeps data unless told: in the checkout, or in the home folder without one."""
+    checkout = os.environ.get("TIDEWHEEL_CHECKOUT")
+    if checkout:
+        return Path(checkout) / ".tidewheel" / "stack"
+    return Path.home() / ".tidewheel" / "stack"
+
+
+def run_foreground(options: StackOptions) -> int:
+    """Run a stack until the user stops it. The exit status. Raises StackError."""
+    with StopSignals() as signals:
+        supervisor = Supervisor(options, lambda: signals.requested)
+        signals.on_again = supervisor.kill
+        try:
+            with supervisor:
+                assert supervisor.state is not None, "entering starts it"
+                print(banner(supervisor.state, supervisor.folder, detached=False), flush=True)
+                failed = _show_logs(supervisor)
+                print("\nStopping …" if signals.requested else "", flush=True)
+        except Stopped:
+            print("\nStopped before it was up.", file=sys.stderr)
+            return 128 + signal.SIGINT
+        if not failed:
+            print("Stopped. The data stays.", flush=True)
+        return EXIT_FAILED if failed else 0
+
+
+def _show_logs(supervisor: Supervisor) -> bool:
+    """Show logs until the stack should stop. True when it failed instead."""
+    failures: list[int] = []
+
+    def on_exit(broker_id: int, status: int) -> None:
+        failures.append(broker_id)
+        how = f"signal {-status}" if status < 0 else f"status {status}"
+        log = supervisor.folder.log_file(f"broker-{broker_id}")
+        print(f"Broker {broker_id} ended with {how}; its log is {log}", file=sys.stderr)
+
+    colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    tails = [
+        (f"broker {broker.options.broker_id}", LogTail(broker.log, broker.log_start))
+        for broker in supervisor.brokers
+    ]
+    try:
+        while True:
+            go_on = supervisor.watch(on_exit)
+            for name, tail in tails:
+                for line in tail.new_lines():
+                    print(format_line(name, line, colored=colored), flush=True)
+            if not go_on:
+                return bool(failures) and not supervisor.brokers
+            time.sleep(WATCH_INTERVAL_S)
+    finally:
+        for _, tail in tails:
+            tail.close()
+
+
+def run_detached(options: StackOptions, arguments: list[str]) -> int:
+    """Start the stack in the background and wait until it is up. Raises StackError."""
+    options.check()
+    folder = StackFolder(options.data)
+    folder.prepare()
+    log = folder.open_log("stack")
+    reader, writer = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "stack", *arguments, "--report-fd", str(writer)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(writer,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(writer)
+        os.close(log)
+    with os.fdopen(reader, "rb") as pipe:
+        try:
+            line = pipe.readline()
+        except KeyboardInterrupt:
+            process.terminate()
+            raise
+    if not line:
+        raise StackError(f"The stack did not come up; see {folder.log_file('stack')}.")
+    report = json.loads(line)
+    if "error" in report:
+        process.wait()
+        raise StackError(report["error"], report["exit_status"])
+    state = folder.read_state()
+    assert state is not None, "it is written before the report"
+    print(banner(state, folder, detached=True), flush=True)
+    # It lives on by design; without this the interpreter would warn about a child at exit.
+    process.returncode = 0
+    return 0
+
+
+def run_background(options: StackOptions, report_fd: int) -> int:
+    """The other side of `run_detached`: be the supervisor, and report once."""
+
+    def on_exit(broker_id: int, status: int) -> None:
+        _log("broker_ended", broker=broker_id, status=status)
+
+    with StopSignals() as signals:
+        supervisor = Supervisor(options, lambda: signals.requested)
+        signals.on_again = supervisor.kill
+        try:
+            with supervisor:
+                _report(report_fd, {"bootstrap": supervisor.bootstrap})
+                _log("stack_up", bootstrap=supervisor.bootstrap)
+                while supervisor.watch(on_exit):
+                    time.sleep(WATCH_INTERVAL_S)
+                failed = not supervisor.brokers
+                _log("stack_stopping", requested=signals.requested)
+        except StackError as error:
+            _report(report_fd, {"error": str(error), "exit_status": error.exit_status})
+            return error.exit_status
+        except Stopped:
+            _report(report_fd, {"error": "Stopped before it was up.", "exit_status": EXIT_FAILED})
+            return EXIT_FAILED
+    return EXIT_FAILED if failed else 0
+
+
+def _report(report_fd: int, report: dict[str, object]) -> None:
+    with os.fdopen(report_fd, "w", encoding="utf-8") as pipe:
+        pipe.write(json.dumps(report) + "\n")
+
+
+def _log(event: str, **fields: object) -> None:
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    print(json.dumps({"timestamp": moment, "event": event, **fields}), flush=True)
