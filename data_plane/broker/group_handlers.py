@@ -17,7 +17,7 @@ Not served: TxnOffsetCommit, ConsumerGroupHeartbeat and what belongs to it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.groups import GroupService, Reply
@@ -42,6 +42,7 @@ from data_plane.wire.messages.list_groups_request import ListGroupsRequest
 from data_plane.wire.messages.list_groups_response import ListGroupsResponse
 from data_plane.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from data_plane.wire.messages.offset_commit_response import (
@@ -51,6 +52,7 @@ from data_plane.wire.messages.offset_commit_response import (
 )
 from data_plane.wire.messages.offset_delete_request import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
 from data_plane.wire.messages.offset_delete_response import (
@@ -73,6 +75,8 @@ from data_plane.wire.messages.offset_fetch_response import (
 )
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
 from data_plane.wire.registry import ApiKey
+
+Part = TypeVar("Part", OffsetCommitRequestPartition, OffsetDeleteRequestPartition)
 
 GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
@@ -256,8 +260,7 @@ def handle_offset_commit(
             image = services.image.topics_by_name.get(topic.name)
         partition_count = 0 if image is None else len(image.partitions)
         name = topic.name if image is None else image.name
-        known = [each for each in topic.partitions if 0 <= each.partition_index < partition_count]
-        unknown = [each for each in topic.partitions if each not in known]
+        known, unknown = _split(topic.partitions, partition_count)
         if unknown or not topic.partitions:
             answers = [
                 OffsetCommitResponsePartition(
@@ -281,6 +284,15 @@ def handle_offset_commit(
         service.coordinator.commit_offsets(request, _client(context), reply, now_ms), now_ms
     )
     return reply.result()
+
+
+def _split(partitions: list[Part], partition_count: int) -> tuple[list[Part], list[Part]]:
+    """The partitions that exist, and those that do not."""
+    known: list[Part] = []
+    unknown: list[Part] = []
+    for each in partitions:
+        (known if 0 <= each.partition_index < partition_count else unknown).append(each)
+    return known, unknown
 
 
 def _merge_commit(
@@ -416,8 +428,7 @@ def handle_offset_delete(
     for topic in request.topics:
         image = services.image.topics_by_name.get(topic.name)
         partition_count = 0 if image is None else len(image.partitions)
-        known = [each for each in topic.partitions if 0 <= each.partition_index < partition_count]
-        unknown = [each for each in topic.partitions if each not in known]
+        known, unknown = _split(topic.partitions, partition_count)
         if unknown:
             refused.append(
                 OffsetDeleteResponseTopic(

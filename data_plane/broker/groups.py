@@ -36,10 +36,23 @@ from data_plane.groups.coordinator import Folded, GroupCoordinator, fold_records
 from data_plane.groups.effects import AppendRecords, Effect, GroupEvent, Respond
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.records import Record
 
 LOADS_AT_ONCE_MAX: Final = 4
 
 MINUTE_MS: Final = 60_000
+
+# The coordinator's counters, as a scraper sees them.
+_COUNTER_TEXTS: Final = {
+    "rebalances_started": "Join phases begun.",
+    "rebalances_completed": "Rebalances that ended in a stable group.",
+    "members_expired": "Members whose session ended without a heartbeat.",
+    "offset_commits": "Offsets committed.",
+    "offset_deletions": "Offsets deleted on request.",
+    "offset_expirations": "Offsets that expired.",
+    "groups_deleted": "Groups deleted or expired.",
+    "append_failures": "Failed writes to __consumer_offsets.",
+}
 
 
 def group_coordinator_config(config: Config, partition_count: int | None) -> GroupCoordinatorConfig:
@@ -208,8 +221,7 @@ class GroupService:
                 continue
             self._loading_count += 1
             self._services.executor.submit(
-                lambda reader=reader: fold_records(reader()),
-                partial(self._loaded, partition, epoch),
+                partial(_read_and_fold, reader), partial(self._loaded, partition, epoch)
             )
 
     def _loaded(
@@ -230,8 +242,9 @@ class GroupService:
                 self._services.log.warning(
                     "offsets_topic_unreadable_records", partition=partition, count=unreadable_count
                 )
-            self._delete_orphans(now_ms)
         self._load_next()
+        if self._loading_count == 0:
+            self._delete_orphans(self._now_ms)
 
     def _load_failed(self, partition: int, epoch: int, error: BaseException | None) -> None:
         self.coordinator.load_failed(partition, epoch)
@@ -244,6 +257,10 @@ class GroupService:
         orphans = {key.topic for key in self.coordinator.committed_offsets()} - known.keys()
         if orphans:
             self.carry_out(self.coordinator.topics_deleted(orphans, now_ms), now_ms)
+
+
+def _read_and_fold(reader: Callable[[], Iterator[Record]]) -> tuple[Folded, int]:
+    return fold_records(reader())
 
 
 class _GroupMetrics(Collector):
@@ -271,15 +288,6 @@ class _GroupMetrics(Collector):
             "Writes to __consumer_offsets that have not settled.",
             value=coordinator.append_count(),
         )
-        counters = coordinator.counters
-        for name, text, value in (
-            ("rebalances_started", "Join phases begun.", counters.rebalances_started),
-            ("rebalances", "Rebalances that ended Stable.", counters.rebalances_completed),
-            ("members_expired", "Members whose session ended.", counters.members_expired),
-            ("offset_commits", "Offsets committed.", counters.offset_commits),
-            ("offset_deletions", "Offsets deleted on request.", counters.offset_deletions),
-            ("offset_expirations", "Offsets expired.", counters.offset_expirations),
-            ("deleted", "Groups deleted or expired.", counters.groups_deleted),
-            ("append_failures", "Failed writes of groups.", counters.append_failures),
-        ):
+        for name, text in _COUNTER_TEXTS.items():
+            value = getattr(coordinator.counters, name)
             yield CounterMetricFamily(f"tidewheel_group_{name}", text, value=value)
