@@ -1,0 +1,340 @@
+"""A broker's configuration: a properties file, the environment and flags, checked as a whole.
+
+Precedence, strongest first: `--set KEY=VALUE` flags, `TIDEWHEEL_BROKER_…` variables, the file,
+defaults. Names are Apache Kafka's. In the environment a name is written in capitals with `_` for
+`.`: TIDEWHEEL_BROKER_LOG_RETENTION_MS is log.retention.ms. A topic property (`retention.ms`) stands
+for the broker property that gives its default (`log.retention.ms`).
+
+Nothing is passed over silently: an unknown name, a value that is not allowed, a property of Apache
+Kafka whose absence would mislead, and properties that contradict each other are all reported at
+once, each with where it was given. docs/configuration.md is made from the same definitions.
+
+Deliberately absent: values set at run time by AlterConfigs, which live in the metadata store.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
+from data_plane.broker.config.compatibility_definitions import refusal_of
+from data_plane.broker.config.definition import ConfigDefinition, InvalidValue
+from data_plane.broker.config.effective import EffectiveConfig
+from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS
+from data_plane.server.properties_file import MalformedProperties, parse_properties
+
+ENVIRONMENT_PREFIX = "TIDEWHEEL_BROKER_"
+# Kafka's names of listeners and hosts; an IPv6 address stands in brackets.
+_LISTENER = re.compile(r"([A-Za-z0-9_-]+)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]*):(\d{1,5})")
+SUGGESTIONS_MAX = 3
+
+
+class ConfigurationError(Exception):
+    """All that is wrong with a configuration; `problems` are sentences, one per mistake."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class Setting(NamedTuple):
+    """One given property; `source` is where a person finds it."""
+
+    source: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on or to advertise. An empty host is every interface."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """A validated configuration. `properties` are those that were given, under broker names."""
+
+    node_id: int
+    cluster_id: str | None
+    rack: str | None
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    data_directories: tuple[Path, ...]
+    http_host: str
+    http_port: int
+    logging_level: str
+    logging_format: str
+    properties: Mapping[str, str]
+
+    def effective(self) -> EffectiveConfig:
+        """A resolver over these properties, without dynamic values yet."""
+        return EffectiveConfig(self.properties, self.node_id)
+
+    def moot_properties(self) -> list[tuple[str, str]]:
+        """(name, reason) of given properties that have no effect here."""
+        return [
+            (name, BROKER_DEFINITIONS[name].moot)
+            for name in sorted(self.properties)
+            if BROKER_DEFINITIONS[name].moot
+        ]
+
+
+def load_configuration(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Iterable[str] = (),
+) -> BrokerConfig:
+    """Read all sources. Raises ConfigurationError with everything that is wrong."""
+    problems: list[str] = []
+    layers = [
+        [] if file is None else _file_settings(file, problems),
+        _environment_settings(environment or {}, problems),
+        _flag_settings(flags, problems),
+    ]
+    given: dict[str, Setting] = {}
+    for layer in layers:
+        for setting in _checked_layer(layer, problems):
+            given[setting.name] = setting
+    config = _build(given, problems)
+    if problems or config is None:
+        raise ConfigurationError(problems)
+    return config
+
+
+def _file_settings(file: Path, problems: list[str]) -> list[Setting]:
+    try:
+        entries = parse_properties(file.read_text(encoding="utf-8"))
+    except MalformedProperties as error:
+        problems.append(f"{file}:{error.line}: {error.reason}")
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"{file}: cannot be read: {error}")
+        return []
+    return [Setting(f"{file}:{entry.line}", entry.key, entry.value) for entry in entries]
+
+
+def _environment_settings(environment: Mapping[str, str], problems: list[str]) -> list[Setting]:
+    names = {_variable(name): name for name in (*TOPIC_DEFINITIONS, *BROKER_DEFINITIONS)}
+    settings = []
+    for variable in sorted(environment):
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        name = names.get(variable)
+        if name is None:
+            name = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
+        settings.append(Setting(f"environment variable {variable}", name, environment[variable]))
+    return settings
+
+
+def _variable(name: str) -> str:
+    return ENVIRONMENT_PREFIX + name.upper().replace(".", "_").replace("-", "_")
+
+
+def _flag_settings(flags: Iterable[str], problems: list[str]) -> list[Setting]:
+    settings = []
+    for flag in flags:
+        name, separator, value = flag.partition("=")
+        if not separator or not name.strip():
+            problems.append(f"--set {flag}: must have the form KEY=VALUE")
+        else:
+            settings.append(Setting("--set", name.strip(), value))
+    return settings
+
+
+def _checked_layer(layer: Iterable[Setting], problems: list[str]) -> Iterable[Setting]:
+    """The valid settings of one source, under broker names. Two values for one are a mistake."""
+    seen: dict[str, Setting] = {}
+    for setting in layer:
+        name = _broker_name(setting.name)
+        definition = BROKER_DEFINITIONS.get(name)
+        if definition is None:
+            problems.append(f"{setting.source}: {_unknown(setting)}")
+            continue
+        before = seen.get(name)
+        if before is not None and before.value != setting.value:
+            problems.append(
+                f"{setting.source}: {setting.name} is set twice: {before.source} has "
+                f"{before.name}={_shown(definition, before.value)}"
+            )
+            continue
+        try:
+            definition.parse(setting.value)
+        except InvalidValue as error:
+            problems.append(f"{setting.source}: {_invalid(definition, setting, error)}")
+            continue
+        seen[name] = Setting(setting.source, name, setting.value)
+    return seen.values()
+
+
+def _broker_name(name: str) -> str:
+    if name not in BROKER_DEFINITIONS and name in SYNONYMS:
+        return SYNONYMS[name][0][0]
+    return name
+
+
+def _unknown(setting: Setting) -> str:
+    reason = refusal_of(setting.name)
+    if reason is not None:
+        return f"{setting.name} is a property of Apache Kafka that is refused here: {reason}"
+    if setting.name in TOPIC_DEFINITIONS:
+        return f"{setting.name} can only be set on a topic"
+    known = sorted({*BROKER_DEFINITIONS, *SYNONYMS})
+    near = difflib.get_close_matches(setting.name, known, n=SUGGESTIONS_MAX, cutoff=0.75)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; see docs/configuration.md"
+    return f"unknown property {setting.name}{hint}"
+
+
+def _shown(definition: ConfigDefinition, value: str) -> str:
+    return "(hidden)" if definition.sensitive else value
+
+
+def _invalid(definition: ConfigDefinition, setting: Setting, error: InvalidValue) -> str:
+    allowed = f" (allowed: {definition.allowed.text})" if definition.allowed else ""
+    message = "not allowed" if definition.sensitive else str(error)
+    return f"{message}{allowed}"
+
+
+def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | None:
+    properties = {name: setting.value for name, setting in given.items()}
+
+    def source(name: str) -> str:
+        return given[name].source if name in given else "default"
+
+    def problem(name: str, reason: str) -> None:
+        problems.append(f"{source(name)}: {name}: {reason}")
+
+    if "broker.id" in properties and "node.id" not in properties:
+        properties["node.id"] = properties["broker.id"]
+    resolver = EffectiveConfig(properties, 0)
+    node_id = resolver.get_int("node.id")
+    if resolver.get("broker.id") not in (None, node_id):
+        problem("broker.id", f"must be the same as node.id, which is {node_id}")
+    listeners = _listeners("listeners", resolver, problem)
+    advertised = _advertised(resolver, listeners, problem)
+    _check_protocols(resolver, listeners, problem)
+    _check_limits(resolver, problem)
+    directories = _data_directories(resolver, problem)
+    if problems:
+        return None
+    cluster_id = resolver.get("cluster.id")
+    rack = resolver.get("broker.rack")
+    return BrokerConfig(
+        node_id=node_id,
+        cluster_id=str(cluster_id) if cluster_id else None,
+        rack=str(rack) if rack else None,
+        listeners=listeners,
+        advertised_listeners=advertised,
+        data_directories=directories,
+        http_host=resolver.get_str("http.host"),
+        http_port=resolver.get_int("http.port"),
+        logging_level=resolver.get_str("logging.level"),
+        logging_format=resolver.get_str("logging.format"),
+        properties=properties,
+    )
+
+
+Problem = Callable[[str, str], None]
+
+
+def _listeners(name: str, resolver: EffectiveConfig, problem: Problem) -> tuple[Listener, ...]:
+    listeners: list[Listener] = []
+    for item in resolver.get_list(name):
+        match = _LISTENER.fullmatch(item)
+        if match is None or int(match[3]) > 65535:
+            problem(name, f"{item!r} is not of the form NAME://host:port")
+            continue
+        listener = Listener(match[1].upper(), match[2].strip("[]"), int(match[3]))
+        if any(other.name == listener.name for other in listeners):
+            problem(name, f"the listener name {listener.name} is there twice")
+        else:
+            listeners.append(listener)
+    if not listeners:
+        problem(name, "needs at least one listener, such as PLAINTEXT://127.0.0.1:9092")
+    return tuple(listeners)
+
+
+def _advertised(
+    resolver: EffectiveConfig, listeners: tuple[Listener, ...], problem: Problem
+) -> tuple[Listener, ...]:
+    if resolver.get("advertised.listeners") is None:
+        return listeners
+    advertised = _listeners("advertised.listeners", resolver, problem)
+    names = {listener.name for listener in listeners}
+    for listener in advertised:
+        if listener.name not in names:
+            problem("advertised.listeners", f"{listener.name} is not one of the listeners")
+        if _is_every_interface(listener.host):
+            problem(
+                "advertised.listeners",
+                f"{listener.name} needs an address that clients can connect to, "
+                f"not {listener.host or 'an empty one'}",
+            )
+    return advertised
+
+
+def _is_every_interface(host: str) -> bool:
+    if not host:
+        return True
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _check_protocols(
+    resolver: EffectiveConfig, listeners: tuple[Listener, ...], problem: Problem
+) -> None:
+    name = "listener.security.protocol.map"
+    protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}
+    for item in filter(None, (part.strip() for part in resolver.get_str(name).split(","))):
+        listener, separator, protocol = item.partition(":")
+        if not separator:
+            problem(name, f"{item!r} is not of the form NAME:PROTOCOL")
+        protocols[listener.strip().upper()] = protocol.strip().upper()
+    for listener_config in listeners:
+        protocol = protocols.get(listener_config.name, "")
+        if not protocol:
+            problem("listeners", f"{listener_config.name} has no entry in {name}")
+        elif protocol != "PLAINTEXT":
+            problem(
+                "listeners",
+                f"{listener_config.name} asks for {protocol}; only PLAINTEXT is served yet",
+            )
+
+
+def _check_limits(resolver: EffectiveConfig, problem: Problem) -> None:
+    for low, high in (
+        ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+        ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+    ):
+        if resolver.get_int(low) > resolver.get_int(high):
+            problem(low, f"{resolver.get_int(low)} is more than {high}={resolver.get_int(high)}")
+    overrides = resolver.get_str("max.connections.per.ip.overrides")
+    for item in filter(None, (part.strip() for part in overrides.split(","))):
+        host, separator, count = item.rpartition(":")
+        if not separator or not host or not count.isdigit():
+            problem(
+                "max.connections.per.ip.overrides", f"{item!r} is not of the form address:count"
+            )
+
+
+def _data_directories(resolver: EffectiveConfig, problem: Problem) -> tuple[Path, ...]:
+    name = "log.dir" if resolver.get("log.dirs") is None else "log.dirs"
+    items = [resolver.get_str(name)] if name == "log.dir" else resolver.get_list(name)
+    if not items or not all(items):
+        problem(name, "needs the path of at least one folder")
+    directories = tuple(Path(item).absolute() for item in items)
+    if len(set(directories)) != len(directories):
+        problem(name, "names a folder twice")
+    return directories
