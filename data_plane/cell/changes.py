@@ -18,6 +18,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from data_plane.cell.metadata import (
+    BrokerImage,
     ConfigResource,
     MetadataImage,
     PartitionImage,
@@ -65,6 +66,13 @@ class AlterConfigs:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterBroker:
+    """A broker joined, or changed its address."""
+
+    broker: BrokerImage
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     """Producer ids first_producer_id … + count - 1 now belong to one broker."""
 
@@ -72,7 +80,9 @@ class AllocateProducerIds:
     count: int
 
 
-Change = CreateTopic | DeleteTopic | AddPartitions | AlterConfigs | AllocateProducerIds
+Change = (
+    CreateTopic | DeleteTopic | AddPartitions | AlterConfigs | RegisterBroker | AllocateProducerIds
+)
 
 
 class _Draft:
@@ -84,6 +94,7 @@ class _Draft:
         self._by_id: dict[UUID, TopicImage] | None = None
         self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
         self.next_producer_id = image.next_producer_id
+        self.brokers = image.brokers
 
     def topics_by_name(self) -> Mapping[str, TopicImage]:
         return self._image.topics_by_name if self._by_name is None else self._by_name
@@ -116,6 +127,7 @@ class _Draft:
         return replace(
             self._image,
             version=version,
+            brokers=self.brokers,
             topics_by_name=self.topics_by_name(),
             topics_by_id=self.topics_by_id(),
             configs=self._image.configs if self._configs is None else self._configs,
@@ -134,6 +146,11 @@ def apply_changes(image: MetadataImage, changes: Iterable[Change]) -> MetadataIm
 def apply_change(image: MetadataImage, change: Change) -> MetadataImage:
     """The image after a commit of one change."""
     return apply_changes(image, (change,))
+
+
+def decide_registration(image: MetadataImage, broker: BrokerImage) -> tuple[Change, ...]:
+    """What a starting broker commits: nothing when it is registered as it is."""
+    return () if image.brokers.get(broker.node_id) == broker else (RegisterBroker(broker),)
 
 
 def _apply(draft: _Draft, change: Change) -> None:
@@ -155,6 +172,8 @@ def _apply(draft: _Draft, change: Change) -> None:
             draft.put_topic(replace(topic, partitions=partitions))
         case AlterConfigs():
             _alter_configs(draft, change)
+        case RegisterBroker():
+            draft.brokers = {**draft.brokers, change.broker.node_id: change.broker}
         case AllocateProducerIds():
             if change.first_producer_id != draft.next_producer_id or change.count <= 0:
                 raise InvalidChange(
@@ -232,6 +251,9 @@ def encode_change(change: Change) -> list[Any]:
         case AlterConfigs():
             values = [list(pair) for pair in change.values]
             return ["alter_configs", int(change.resource_type), change.resource_name, values]
+        case RegisterBroker():
+            broker = change.broker
+            return ["register_broker", broker.node_id, broker.host, broker.port, broker.rack]
         case AllocateProducerIds():
             return ["allocate_producer_ids", change.first_producer_id, change.count]
         case _:
@@ -253,6 +275,8 @@ def decode_change(item: Sequence[Any]) -> Change:
         case "alter_configs":
             resource_type, name, values = fields
             return AlterConfigs(resource_type, name, tuple((key, value) for key, value in values))
+        case "register_broker":
+            return RegisterBroker(BrokerImage(*fields))
         case "allocate_producer_ids":
             return AllocateProducerIds(fields[0], fields[1])
         case _:

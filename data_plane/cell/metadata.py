@@ -9,8 +9,8 @@ Invariants
 - Equal images have equal digests, however they were reached.
 - Topic configurations stand in their topic and nowhere else; `configs` has all other resources.
 
-Deliberately absent until several brokers exist: registered brokers, their epochs, the controller's
-epoch. Absent for good: offsets, high watermarks, anything that changes with every produce.
+Deliberately absent until several brokers exist: broker epochs, the controller's epoch, replicas on
+their way in or out. Absent for good: offsets, high watermarks, anything that changes with every produce.
 """
 
 from __future__ import annotations
@@ -76,11 +76,22 @@ class TopicImage:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker and where clients reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataImage:
     """The state of a cell after `version` committed changes."""
 
     cluster_id: str
     version: int = 0
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
     topics_by_name: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
@@ -107,6 +118,10 @@ def encode_image(image: MetadataImage) -> bytes:
         "cluster_id": image.cluster_id,
         "version": image.version,
         "next_producer_id": image.next_producer_id,
+        "brokers": [
+            [broker.node_id, broker.host, broker.port, broker.rack]
+            for _, broker in sorted(image.brokers.items())
+        ],
         "topics": [
             {
                 "name": topic.name,
@@ -140,6 +155,7 @@ def decode_image(data: bytes) -> MetadataImage:
     return MetadataImage(
         cluster_id=document["cluster_id"],
         version=document["version"],
+        brokers={item[0]: BrokerImage(*item) for item in document["brokers"]},
         topics_by_name={topic.name: topic for topic in topics},
         topics_by_id={topic.topic_id: topic for topic in topics},
         configs={

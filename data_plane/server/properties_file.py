@@ -1,10 +1,13 @@
 r"""Reading Java's .properties syntax, which Apache Kafka's server.properties is written in.
 
 Comments begin with `#` or `!`; key and value are parted by `=`, `:` or blanks; a backslash at the
-end of a line continues it; `\t`, `\n`, `\r`, `\f`, `\uXXXX` and `\` before any character are escapes.
+end of a line continues it; `\t`, `\n`, `\r`, `\f`, `\uXXXX` and `\` before any character are
+escapes.
 
->>> [(entry.key, entry.value, entry.line) for entry in parse_properties("a.b = 1\\\n  2\n! no\nc\n")]
-[('a.b', '12', 1), ('c', '', 4)]
+>>> for entry in parse_properties("a.b = 1\\\n  2\n! no\nc\n"):
+...     print(entry)
+Entry(key='a.b', value='12', line=1)
+Entry(key='c', value='', line=4)
 
 Unlike Java, text is UTF-8 and a malformed escape is reported with its line instead of an exception
 without one.
