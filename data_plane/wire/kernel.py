@@ -10,23 +10,19 @@ Both give the same results and the same errors for all bytes; the tests run on b
 
 from __future__ import annotations
 
-from typing import Final
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from data_plane.wire.kernel_batches import (
-    check_batches,
-    decode_records,
-    encode_records,
-    filter_records,
-    find_timestamp,
-    list_keys,
-    scan_batches,
-    scan_headers,
-    walk_records,
-)
-from data_plane.wire.kernel_requests import parse_fetch, parse_produce, split_frames
+from data_plane.wire.kernel_sources import COMPILED_NAMES, sources_digest
+
+if TYPE_CHECKING:
+    from data_plane.wire import kernel_batches, kernel_requests
 
 __all__ = [
     "COMPILED",
+    "WHY_INTERPRETED",
     "check_batches",
     "decode_records",
     "encode_records",
@@ -41,4 +37,43 @@ __all__ = [
     "walk_records",
 ]
 
-COMPILED: Final = False
+_COMPILED_PACKAGE: Final = "data_plane.wire.kernel_compiled"
+
+
+def _why_interpreted() -> str:
+    """ "" when the compiled modules are to be used, else a reason for the log."""
+    if os.environ.get("TIDEWHEEL_PURE", "") not in ("", "0"):
+        return "TIDEWHEEL_PURE is set"
+    try:
+        modules = [import_module(f"{_COMPILED_PACKAGE}.{name}") for name in COMPILED_NAMES]
+    except ImportError:
+        return "it is not compiled"
+    digest = sources_digest(Path(__file__).parent)
+    if any(digest != module.SOURCES_DIGEST for module in modules):
+        return "its compiled form is older than its source; run: python hatch_build.py"
+    return ""
+
+
+WHY_INTERPRETED: Final = _why_interpreted()
+"""Why the interpreted kernel runs; "" when the compiled one does."""
+
+COMPILED: Final = not WHY_INTERPRETED
+
+if not TYPE_CHECKING:
+    if COMPILED:
+        from data_plane.wire.kernel_compiled import kernel_batches, kernel_requests
+    else:
+        from data_plane.wire import kernel_batches, kernel_requests
+
+check_batches = kernel_batches.check_batches
+decode_records = kernel_batches.decode_records
+encode_records = kernel_batches.encode_records
+filter_records = kernel_batches.filter_records
+find_timestamp = kernel_batches.find_timestamp
+list_keys = kernel_batches.list_keys
+scan_batches = kernel_batches.scan_batches
+scan_headers = kernel_batches.scan_headers
+walk_records = kernel_batches.walk_records
+parse_fetch = kernel_requests.parse_fetch
+parse_produce = kernel_requests.parse_produce
+split_frames = kernel_requests.split_frames

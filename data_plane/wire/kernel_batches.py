@@ -27,6 +27,7 @@ from crc32c import crc32c
 
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel_types import (
+    BATCH_HEADER,
     BatchHeader,
     FilteredRecords,
     NewRecord,
@@ -47,7 +48,6 @@ if not cython.compiled:
         append_varlong,
         contains,
         length,
-        load_header,
         load_int8,
         load_int16,
         load_int32,
@@ -58,7 +58,11 @@ if not cython.compiled:
         read_varlong,
         release,
         starts_with,
+        take_bytes,
     )
+
+_new: Final = tuple.__new__
+"""Builds the named tuples here: their own constructors cost three times as much."""
 
 TIMESTAMP_MAX: Final = 2**63 - 1
 TIMESTAMP_MIN: Final = -(2**63)
@@ -104,12 +108,23 @@ def check_batches(
     Stricter than Kafka in two ways: bytes behind the last whole batch are refused where Kafka
     drops them, and attribute bits without a meaning are refused where Kafka stores them.
     """
+    return _check_batches(buf, start, end, batch_bytes_max, one_batch, zstd_allowed, walk)
+
+
+def _check_batches(
+    buf: Any,
+    start: int,
+    end: int,
+    batch_bytes_max: int,
+    one_batch: bool,
+    zstd_allowed: bool,
+    walk: bool,
+) -> list[BatchHeader]:
     headers: list[BatchHeader] = []
     view = acquire(buf)
     whole = memoryview(buf)
     try:
-        if start < 0 or end < start or end > length(view):
-            raise ValueError(f"no range [{start}, {end}) in {length(view)} bytes")
+        _check_range(start, end, length(view))
         p = pointer(view)
         pos = start
         while pos < end:
@@ -146,7 +161,7 @@ def check_batches(
                     True,
                     index,
                 )
-            headers.append(load_header(p, pos))
+            headers.append(_load_header(p, pos))
             pos = batch_end
     finally:
         whole.release()
@@ -166,13 +181,18 @@ def scan_batches(
     ends beyond `end`). Offsets must increase from batch to batch; control batches, gaps and
     compacted batches are fine. Never raises for what the bytes say.
     """
+    return _scan_batches(buf, start, end, check_crc)
+
+
+def _scan_batches(
+    buf: Any, start: int, end: int, check_crc: bool
+) -> tuple[list[BatchHeader], int, str]:
     headers: list[BatchHeader] = []
     problem = ""
     view = acquire(buf)
     whole = memoryview(buf)
     try:
-        if start < 0 or end < start or end > length(view):
-            raise ValueError(f"no range [{start}, {end}) in {length(view)} bytes")
+        _check_range(start, end, length(view))
         p = pointer(view)
         pos = start
         next_offset = 0
@@ -206,7 +226,7 @@ def scan_batches(
             ):
                 problem = f"the stored crc {load_uint32(p, pos + 17)} is not that of the bytes"
                 break
-            headers.append(load_header(p, pos))
+            headers.append(_load_header(p, pos))
             next_offset = base_offset + last_offset_delta + 1
             pos += 12 + batch_length
     finally:
@@ -230,6 +250,12 @@ def walk_records(
     increase, as in a compacted batch. Raises InvalidRecords (INVALID_RECORD; INVALID_TIMESTAMP for
     one that leaves 64 bits).
     """
+    return _walk_records(buf, pos, end, record_count, base_timestamp, consecutive)
+
+
+def _walk_records(
+    buf: Any, pos: int, end: int, record_count: int, base_timestamp: int, consecutive: bool
+) -> WalkSummary:
     view = acquire(buf)
     try:
         _check_range(pos, end, length(view))
@@ -265,8 +291,8 @@ def scan_headers(
                 if at < 0:
                     raise _bad_record(-at, index, -1)
                 if starts_with(p, header[1], header[2], prefix):
-                    value = None if header[3] < 0 else bytes(p[header[3] : at])
-                    found.append((index, bytes(p[header[1] : header[2]]), value))
+                    value = None if header[3] < 0 else take_bytes(p, header[3], at)
+                    found.append((index, take_bytes(p, header[1], header[2]), value))
             if at != pos:
                 raise _bad_record(5, index, -1)
             index += 1
@@ -308,7 +334,7 @@ def list_keys(
             pos = record[0]
             if pos < 0:
                 raise _bad_record(-pos, index, -1)
-            key = None if record[4] < 0 else bytes(p[record[3] : record[3] + record[4]])
+            key = None if record[4] < 0 else take_bytes(p, record[3], record[3] + record[4])
             keys.append((record[2], key, record[6] < 0))
             index += 1
         return keys
@@ -381,8 +407,8 @@ def decode_records(
             pos = record[0]
             if pos < 0:
                 raise _bad_record(-pos, index, -1)
-            key = None if record[4] < 0 else bytes(p[record[3] : record[3] + record[4]])
-            value = None if record[6] < 0 else bytes(p[record[5] : record[5] + record[6]])
+            key = None if record[4] < 0 else take_bytes(p, record[3], record[3] + record[4])
+            value = None if record[6] < 0 else take_bytes(p, record[5], record[5] + record[6])
             headers = []
             at = record[8]
             for _ in range(record[7]):
@@ -390,12 +416,14 @@ def decode_records(
                 at = header[0]
                 if at < 0:
                     raise _bad_record(-at, index, -1)
-                header_value = None if header[3] < 0 else bytes(p[header[3] : at])
-                headers.append((bytes(p[header[1] : header[2]]), header_value))
+                header_value = None if header[3] < 0 else take_bytes(p, header[3], at)
+                headers.append((take_bytes(p, header[1], header[2]), header_value))
             if at != pos:
                 raise _bad_record(5, index, -1)
             timestamp = base_timestamp + record[1] if append_timestamp is None else append_timestamp
-            records.append(Record(base_offset + record[2], timestamp, key, value, tuple(headers)))
+            records.append(
+                _new(Record, (base_offset + record[2], timestamp, key, value, tuple(headers)))
+            )
             index += 1
         if pos != end:
             raise _remaining(end - pos, -1)
@@ -440,6 +468,30 @@ def _append_nullable(out: bytearray, data: Any) -> None:
     else:
         append_varlong(out, len(data))
         out += data
+
+
+def _load_header(p: Any, pos: int) -> BatchHeader:
+    if not cython.compiled:
+        return BatchHeader(pos, *BATCH_HEADER.unpack_from(p, pos))
+    return _new(
+        BatchHeader,
+        (
+            pos,
+            load_int64(p, pos),
+            load_int32(p, pos + 8),
+            load_int32(p, pos + 12),
+            load_int8(p, pos + 16),
+            load_uint32(p, pos + 17),
+            load_int16(p, pos + 21),
+            load_int32(p, pos + 23),
+            load_int64(p, pos + 27),
+            load_int64(p, pos + 35),
+            load_int64(p, pos + 43),
+            load_int16(p, pos + 51),
+            load_int32(p, pos + 53),
+            load_int32(p, pos + 57),
+        ),
+    )
 
 
 def _check_range(pos: int, end: int, size: int) -> None:

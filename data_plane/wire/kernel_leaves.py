@@ -16,8 +16,6 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from data_plane.wire.kernel_types import BATCH_HEADER, BatchHeader
-
 Bytes = Any
 """bytes, bytearray or a memoryview of unsigned bytes; a pointer when compiled."""
 
@@ -32,6 +30,8 @@ def acquire(buf: Any) -> Any:
     if isinstance(buf, (bytes, bytearray)):
         return buf
     view = memoryview(buf)
+    if not view.contiguous:
+        raise BufferError("the kernel reads contiguous buffers only")
     return view if view.format == "B" and view.ndim == 1 else view.cast("B")
 
 
@@ -70,10 +70,6 @@ def load_int64(p: Bytes, pos: int) -> int:
 def load_uint32(p: Bytes, pos: int) -> int:
     value: int = _UINT32.unpack_from(p, pos)[0]
     return value
-
-
-def load_header(p: Bytes, pos: int) -> BatchHeader:
-    return BatchHeader(pos, *BATCH_HEADER.unpack_from(p, pos))
 
 
 def take_bytes(p: Bytes, start: int, end: int) -> bytes:
