@@ -22,6 +22,7 @@ import types
 import typing
 import uuid
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from kio.schema.index import api_key_map, schema_name_map
@@ -51,12 +52,15 @@ def load_api(key: int) -> Api:
     )
 
 
+@cache
 def load_apis() -> list[Api]:
     return [load_api(key) for key in facts.API_KEYS]
 
 
-def load_data_messages() -> list[Message]:
-    return [load_message(schema, EntityType.data) for schema in facts.DATA_SCHEMAS]
+def load_messages() -> list[Message]:
+    """Requests and responses of all APIs, then the messages that belong to none."""
+    messages = [m for api in load_apis() for m in (api.request, api.response)]
+    return messages + [load_message(schema, EntityType.data) for schema in facts.DATA_SCHEMAS]
 
 
 def load_message(schema: str, entity: EntityType) -> Message:

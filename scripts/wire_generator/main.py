@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 from scripts.wire_generator.emit import write_module
-from scripts.wire_generator.kio_source import load_apis, load_data_messages
+from scripts.wire_generator.kafka_jar import differences
+from scripts.wire_generator.kio_source import load_apis, load_messages
 from scripts.wire_generator.model import Api
 from scripts.wire_generator.naming import snake_case
 
@@ -28,8 +29,7 @@ def generate() -> dict[str, str]:
         'scripts/generate_wire;\ndo not edit."""\n',
         "api_table.py": _write_api_table(apis),
     }
-    messages = [m for api in apis for m in (api.request, api.response)] + load_data_messages()
-    for message in messages:
+    for message in load_messages():
         files[f"{message.module}.py"] = write_module(message)
     return files
 
@@ -84,7 +84,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing; fail if not current")
     parser.add_argument("--into", type=Path, default=MESSAGES, help="folder to write or compare")
+    parser.add_argument("--compare-with", type=Path, metavar="JAR", help="a kafka-clients jar")
     options = parser.parse_args()
+    if options.compare_with is not None:
+        found = list(differences(options.compare_with, load_messages()))
+        print("\n".join(found) or "no differences")
+        return 1 if found else 0
     wanted = formatted(generate())
     present = {path.name: path.read_text() for path in options.into.glob("*.py")}
     stale = sorted(n for n in wanted.keys() | present.keys() if wanted.get(n) != present.get(n))

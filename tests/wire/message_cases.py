@@ -19,7 +19,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from scripts.wire_generator.kio_source import load_apis, load_data_messages
+from scripts.wire_generator.kio_source import load_messages
 from scripts.wire_generator.model import Field, Message, Struct
 from scripts.wire_generator.naming import snake_case
 
@@ -85,8 +85,7 @@ class RandomChooser:
 @cache
 def all_messages() -> dict[str, Message]:
     """Every message that has a codec, by module name."""
-    messages = [m for api in load_apis() for m in (api.request, api.response)]
-    return {m.module: m for m in messages + load_data_messages()}
+    return {message.module: message for message in load_messages()}
 
 
 @cache
