@@ -50,6 +50,9 @@ class Dispatcher:
         self._handlers = services.handlers
         # Client ids repeat with every request of a connection; decoding each one once is enough.
         self._client_ids: dict[bytes, str] = {}
+        self._requests_by_api = services.counters.requests_by_api
+        # Raised by requests that may have moved a component's next deadline.
+        self.has_called_handlers = False
 
     def dispatch(
         self,
@@ -71,6 +74,7 @@ class Dispatcher:
         spec = API_BY_KEY.get(api_key)
         if entry is None or spec is None:
             raise CloseConnection(f"request for API {api_key}, which is not served here")
+        self._requests_by_api[api_key] = self._requests_by_api.get(api_key, 0) + 1
         position += 10
         if client_id_size < 0:
             client_id = None
@@ -128,6 +132,7 @@ class Dispatcher:
         if reader.pos != reader.end:
             raise MalformedFrame(f"{reader.end - reader.pos} bytes follow the {spec.name} request")
         assert entry.handler is not None
+        self.has_called_handlers = True
         try:
             response = entry.handler(self._services, context, request, now_ms)
         except (WireError, CloseConnection):
@@ -192,6 +197,7 @@ class Dispatcher:
         return client_id
 
     def _log_failure(self, context: RequestContext, error: Exception) -> None:
+        self._services.counters.request_errors += 1
         self._services.log.error(
             "request_failed",
             api_key=context.api_key,

@@ -272,6 +272,7 @@ class _Poll:
                 if target.partition is not None:
                     target.partition.watchers.add(target)
         fetch_set.parked = self
+        self._services.parts[PART].parked.add(self)
         self._timer = self._services.timers.schedule(deadline_ms, self._timed_out)
         self._context.connection.on_close.append(self._abandon)
         return self.deferred
@@ -305,6 +306,7 @@ class _Poll:
 
     def _unpark(self) -> None:
         self._fetch_set.parked = None
+        self._services.parts[PART].parked.discard(self)
         self._services.wakes.forget(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -367,6 +369,7 @@ class _Poll:
             target = result.target
             target.sent_high_watermark = result.high_watermark
             target.sent_log_start_offset = result.log_start_offset
+            self._services.counters.fetched_bytes += result.size
             if result.size and target in dirty:
                 # To the end of the order: the others are served first next time.
                 del dirty[target]
@@ -392,6 +395,29 @@ class _Poll:
                     result = self._result(target, target.partition)
             complete.append(result)
         return complete
+
+
+class FetchSessions:
+    """The component that holds all sessions and parked polls."""
+
+    def __init__(self, services: Services) -> None:
+        slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
+        self.cache = FetchSessionCache(slots_max, services.random)
+        self.parked: set[_Poll] = set()
+
+    def start(self, now_ms: int) -> None:
+        """Nothing runs by itself."""
+
+    def tick(self, now_ms: int) -> None:
+        """Deadlines of polls are in the broker's timers."""
+
+    def next_deadline_ms(self) -> int | None:
+        return None
+
+    def stop(self, now_ms: int) -> None:
+        """Answer every parked poll with what there is."""
+        for poll in list(self.parked):
+            poll.finish_early()
 
 
 def _read_cold(read: _ColdRead) -> object:
@@ -428,7 +454,7 @@ def handle_fetch(
     view = parse_fetch(buf, position, end, context.api_version)
     if view.replica_id >= 0 and not context.connection.is_inter_broker:
         return _refuse(services, context, view, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, now_ms)
-    sessions: FetchSessionCache = services.parts[PART]
+    sessions: FetchSessionCache = services.parts[PART].cache
     uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
     is_full = view.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL)
     if is_full:

@@ -17,6 +17,7 @@ from data_plane.broker.fetch_sessions import FetchPartition
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.produce_response import write_leader_tag, write_node_endpoints
 from data_plane.broker.services import Services
+from data_plane.log.indexes import AbortedTransaction
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.primitives import Writer
 
@@ -61,8 +62,8 @@ class PartitionResult:
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
-        # (producer_id, first_offset) of aborted transactions; None for read_uncommitted.
-        self.aborted: Sequence[tuple[int, int]] | None = None
+        # None for read_uncommitted.
+        self.aborted: Sequence[AbortedTransaction] | None = None
         # (leader_epoch, end_offset) where the fetcher's log left the leader's (KIP-595).
         self.diverging: tuple[int, int] | None = None
         self.buffers: Sequence[Buffer] = ()
@@ -172,14 +173,14 @@ def _write_partition(writer: Writer, version: int, result: PartitionResult) -> N
 
 
 def _write_aborted(
-    writer: Writer, aborted: Sequence[tuple[int, int]] | None, is_flexible: bool
+    writer: Writer, aborted: Sequence[AbortedTransaction] | None, is_flexible: bool
 ) -> None:
     if aborted is None:
         writer.buf += b"\x00" if is_flexible else b"\xff\xff\xff\xff"
         return
     _write_count(writer, len(aborted), is_flexible)
-    for producer_id, first_offset in aborted:
-        writer.buf += _ABORTED.pack(producer_id, first_offset)
+    for transaction in aborted:
+        writer.buf += _ABORTED.pack(transaction.producer_id, transaction.first_offset)
         if is_flexible:
             writer.buf.append(0)
 

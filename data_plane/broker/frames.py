@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from data_plane.broker.api import Buffer
-from data_plane.wire.registry import ApiSpec
 from data_plane.wire.primitives import Writer
+from data_plane.wire.registry import ApiSpec
 
 _SIZE_AND_CORRELATION_ID = struct.Struct(">ii")
 _SIZE = struct.Struct(">i")

@@ -13,7 +13,7 @@ An answer of offset -1 without an error means that there is no such record.
 
 from __future__ import annotations
 
-from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.services import Services
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
@@ -49,11 +49,40 @@ READ_COMMITTED = 1
 CONSUMER_REPLICA_ID = -1
 
 
+class _Search:
+    """A look-up that reads index and log files, which a worker thread does."""
+
+    __slots__ = ("answer", "limit", "partition", "timestamp")
+
+    def __init__(
+        self,
+        partition: Partition,
+        timestamp: int,
+        limit: int,
+        answer: ListOffsetsPartitionResponse,
+    ) -> None:
+        self.partition = partition
+        self.timestamp = timestamp
+        self.limit = limit
+        self.answer = answer
+
+    def run(self) -> tuple[int, int, int] | LogError | None:
+        """(offset, timestamp, leader epoch), None when there is no such record, or the error."""
+        log = self.partition.log
+        try:
+            if self.timestamp == MAX_TIMESTAMP:
+                return log.max_timestamp_offset(max_offset=self.limit)
+            return log.offset_for_timestamp(self.timestamp, max_offset=self.limit)
+        except LogError as error:
+            return error
+
+
 def handle_list_offsets(
     services: Services, context: RequestContext, request: ListOffsetsRequest, now_ms: int
-) -> ListOffsetsResponse:
+) -> ListOffsetsResponse | Deferred[ListOffsetsResponse]:
     """Answer each partition by itself; a partition named twice is an INVALID_REQUEST."""
     is_refused = request.replica_id >= 0 and not context.connection.is_inter_broker
+    searches: list[_Search] = []
     topics = []
     for topic in request.topics:
         named: set[int] = set()
@@ -73,9 +102,12 @@ def handle_list_offsets(
             ):
                 answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
             else:
-                _look_up(services, topic.name, wanted, request.isolation_level, answer)
+                _look_up(services, topic.name, wanted, request.isolation_level, answer, searches)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
-    return ListOffsetsResponse(topics=topics)
+    response = ListOffsetsResponse(topics=topics)
+    if searches:
+        return _search_later(services, searches, response)
+    return response
 
 
 def _look_up(
@@ -84,7 +116,9 @@ def _look_up(
     wanted: ListOffsetsPartition,
     isolation_level: int,
     answer: ListOffsetsPartitionResponse,
+    searches: list[_Search],
 ) -> None:
+    """Fill in the answer, or add a search that will."""
     partition = services.partitions.get_by_name(topic, wanted.partition_index)
     if partition is None:
         error = services.partitions.error_by_name(topic, wanted.partition_index)
@@ -97,36 +131,38 @@ def _look_up(
     limit = partition.high_watermark
     if isolation_level == READ_COMMITTED:
         limit = partition.last_stable_offset
-    try:
-        found = _find(partition, wanted.timestamp, limit)
-    except LogError as failure:
-        services.log.error(
-            "list_offsets_failed",
-            topic=topic,
-            partition=wanted.partition_index,
-            error=str(failure),
-        )
-        answer.error_code = int(failure.error_code)
-        return
-    if found is not None:
-        answer.offset, answer.timestamp, answer.leader_epoch = found
-
-
-def _find(partition: Partition, timestamp: int, limit: int) -> tuple[int, int, int] | None:
-    """(offset, timestamp, leader epoch), or None when there is no such record."""
     log = partition.log
+    timestamp = wanted.timestamp
     if timestamp == LATEST:
-        return limit, -1, partition.leader_epoch
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.epoch_for_offset(log.log_start_offset)
-        return log.log_start_offset, -1, epoch
-    if timestamp == LATEST_TIERED:
-        return -1, -1, -1
-    if timestamp == EARLIEST_PENDING_UPLOAD:
-        return -1, -1, -1
-    if timestamp == MAX_TIMESTAMP:
-        return log.max_timestamp_offset(max_offset=limit)
-    return log.offset_for_timestamp(timestamp, max_offset=limit)
+        answer.offset, answer.leader_epoch = limit, partition.leader_epoch
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+        answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
+    elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+        searches.append(_Search(partition, timestamp, limit, answer))
+
+
+def _search_later(
+    services: Services, searches: list[_Search], response: ListOffsetsResponse
+) -> Deferred[ListOffsetsResponse]:
+    deferred: Deferred[ListOffsetsResponse] = Deferred()
+
+    def done(
+        outcomes: list[tuple[int, int, int] | LogError | None] | None,
+        error: BaseException | None,
+    ) -> None:
+        if outcomes is None:
+            services.log.error("list_offsets_failed", error=repr(error))
+            outcomes = [LogError(str(error))] * len(searches)
+        for search, found in zip(searches, outcomes, strict=True):
+            if isinstance(found, LogError):
+                search.answer.error_code = int(found.error_code)
+            elif found is not None:
+                search.answer.offset, search.answer.timestamp, search.answer.leader_epoch = found
+        deferred.complete(response)
+
+    services.executor.submit(lambda: [search.run() for search in searches], done)
+    return deferred
 
 
 def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> ErrorCode:

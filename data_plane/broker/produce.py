@@ -17,11 +17,13 @@ be open, since the transaction APIs are not advertised.
 
 from __future__ import annotations
 
+import functools
+
 from data_plane.broker.api import Buffer, CloseConnection, Deferred, HandlerTable, RequestContext
 from data_plane.broker.produce_response import PartitionAnswer, encode_produce_response
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
-from data_plane.log.errors import AppendError
+from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, parse_produce
@@ -31,6 +33,7 @@ from data_plane.wire.registry import ApiKey
 MIN_VERSION = 3
 MAX_VERSION = 13
 TOPIC_IDS_VERSION = 13
+ZSTD_VERSION = 7
 
 ACKS_ALL = -1
 ACKS_NONE = 0
@@ -63,7 +66,7 @@ class _WaitingProduce:
         for number, (_, answer, _) in enumerate(uncommitted):
             self._open[number] = answer
         for number, (partition, _, offset) in enumerate(uncommitted):
-            partition.when_committed(offset, lambda error, n=number: self._committed(n, error))
+            partition.when_committed(offset, functools.partial(self._committed, number))
         if self._open:
             self._timer = services.timers.schedule(deadline_ms, self._timed_out)
 
@@ -161,14 +164,13 @@ def _produce(
         )
         return
     try:
-        batches = check_batches(buf, start, piece.records_end)
-        if len(batches) != 1:
-            answer.fail(
-                ErrorCode.INVALID_RECORD,
-                "Produce requests are only allowed to contain exactly one record batch"
-                " per partition",
-            )
-            return
+        batches = check_batches(
+            buf,
+            start,
+            piece.records_end,
+            batch_bytes_max=partition.log.config.max_message_bytes,
+            zstd_allowed=context.api_version >= ZSTD_VERSION,
+        )
         batch = batches[0]
         if batch.attributes & 0x30:
             _refuse_special_batch(batch.is_control, answer)
@@ -176,14 +178,22 @@ def _produce(
         result = partition.append_as_leader(
             buf, start, piece.records_end, now_ms=now_ms, batches=batches
         )
+    except LogDirFailure as error:
+        answer.fail(error.error_code)
+        return
     except AppendError as error:
         answer.fail(error.error_code, error.message, error.record_errors)
         answer.log_start_offset = partition.log.log_start_offset
-        services.partitions.count_failed_append(partition)
+        services.counters.refused_batches += 1
         return
     except InvalidRecords as error:
+        services.counters.refused_batches += 1
         answer.fail(error.error_code, str(error))
         return
+    counters = services.counters
+    counters.produced_batches += 1
+    counters.produced_records += batch.record_count
+    counters.produced_bytes += piece.records_end - start
     answer.base_offset = result.first_offset
     answer.log_append_time_ms = result.log_append_time_ms
     answer.log_start_offset = result.log_start_offset

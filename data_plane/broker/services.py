@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from data_plane.broker.metrics import BrokerCounters
 from data_plane.broker.timers import TimerQueue
 from data_plane.broker.waiting import WakeQueue
 
@@ -52,6 +53,8 @@ class Config(Protocol):
     def get_bool(self, name: str) -> bool: ...
     def get_str(self, name: str) -> str: ...
     def get_list(self, name: str) -> list[str]: ...
+    def update(self, image: MetadataImage) -> bool:
+        """Take over the dynamic values of `image`; whether any of them changed."""
 
 
 class Component(Protocol):
@@ -78,6 +81,7 @@ class Services:
     - `groups` is the component of data_plane/broker/groups.py.
     - `timers.schedule(deadline_ms, callback)` for answers that must not wait for ever.
     - `random` is seeded by the simulator; nothing else in the broker draws random numbers.
+    - `metrics.register(collector)` for a component's own series; hot paths add to `counters`.
     - Metadata changes: `metadata.write(decide, on_done)`, never `store.apply` on the loop.
     """
 
@@ -88,6 +92,7 @@ class Services:
     partitions: TopicPartitions
     handlers: HandlerTable
     executor: Executor
+    counters: BrokerCounters
     metrics: CollectorRegistry
     node_id: int
     cluster_id: str
@@ -136,6 +141,7 @@ class Services:
         if image is old:
             return
         self.image = image
+        self.config.update(image)
         self.partitions.apply_image(image, now_ms)
         for listener in self.image_listeners:
             listener(old, image, now_ms)

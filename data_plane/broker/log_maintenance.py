@@ -1,0 +1,50 @@
+"""What logs need from time to time: rolls, retention, flushes by age, compaction, checkpoints.
+
+The log manager knows what is due and hands out jobs; this component asks it at an interval and has
+the jobs run by an executor, so that nothing here holds up a request.
+
+Deliberately absent: what is due when (data_plane.log.manager).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from data_plane.broker.api import Executor
+from data_plane.broker.services import Services
+
+TICK_INTERVAL_MS = 1000
+
+
+class LogMaintenance:
+    """A component that drives `LogManager.tick`. Jobs have `run` (thread) and `finish` (loop)."""
+
+    def __init__(self, services: Services, executor: Executor) -> None:
+        self._services = services
+        self._executor = executor
+        self._next_ms = 0
+
+    def start(self, now_ms: int) -> None:
+        self._next_ms = now_ms + TICK_INTERVAL_MS
+
+    def next_deadline_ms(self) -> int:
+        return self._next_ms
+
+    def tick(self, now_ms: int) -> None:
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + TICK_INTERVAL_MS
+        for job in self._services.logs.tick(now_ms):
+            self._submit(job)
+
+    def stop(self, now_ms: int) -> None:
+        """Jobs that run are waited for by whoever closes the executor."""
+
+    def _submit(self, job: Any) -> None:
+        def done(result: object, error: BaseException | None) -> None:
+            if error is not None:
+                self._services.log.error("log_job_failed", job=repr(job), error=repr(error))
+                return
+            job.finish()
+
+        self._executor.submit(job.run, done)

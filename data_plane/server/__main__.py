@@ -1,0 +1,109 @@
+"""`python -m data_plane.server`: run one broker.
+
+Exit status: 0 after a clean stop, 1 when the broker failed, 2 when its configuration is wrong or
+its data directory cannot be used; the reason is on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_plane.cell.identity import IdentityMismatch
+from data_plane.cell.metadata_store import StoreError
+from data_plane.log.errors import DirectoryLocked
+from data_plane.server.configuration import ConfigurationError, load_configuration
+
+EXIT_CONFIGURATION = 2
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m data_plane.server",
+        description="Run one Tidewheel broker. Properties have Kafka's names; see"
+        " docs/configuration.md.",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a properties file")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one property; stronger than the environment and the file; repeatable",
+    )
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="short for log.dirs")
+    parser.add_argument("--node-id", type=int, metavar="I", help="short for node.id")
+    parser.add_argument("--cluster-id", metavar="ID", help="short for cluster.id")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="short for listeners")
+    parser.add_argument("--advertised", metavar="HOST:PORT", help="short for advertised.listeners")
+    parser.add_argument(
+        "--metrics-listen", metavar="HOST:PORT", help="short for http.host and http.port"
+    )
+    parser.add_argument("--log-file", type=Path, metavar="FILE", help="log here, not to stderr")
+    parser.add_argument(
+        "--ready-fd",
+        type=int,
+        metavar="FD",
+        help='write {"event": "ready", "port": …, "metrics_port": …} there once serving',
+    )
+    return parser.parse_args(arguments)
+
+
+def flags_of(options: argparse.Namespace) -> list[str]:
+    """All flags as KEY=VALUE. Raises ConfigurationError."""
+    flags: list[str] = list(options.set)
+    if options.data_dir is not None:
+        flags.append(f"log.dirs={options.data_dir}")
+    if options.node_id is not None:
+        flags.append(f"node.id={options.node_id}")
+    if options.cluster_id is not None:
+        flags.append(f"cluster.id={options.cluster_id}")
+    if options.listen is not None:
+        flags.append(f"listeners=PLAINTEXT://{options.listen}")
+    if options.advertised is not None:
+        flags.append(f"advertised.listeners=PLAINTEXT://{options.advertised}")
+    if options.metrics_listen is not None:
+        host, separator, port = options.metrics_listen.rpartition(":")
+        if not separator or not port.isdigit():
+            raise ConfigurationError([f"--metrics-listen {options.metrics_listen}: not HOST:PORT"])
+        flags += [f"http.host={host.strip('[]')}", f"http.port={port}"]
+    return flags
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse_arguments(arguments)
+    try:
+        settings = load_configuration(
+            file=options.config, environment=os.environ, flags=flags_of(options)
+        )
+    except ConfigurationError as error:
+        for problem in error.problems:
+            print(f"configuration: {problem}", file=sys.stderr)
+        return EXIT_CONFIGURATION
+    from data_plane.server.broker_process import run_broker
+    from data_plane.server.logging_setup import make_logger
+
+    log = make_logger(
+        settings.logging_level,
+        settings.logging_format,
+        options.log_file,
+        node_id=settings.node_id,
+    )
+    for name, reason in settings.moot_properties():
+        log.warning("property_without_effect", property=name, reason=reason)
+    try:
+        run_broker(settings, options.ready_fd, log)
+    except (IdentityMismatch, StoreError, DirectoryLocked) as error:
+        print(f"data directory: {error}", file=sys.stderr)
+        return EXIT_CONFIGURATION
+    except OSError as error:
+        print(f"cannot start: {error}", file=sys.stderr)
+        return EXIT_CONFIGURATION
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

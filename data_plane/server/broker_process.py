@@ -1,0 +1,246 @@
+"""One broker from start to stop: event loop, listeners, timer, signals.
+
+Start: open everything, listen, say `ready`. Stop (SIGTERM, SIGINT): accept no more, read no more,
+answer what is in flight within DRAIN_MS_MAX, stop the components, wait for file work, close the
+logs with the clean mark, exit 0. A second signal ends the process at once.
+
+The end of a pass. Whatever runs on the loop (a read, a timer, finished file work) is a pass; at its
+end woken long polls are evaluated, and the timer is set anew when a deadline moved forward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from data_plane.broker.services import Logger, Services
+from data_plane.server.clock import Clock
+from data_plane.server.composition import make_services
+from data_plane.server.configuration import BrokerConfig
+from data_plane.server.http import HttpListener, HttpResponse
+from data_plane.server.listener import Listener
+from data_plane.server.thread_executor import ThreadExecutor
+
+TICK_INTERVAL_MS_MAX = 1000
+DRAIN_MS_MAX = 5_000
+# File work that holds up requests: cold reads, syncs, metadata commits, searches by time.
+WORKER_THREADS = 8
+# Compaction, scrubbing: one at a time, so that they never stand in the way of the others.
+MAINTENANCE_THREADS = 1
+# Worker threads hold the interpreter for at most this long when the loop wants it.
+SWITCH_INTERVAL_S = 0.001
+GC_THRESHOLDS = (20_000, 20, 50)
+
+
+class BrokerProcess:
+    """Everything that needs a loop. `run` returns when the broker has stopped."""
+
+    def __init__(self, settings: BrokerConfig, ready_fd: int | None, log: Logger) -> None:
+        self._settings = settings
+        self._ready_fd = ready_fd
+        self._log = log
+        self._clock = Clock()
+        self._started_s = time.monotonic()
+        self._stop_requested = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._is_pass_due = False
+        self._is_ready = False
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self._executor = ThreadExecutor(loop, WORKER_THREADS, "worker", self._end_pass_now)
+        self._maintenance = ThreadExecutor(
+            loop, MAINTENANCE_THREADS, "maintenance", self._end_pass_now
+        )
+        settings = self._settings
+        services = make_services(
+            settings, self._executor, self._maintenance, self._clock.now_ms, self._log
+        )
+        self._services = services
+        self._listener = Listener(
+            "tenants", services, self._clock, self._end_pass, self._end_pass_soon
+        )
+        self._add_metrics(services)
+        http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})
+        ports = [
+            await self._listener.start(address.host, address.port) for address in settings.listeners
+        ]
+        metrics_port = await http.start(settings.http_host, settings.http_port)
+        advertised = settings.advertised_listeners[0]
+        services.advertised_host = advertised.host or socket.getfqdn()
+        services.advertised_port = advertised.port or ports[0]
+        services.timers.on_earlier = self._wake_at
+        self._install_signals()
+        services.start(self._clock.now_ms())
+        self._end_pass_now()
+        self._tick()
+        _tune_interpreter()
+        self._is_ready = True
+        self._say_ready(ports[0], metrics_port)
+        await self._stop_requested.wait()
+        self._is_ready = False
+        await self._stop()
+        http.close()
+
+    # Passes and the timer.
+
+    def _end_pass(self, now_ms: int) -> None:
+        services = self._services
+        services.wakes.run(now_ms)
+        dispatcher = self._listener.dispatcher
+        if dispatcher.has_called_handlers:
+            dispatcher.has_called_handlers = False
+            deadline_ms = services.next_deadline_ms()
+            if deadline_ms is not None:
+                self._wake_at(deadline_ms)
+
+    def _end_pass_now(self) -> None:
+        self._listener.dispatcher.has_called_handlers = True
+        self._end_pass(self._clock.now_ms())
+
+    def _end_pass_soon(self) -> None:
+        """End a pass after what is running now; used where a pass ends inside another."""
+        if not self._is_pass_due:
+            self._is_pass_due = True
+            self._loop.call_soon(self._run_due_pass)
+
+    def _run_due_pass(self) -> None:
+        self._is_pass_due = False
+        self._end_pass_now()
+
+    def _wake_at(self, deadline_ms: int) -> None:
+        """Tick at `deadline_ms`, if no tick comes sooner anyway."""
+        if self._timer is not None and self._timer_ms <= deadline_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_ms = max(1, deadline_ms - self._clock.now_ms())
+        self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now_ms = self._clock.now_ms()
+        services = self._services
+        try:
+            services.tick(now_ms)
+            self._listener.sweep(now_ms)
+        except Exception as error:
+            # A timer's bug must not stop the clock for everybody else.
+            self._log.error("tick_failed", error=repr(error), exc_info=True)
+        deadline_ms = services.next_deadline_ms()
+        latest_ms = now_ms + TICK_INTERVAL_MS_MAX
+        self._wake_at(latest_ms if deadline_ms is None else min(deadline_ms, latest_ms))
+
+    # Starting and stopping.
+
+    def _install_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        if self._stop_requested.is_set():
+            self._log.warning("stopped_by_second_signal", signal=number.name)
+            os._exit(1)
+        self._log.info("stopping", signal=number.name)
+        self._stop_requested.set()
+
+    def request_stop(self) -> None:
+        self._stop_requested.set()
+
+    def _say_ready(self, port: int, metrics_port: int) -> None:
+        self._log.info(
+            "ready",
+            port=port,
+            metrics_port=metrics_port,
+            start_ms=int((time.monotonic() - self._started_s) * 1000),
+        )
+        fd = self._ready_fd
+        if fd is not None:
+            line = json.dumps({"event": "ready", "port": port, "metrics_port": metrics_port})
+            with contextlib.suppress(BrokenPipeError), os.fdopen(fd, "w") as ready:
+                ready.write(line + "\n")
+
+    async def _stop(self) -> None:
+        listener = self._listener
+        services = self._services
+        listener.stop_accepting()
+        for connection in list(listener.connections):
+            connection.stop_reading()
+        now_ms = self._clock.now_ms()
+        services.stop(now_ms)
+        services.wakes.run(now_ms)
+        deadline_s = time.monotonic() + DRAIN_MS_MAX / 1000
+        await self._until(lambda: self._is_drained(), deadline_s)
+        for connection in list(listener.connections):
+            connection.close("the broker stops", is_expected=True)
+        await self._until(lambda: not listener.connections, deadline_s)
+        for connection in list(listener.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._executor.close()
+        self._maintenance.close()
+        # What the last file work reported back is still queued on the loop.
+        await asyncio.sleep(0)
+        services.logs.close(self._clock.now_ms())
+        services.store.close()
+        self._log.info("stopped")
+
+    def _is_drained(self) -> bool:
+        return self._executor.open_count == 0 and all(
+            connection.is_answered for connection in self._listener.connections
+        )
+
+    @staticmethod
+    async def _until(condition: Callable[[], bool], deadline_s: float) -> None:
+        # Polling is enough for a thing that happens once, when the process ends.
+        while not condition() and time.monotonic() < deadline_s:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    # Pages.
+
+    def _metrics_page(self) -> HttpResponse:
+        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+        return HttpResponse("200 OK", CONTENT_TYPE_LATEST, generate_latest(self._services.metrics))
+
+    def _health_page(self) -> HttpResponse:
+        status = {"status": "ok" if self._is_ready else "starting or stopping"}
+        body = (json.dumps(status) + "\n").encode()
+        code = "200 OK" if self._is_ready else "503 Service Unavailable"
+        return HttpResponse(code, "application/json", body)
+
+    def _add_metrics(self, services: Services) -> None:
+        from data_plane.server.process_metrics import ProcessCollector
+
+        services.metrics.register(ProcessCollector(self._listener, self._executor))
+
+
+def _tune_interpreter() -> None:
+    """What exists now lives for ever: the collector need not walk it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+
+def run_broker(settings: BrokerConfig, ready_fd: int | None, log: Logger) -> None:
+    """Run a broker until a signal stops it."""
+    import uvloop
+
+    async def main() -> None:
+        await BrokerProcess(settings, ready_fd, log).run()
+
+    uvloop.run(main())

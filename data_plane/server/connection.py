@@ -1,0 +1,350 @@
+"""One client connection: bytes to frames, frames to the dispatcher, answers back in order.
+
+Requests are handled as soon as their frame is complete; several of one read are handled in one go.
+An answer that is not ready keeps a slot, and later answers queue behind it:
+
+    requests   A  B  C          slots: [A waiting] [B ready] [C waiting]
+    A done  →  A and B leave    slots: [C waiting]
+
+Back-pressure: while more than UNSENT_BYTES_MAX are unsent or OPEN_SLOTS_MAX answers are open the
+connection is not read; complete frames that were already read wait in the backlog (at most one
+shared buffer's size).
+
+Invariants
+- At most one half frame, and it is the last thing read. Reads for it never go beyond its end.
+- Nothing is handled after `closed`; an answer for a closed connection is dropped.
+
+Deliberately absent: what requests mean (dispatch), when connections are too old (listener).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from data_plane.broker.api import Buffer, CloseConnection, ConnectionInfo, Deferred
+from data_plane.server.receive_buffers import HalfFrame
+from data_plane.wire.errors import WireError
+
+if TYPE_CHECKING:
+    from data_plane.server.listener import Listener
+
+_SIZE = struct.Struct(">i")
+SIZE_BYTES = 4
+
+# A client that does not read its answers is not served further ones.
+UNSENT_BYTES_MAX = 4 << 20
+# Answers a connection may be waiting for; beyond, its requests wait in the socket.
+OPEN_SLOTS_MAX = 256
+
+
+class _Slot:
+    """The place of an answer that is not ready."""
+
+    __slots__ = ("buffers",)
+
+    def __init__(self) -> None:
+        self.buffers: Sequence[Buffer] | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket."""
+
+    __slots__ = (
+        "_backlog",
+        "_half",
+        "_is_in_pass",
+        "_is_reading",
+        "_is_write_paused",
+        "_listener",
+        "_out",
+        "_out_bytes",
+        "_proven_bytes",
+        "_slots",
+        "closing_since_ms",
+        "info",
+        "last_active_ms",
+        "transport",
+    )
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.transport: asyncio.Transport | None = None
+        self.info: ConnectionInfo | None = None
+        self.last_active_ms = 0
+        self.closing_since_ms: int | None = None
+        self._half: HalfFrame | None = None
+        self._backlog: bytearray | None = None
+        self._proven_bytes = 0
+        self._slots: deque[_Slot] = deque()
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._is_in_pass = False
+        self._is_reading = True
+        self._is_write_paused = False
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.info = self._listener.connection_opened(self, transport)
+        if self.info is not None:
+            self.info.close = self.close
+            transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=UNSENT_BYTES_MAX // 4)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        half = self._half
+        if half is None:
+            return self._listener.memory.shared_view
+        return half.free_view()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        info = self.info
+        if info is None or info.closed:
+            return
+        listener = self._listener
+        now_ms = listener.clock.now_ms()
+        self.last_active_ms = now_ms
+        listener.bytes_in += nbytes
+        half = self._half
+        self._is_in_pass = True
+        try:
+            if half is None:
+                memory = listener.memory
+                self._handle_frames(memory.shared, memory.shared_view, 0, nbytes, now_ms)
+            else:
+                self._continue_half(half, nbytes, now_ms)
+        except (WireError, CloseConnection) as error:
+            self.close(str(error))
+        except Exception as error:
+            listener.log.error("connection_failed", peer=info.peer, error=repr(error))
+            self.close(f"internal error: {error!r}")
+        finally:
+            self._is_in_pass = False
+        self._flush()
+        self._adjust_reading()
+        listener.end_pass(now_ms)
+
+    def eof_received(self) -> bool:
+        # A client that has shut down its side gets no more answers, as with Kafka.
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._adjust_reading()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._drop_half()
+        self._backlog = None
+        self._slots.clear()
+        self._out.clear()
+        info = self.info
+        if info is None:
+            return
+        info.closed = True
+        on_close, info.on_close = info.on_close, []
+        for callback in on_close:
+            callback()
+        self._listener.connection_closed(self)
+
+    # Frames in.
+
+    def _handle_frames(
+        self, buf: bytearray, view: memoryview, position: int, end: int, now_ms: int
+    ) -> None:
+        """Handle the complete frames of `buf[position:end]` and keep the rest."""
+        listener = self._listener
+        frame_bytes_max = listener.frame_bytes_max
+        dispatch = listener.dispatcher.dispatch
+        info = self.info
+        assert info is not None
+        while end - position >= SIZE_BYTES:
+            (size,) = _SIZE.unpack_from(buf, position)
+            if size < 0 or size > frame_bytes_max:
+                raise CloseConnection(f"frame of {size} bytes, allowed are 0 to {frame_bytes_max}")
+            frame_end = position + SIZE_BYTES + size
+            if frame_end > end:
+                self._start_half(view[position:end], SIZE_BYTES + size, now_ms)
+                return
+            if self._must_pause():
+                self._backlog = bytearray(view[position:end])
+                return
+            self._take(dispatch(info, buf, position + SIZE_BYTES, frame_end, now_ms))
+            position = frame_end
+            if info.closed:
+                return
+        if position < end:
+            self._start_half(view[position:end], SIZE_BYTES, now_ms)
+
+    def _start_half(self, data: memoryview, total: int, now_ms: int) -> None:
+        half = HalfFrame.start(self._listener.memory, data, total, self._proven_bytes, now_ms)
+        if half is None:
+            raise CloseConnection("no memory left for half frames")
+        self._half = half
+
+    def _continue_half(self, half: HalfFrame, nbytes: int, now_ms: int) -> None:
+        half.received += nbytes
+        if half.total == SIZE_BYTES and half.received == SIZE_BYTES:
+            (size,) = _SIZE.unpack_from(half.buffer, 0)
+            frame_bytes_max = self._listener.frame_bytes_max
+            if size < 0 or size > frame_bytes_max:
+                raise CloseConnection(f"frame of {size} bytes, allowed are 0 to {frame_bytes_max}")
+            half.total += size
+        if half.received < half.total:
+            if not half.grow():
+                raise CloseConnection("no memory left for half frames")
+            return
+        self._half = None
+        try:
+            self._proven_bytes = max(self._proven_bytes, half.total)
+            assert self.info is not None
+            self._take(
+                self._listener.dispatcher.dispatch(
+                    self.info, half.buffer, SIZE_BYTES, half.total, now_ms
+                )
+            )
+        finally:
+            half.release()
+
+    def _drop_half(self) -> None:
+        if self._half is not None:
+            self._half.release()
+            self._half = None
+
+    @property
+    def half_frame(self) -> HalfFrame | None:
+        """The frame in progress; reading is on while there is one, unless paused."""
+        return self._half if self._is_reading else None
+
+    # Answers out.
+
+    def _take(self, answer: Sequence[Buffer] | Deferred[Sequence[Buffer]] | None) -> None:
+        """Queue what the dispatcher returned."""
+        if answer is None:
+            return
+        if isinstance(answer, Deferred):
+            slot = _Slot()
+            self._slots.append(slot)
+            answer.when_complete(lambda buffers: self._slot_done(slot, buffers))
+        elif self._slots:
+            slot = _Slot()
+            slot.buffers = answer
+            self._slots.append(slot)
+        else:
+            self._send(answer)
+
+    def _slot_done(self, slot: _Slot, buffers: Sequence[Buffer]) -> None:
+        slot.buffers = buffers
+        slots = self._slots
+        if not slots or slots[0] is not slot:
+            return
+        while slots and slots[0].buffers is not None:
+            self._send(slots.popleft().buffers or ())
+        if not self._is_in_pass:
+            self._flush()
+            self._resume()
+
+    def _send(self, buffers: Sequence[Buffer]) -> None:
+        out = self._out
+        for buffer in buffers:
+            out.append(buffer)
+            self._out_bytes += len(buffer)
+
+    def _flush(self) -> None:
+        out = self._out
+        if not out:
+            return
+        transport = self.transport
+        self._listener.bytes_out += self._out_bytes
+        self._out = []
+        self._out_bytes = 0
+        if transport is None or transport.is_closing():
+            return
+        if len(out) == 1:
+            transport.write(out[0])
+        else:
+            transport.writelines(out)
+
+    # Back-pressure.
+
+    def _must_pause(self) -> bool:
+        return (
+            self._is_write_paused
+            or self._out_bytes > UNSENT_BYTES_MAX
+            or len(self._slots) >= OPEN_SLOTS_MAX
+        )
+
+    def _adjust_reading(self) -> None:
+        """Read exactly while there is room for answers and nothing waits in the backlog."""
+        should_read = self._backlog is None and not self._must_pause()
+        if should_read != self._is_reading and self.transport is not None:
+            self._is_reading = should_read
+            if self.transport.is_closing():
+                return
+            if should_read:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
+
+    def _resume(self) -> None:
+        """There is room again: first the frames that were read already, then the socket."""
+        info = self.info
+        if self._backlog is not None and not self._must_pause():
+            if info is None or info.closed:
+                return
+            backlog, self._backlog = self._backlog, None
+            now_ms = self._listener.clock.now_ms()
+            self._is_in_pass = True
+            try:
+                self._handle_frames(backlog, memoryview(backlog), 0, len(backlog), now_ms)
+            except (WireError, CloseConnection) as error:
+                self.close(str(error))
+            finally:
+                self._is_in_pass = False
+            self._flush()
+            self._listener.end_pass_soon()
+        self._adjust_reading()
+
+    # The end.
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing half read and nothing to answer."""
+        return self._half is None and self._backlog is None and not self._slots
+
+    @property
+    def is_answered(self) -> bool:
+        """Nothing to answer and nothing unsent."""
+        transport = self.transport
+        return not self._slots and (
+            transport is None or transport.is_closing() or transport.get_write_buffer_size() == 0
+        )
+
+    def close(self, reason: str, *, is_expected: bool = False) -> None:
+        """Send what is ready, then close. Logged with peer and reason."""
+        info = self.info
+        transport = self.transport
+        if info is None or transport is None or info.closed:
+            return
+        self._flush()
+        info.closed = True
+        self.closing_since_ms = self._listener.clock.now_ms()
+        self._listener.log_close(info, reason, is_expected=is_expected)
+        self._slots.clear()
+        self._backlog = None
+        transport.close()
+
+    def stop_reading(self) -> None:
+        """For the shutdown: requests that are not complete yet are not taken any more."""
+        if self.transport is not None and not self.transport.is_closing():
+            self._is_reading = False
+            self._is_write_paused = True
+            self.transport.pause_reading()

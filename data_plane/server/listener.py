@@ -1,0 +1,171 @@
+"""Accepting connections and keeping them in bounds: how many, how idle, how long half a frame.
+
+Bounds and their effect
+- max.connections, max.connections.per.ip: a connection beyond is closed at once;
+- connections.max.idle.ms: closed when nothing came for so long and nothing is to be answered;
+- a frame must be complete FRAME_DEADLINE_MS after its first byte, plus the time its size takes at
+  FRAME_BYTES_PER_MS_MIN;
+- a closing connection that does not take its last bytes is aborted after CLOSE_DEADLINE_MS.
+
+Every close that the client did not ask for is logged with peer and reason; at most
+CLOSE_LOGS_PER_SECOND_MAX a second, the rest is counted, so that hostile clients cannot fill a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+
+from data_plane.broker.api import ConnectionInfo
+from data_plane.broker.dispatch import Dispatcher
+from data_plane.broker.services import Logger, Services
+from data_plane.server.clock import Clock
+from data_plane.server.connection import Connection
+from data_plane.server.receive_buffers import ReceiveMemory
+
+FRAME_DEADLINE_MS = 60_000
+FRAME_BYTES_PER_MS_MIN = 100
+CLOSE_DEADLINE_MS = 10_000
+SWEEP_INTERVAL_MS = 5_000
+CLOSE_LOGS_PER_SECOND_MAX = 50
+LISTEN_BACKLOG = 1024
+
+
+class Listener:
+    """The listening addresses of one kind of client, and their connections."""
+
+    def __init__(
+        self,
+        name: str,
+        services: Services,
+        clock: Clock,
+        end_pass: Callable[[int], None],
+        end_pass_soon: Callable[[], None],
+        *,
+        is_inter_broker: bool = False,
+    ) -> None:
+        self.name = name
+        self.clock = clock
+        self.end_pass = end_pass
+        self.end_pass_soon = end_pass_soon
+        self.log: Logger = services.log
+        self.dispatcher = Dispatcher(services)
+        self.memory = ReceiveMemory()
+        self.connections: set[Connection] = set()
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.accepted_count = 0
+        self.closed_for_cause_count = 0
+        config = services.config
+        self.frame_bytes_max = config.get_int("socket.request.max.bytes")
+        self._config = config
+        self._is_inter_broker = is_inter_broker
+        self._ids = count(1)
+        self._per_ip: Counter[str] = Counter()
+        self._servers: list[asyncio.Server] = []
+        self._next_sweep_ms = 0
+        self._log_second = 0
+        self._logs_this_second = 0
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen on one more address; an empty host is every interface. Returns the port, which
+        the system chose when `port` is 0. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: Connection(self), host or None, port, backlog=LISTEN_BACKLOG
+        )
+        self._servers.append(server)
+        bound_port: int = server.sockets[0].getsockname()[1]
+        return bound_port
+
+    def stop_accepting(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    def connection_opened(
+        self, connection: Connection, transport: asyncio.Transport
+    ) -> ConnectionInfo | None:
+        """Register an accepted connection, or turn it away (None)."""
+        self.accepted_count += 1
+        peer = transport.get_extra_info("peername") or ("unknown", 0)
+        host, port = str(peer[0]), int(peer[1])
+        info = ConnectionInfo(
+            connection_id=next(self._ids),
+            peer=f"{host}:{port}",
+            listener=self.name,
+            host=host,
+            port=port,
+            is_inter_broker=self._is_inter_broker,
+        )
+        refused = None
+        if len(self.connections) >= self._config.get_int("max.connections"):
+            refused = "max.connections is reached"
+        elif self._per_ip[host] >= self._config.get_int("max.connections.per.ip"):
+            refused = "max.connections.per.ip is reached"
+        if refused is not None:
+            self.log_close(info, refused)
+            transport.abort()
+            return None
+        self._per_ip[host] += 1
+        self.connections.add(connection)
+        connection.last_active_ms = self.clock.now_ms()
+        return info
+
+    def connection_closed(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        info = connection.info
+        if info is not None:
+            self._per_ip[info.host] -= 1
+            if self._per_ip[info.host] <= 0:
+                del self._per_ip[info.host]
+
+    def log_close(self, info: ConnectionInfo, reason: str, *, is_expected: bool = False) -> None:
+        if is_expected:
+            self.log.debug("connection_closed", peer=info.peer, reason=reason)
+            return
+        self.closed_for_cause_count += 1
+        second = self.clock.now_ms() // 1000
+        if second != self._log_second:
+            suppressed = self._logs_this_second - CLOSE_LOGS_PER_SECOND_MAX
+            if suppressed > 0:
+                self.log.warning("connection_closed_logs_suppressed", count=suppressed)
+            self._log_second = second
+            self._logs_this_second = 0
+        self._logs_this_second += 1
+        if self._logs_this_second <= CLOSE_LOGS_PER_SECOND_MAX:
+            self.log.warning(
+                "connection_closed",
+                peer=info.peer,
+                reason=reason,
+                listener=self.name,
+                client_software=info.client_software_name,
+            )
+
+    def sweep(self, now_ms: int) -> None:
+        """Close what is over its time. Cheap; called with every tick."""
+        if now_ms < self._next_sweep_ms:
+            return
+        self._next_sweep_ms = now_ms + SWEEP_INTERVAL_MS
+        idle_ms_max = self._config.get_int("connections.max.idle.ms")
+        for connection in list(self.connections):
+            if connection.closing_since_ms is not None:
+                if now_ms - connection.closing_since_ms > CLOSE_DEADLINE_MS:
+                    assert connection.transport is not None
+                    connection.transport.abort()
+                continue
+            half = connection.half_frame
+            if half is not None:
+                allowed_ms = FRAME_DEADLINE_MS + half.total // FRAME_BYTES_PER_MS_MIN
+                if now_ms - half.started_ms > allowed_ms:
+                    connection.close(
+                        f"half a frame for {now_ms - half.started_ms} ms:"
+                        f" {half.received} of {half.total} bytes"
+                    )
+            elif (
+                idle_ms_max >= 0
+                and connection.is_idle
+                and now_ms - connection.last_active_ms > idle_ms_max
+            ):
+                connection.close(f"idle for more than {idle_ms_max} ms", is_expected=True)

@@ -1,0 +1,60 @@
+"""Connections, bytes, memory and processor time, for /metrics."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from data_plane.server.listener import Listener
+from data_plane.server.thread_executor import ThreadExecutor
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class ProcessCollector(Collector):
+    """Reads everything when a scraper asks."""
+
+    def __init__(self, listener: Listener, executor: ThreadExecutor) -> None:
+        self._listener = listener
+        self._executor = executor
+
+    def collect(self) -> Iterable[Metric]:
+        listener = self._listener
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        for name, documentation, gauge in (
+            ("tidewheel_connections", "Client connections.", len(listener.connections)),
+            (
+                "tidewheel_half_frame_bytes",
+                "Memory of frames that have not arrived completely.",
+                listener.memory.half_frames_bytes,
+            ),
+            ("tidewheel_file_jobs", "File work waiting or running.", self._executor.open_count),
+            ("process_resident_memory_bytes", "Resident memory.", _resident_bytes()),
+            ("process_open_fds", "Open descriptors.", len(os.listdir("/proc/self/fd"))),
+        ):
+            yield GaugeMetricFamily(name, documentation, value=gauge)
+        for name, documentation, total in (
+            ("tidewheel_received_bytes", "Bytes received.", listener.bytes_in),
+            ("tidewheel_sent_bytes", "Bytes of answers.", listener.bytes_out),
+            ("tidewheel_connections_accepted", "Accepted.", listener.accepted_count),
+            (
+                "tidewheel_connections_closed_for_cause",
+                "Closed for malformed frames, limits or deadlines.",
+                listener.closed_for_cause_count,
+            ),
+            ("process_cpu_seconds", "Processor time.", usage.ru_utime + usage.ru_stime),
+        ):
+            yield CounterMetricFamily(name, documentation, value=float(total))
+
+
+def _resident_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * _PAGE_BYTES

@@ -1,0 +1,112 @@
+"""Where received bytes go: one buffer for all connections, and one for each frame in progress.
+
+A read of a connection without a half frame goes into the shared buffer, and the complete frames in
+it are handled there and then, in place. Only the half frame at its end, if there is one, is copied
+into a buffer of its own, and later reads of that connection go straight there until the frame is
+complete. So an idle connection holds no buffer at all.
+
+A frame's buffer grows with the bytes that really arrived, up to four times as many (or up to what
+this connection has proven to send before); a size prefix alone reserves next to nothing.
+
+Bounds: `SHARED_BYTES` once, and `half_frames_bytes_max` for all half frames together.
+"""
+
+from __future__ import annotations
+
+SHARED_BYTES = 1 << 20
+FRAME_BUFFER_BYTES_MIN = 4096
+GROWTH_FACTOR = 4
+# All half frames of all connections together. A connection that asks for more is closed.
+HALF_FRAMES_BYTES_MAX = 512 << 20
+# Released buffers of this size class are kept for the next big frame: a new megabyte costs 256
+# page faults.
+POOLED_BUFFER_BYTES = (1 << 20) + (64 << 10)
+POOLED_BUFFERS_MAX = 8
+
+
+class ReceiveMemory:
+    """The shared buffer, the account of all half frames, and the pool."""
+
+    def __init__(self, half_frames_bytes_max: int = HALF_FRAMES_BYTES_MAX) -> None:
+        self.shared = bytearray(SHARED_BYTES)
+        self.shared_view = memoryview(self.shared)
+        self.half_frames_bytes = 0
+        self._half_frames_bytes_max = half_frames_bytes_max
+        self._pool: list[bytearray] = []
+
+    def reserve(self, size: int) -> bytearray | None:
+        """A buffer of at least `size` bytes, or None when that would exceed the bound."""
+        if size > POOLED_BUFFER_BYTES // 4 and size <= POOLED_BUFFER_BYTES:
+            size = POOLED_BUFFER_BYTES
+        if self.half_frames_bytes + size > self._half_frames_bytes_max:
+            return None
+        self.half_frames_bytes += size
+        if size == POOLED_BUFFER_BYTES and self._pool:
+            return self._pool.pop()
+        return bytearray(size)
+
+    def release(self, buffer: bytearray) -> None:
+        self.half_frames_bytes -= len(buffer)
+        if len(buffer) == POOLED_BUFFER_BYTES and len(self._pool) < POOLED_BUFFERS_MAX:
+            self._pool.append(buffer)
+
+
+class HalfFrame:
+    """A frame (size prefix included) that has not arrived completely."""
+
+    __slots__ = ("_memory", "buffer", "received", "started_ms", "total", "view")
+
+    def __init__(
+        self,
+        memory: ReceiveMemory,
+        buffer: bytearray,
+        total: int,
+        started_ms: int,
+    ) -> None:
+        self._memory = memory
+        self.buffer = buffer
+        self.view = memoryview(buffer)
+        self.received = 0
+        # 4 while the size prefix itself is incomplete.
+        self.total = total
+        self.started_ms = started_ms
+
+    @classmethod
+    def start(
+        cls,
+        memory: ReceiveMemory,
+        data: memoryview,
+        total: int,
+        proven_bytes: int,
+        now_ms: int,
+    ) -> HalfFrame | None:
+        """A half frame beginning with `data`; None when there is no memory for it."""
+        size = max(FRAME_BUFFER_BYTES_MIN, GROWTH_FACTOR * len(data), proven_bytes)
+        buffer = memory.reserve(min(total, size))
+        if buffer is None:
+            return None
+        half = cls(memory, buffer, total, now_ms)
+        half.view[: len(data)] = data
+        half.received = len(data)
+        return half
+
+    def free_view(self) -> memoryview:
+        """Where the next bytes go: never beyond this frame's end."""
+        return self.view[self.received : min(self.total, len(self.buffer))]
+
+    def grow(self) -> bool:
+        """Make room for more of the frame, if there is none. False when there is no memory."""
+        if self.received < len(self.buffer) or self.received >= self.total:
+            return True
+        buffer = self._memory.reserve(min(self.total, GROWTH_FACTOR * self.received))
+        if buffer is None:
+            return False
+        view = memoryview(buffer)
+        view[: self.received] = self.view[: self.received]
+        self.release()
+        self.buffer, self.view = buffer, view
+        return True
+
+    def release(self) -> None:
+        self.view.release()
+        self._memory.release(self.buffer)
