@@ -10,7 +10,7 @@ Invariants
 - Topic configurations stand in their topic and nowhere else; `configs` has all other resources.
 
 Deliberately absent until several brokers exist: broker epochs, the controller's epoch, replicas on
-their way in or out. Absent for good: offsets, high watermarks, anything that changes with every produce.
+their way in or out. Absent for good: offsets, high watermarks, all that changes with every produce.
 """
 
 from __future__ import annotations

@@ -60,14 +60,14 @@ _IDENTITY_AND_LISTENERS = (
         "listeners",
         "LIST",
         "PLAINTEXT://127.0.0.1:9092",
-        "Addresses to listen on, as NAME://host:port. An empty host is every interface, port 0 any "
-        "free one. Apache Kafka's default listens on every interface; this one does not.",
+        "The address to listen on, as NAME://host:port. An empty host is every interface, port 0 "
+        "any free one. Apache Kafka's default listens on every interface; this one does not.",
     ),
     define(
         "advertised.listeners",
         "LIST",
         None,
-        "Addresses that clients are told to connect to, when they differ from `listeners`.",
+        "The address that clients are told to connect to, when it differs from `listeners`.",
     ),
     define(
         "listener.security.protocol.map",
@@ -77,13 +77,13 @@ _IDENTITY_AND_LISTENERS = (
         "protocol is served yet.",
     ),
     define(
-        "http.host",
+        "metrics.host",
         "STRING",
         "127.0.0.1",
         "Where /metrics and /healthz are served. Not a property of Apache Kafka.",
     ),
     define(
-        "http.port",
+        "metrics.port",
         "INT",
         0,
         "Port of /metrics and /healthz; 0 takes a free one. Not a property of Apache Kafka.",
