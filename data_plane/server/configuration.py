@@ -61,24 +61,20 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
-class ServerSettings:
+class BrokerConfig:
     """A validated configuration. `properties` are those that were given, under broker names."""
 
     node_id: int
     cluster_id: str | None
     rack: str | None
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
     data_directories: tuple[Path, ...]
-    listen_host: str
-    listen_port: int
-    advertised_host: str | None
-    advertised_port: int | None
-    metrics_host: str
-    metrics_port: int
+    http_host: str
+    http_port: int
     logging_level: str
     logging_format: str
     properties: Mapping[str, str]
-    # Where the process that started this one wants to be told that it serves.
-    ready_fd: int | None = None
 
     def effective(self) -> EffectiveConfig:
         """A resolver over these properties, without dynamic values yet."""
@@ -98,7 +94,7 @@ def load_configuration(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Iterable[str] = (),
-) -> ServerSettings:
+) -> BrokerConfig:
     """Read all sources. Raises ConfigurationError with everything that is wrong."""
     problems: list[str] = []
     layers = [
@@ -209,7 +205,7 @@ def _invalid(definition: ConfigDefinition, setting: Setting, error: InvalidValue
     return f"{message}{allowed}"
 
 
-def _build(given: Mapping[str, Setting], problems: list[str]) -> ServerSettings | None:
+def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | None:
     properties = {name: setting.value for name, setting in given.items()}
 
     def source(name: str) -> str:
@@ -233,17 +229,15 @@ def _build(given: Mapping[str, Setting], problems: list[str]) -> ServerSettings 
         return None
     cluster_id = resolver.get("cluster.id")
     rack = resolver.get("broker.rack")
-    return ServerSettings(
+    return BrokerConfig(
         node_id=node_id,
         cluster_id=str(cluster_id) if cluster_id else None,
         rack=str(rack) if rack else None,
+        listeners=listeners,
+        advertised_listeners=advertised,
         data_directories=directories,
-        listen_host=listeners[0].host,
-        listen_port=listeners[0].port,
-        advertised_host=advertised[0].host if advertised else None,
-        advertised_port=advertised[0].port if advertised else None,
-        metrics_host=resolver.get_str("metrics.host"),
-        metrics_port=resolver.get_int("metrics.port"),
+        http_host=resolver.get_str("http.host"),
+        http_port=resolver.get_int("http.port"),
         logging_level=resolver.get_str("logging.level"),
         logging_format=resolver.get_str("logging.format"),
         properties=properties,
@@ -265,10 +259,8 @@ def _listeners(name: str, resolver: EffectiveConfig, problem: Problem) -> tuple[
             problem(name, f"the listener name {listener.name} is there twice")
         else:
             listeners.append(listener)
-    if len(listeners) > 1:
-        problem(name, "only one listener is served yet")
-    if not resolver.get_list(name):
-        problem(name, "needs a listener, such as PLAINTEXT://127.0.0.1:9092")
+    if not listeners:
+        problem(name, "needs at least one listener, such as PLAINTEXT://127.0.0.1:9092")
     return tuple(listeners)
 
 
@@ -276,7 +268,7 @@ def _advertised(
     resolver: EffectiveConfig, listeners: tuple[Listener, ...], problem: Problem
 ) -> tuple[Listener, ...]:
     if resolver.get("advertised.listeners") is None:
-        return ()
+        return listeners
     advertised = _listeners("advertised.listeners", resolver, problem)
     names = {listener.name for listener in listeners}
     for listener in advertised:

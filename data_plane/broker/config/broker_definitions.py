@@ -77,13 +77,13 @@ _IDENTITY_AND_LISTENERS = (
         "protocol is served yet.",
     ),
     define(
-        "metrics.host",
+        "http.host",
         "STRING",
         "127.0.0.1",
         "Where /metrics and /healthz are served. Not a property of Apache Kafka.",
     ),
     define(
-        "metrics.port",
+        "http.port",
         "INT",
         0,
         "Port of /metrics and /healthz; 0 takes a free one. Not a property of Apache Kafka.",
