@@ -7,6 +7,7 @@ async with Client.from_env() as client:
 """
 
 from tidewheel.admin import Admin, PartitionLag
+from tidewheel.app import App
 from tidewheel.client import Client
 from tidewheel.consumer import Consumer
 from tidewheel.errors import TidewheelError
@@ -16,10 +17,12 @@ from tidewheel.message import Message, ProducerRecord, Receipt, TopicPartition
 from tidewheel.producer import Delivery, SendSummary, Topic
 from tidewheel.serialization import from_json, from_text, to_json
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
+from tidewheel.subscriber import RetryInPlace
 
 __all__ = [
     "DELAY_LEVELS",
     "Admin",
+    "App",
     "Client",
     "ClientSettings",
     "Consumer",
@@ -32,6 +35,7 @@ __all__ = [
     "ProducerRecord",
     "ProducerSettings",
     "Receipt",
+    "RetryInPlace",
     "SendSummary",
     "TidewheelError",
     "Topic",

@@ -111,6 +111,11 @@ class Client:
                 await self._transport.close()
 
     @property
+    def is_open(self) -> bool:
+        """Between `open` and `close`."""
+        return self._state == "open"
+
+    @property
     def clock(self) -> Clock:
         """The time as this client sees it."""
         return self._transport.clock

@@ -218,7 +218,7 @@ class Consumer:
                 raise StopAsyncIteration
         message = self._buffer.popleft()
         self._current = message
-        return message if self._plain else self._prepared(message)
+        return message if self._plain else self.prepared(message)
 
     async def batches(
         self, messages_max: int = 1000, wait_s: float | None = None
@@ -244,7 +244,7 @@ class Consumer:
             else:
                 batch = [self._buffer.popleft() for _ in range(messages_max)]
             self._current_batch = batch
-            yield batch if self._plain else [self._prepared(message) for message in batch]
+            yield batch if self._plain else [self.prepared(message) for message in batch]
 
     def _finish_batch(self) -> None:
         if self._auto:
@@ -289,7 +289,7 @@ class Consumer:
                 fetching.cancel()
         return fetching.result() if fetching.done() and not fetching.cancelled() else []
 
-    def _prepared(self, message: Message) -> Message:
+    def prepared(self, message: Message) -> Message:
         """The message after interceptors and deserializers. `message` itself stays raw."""
         options = self.options
         prepared = Message(

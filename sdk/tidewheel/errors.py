@@ -10,7 +10,6 @@ Invariants
   changing anything.
 """
 
-# ruff: noqa: N818  The names say what happened; "Error" at the end of each would say it twice.
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import confluent_kafka as ck
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without saying so
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigResource,
@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported
     OffsetSpec,
     ResourceType,
 )
-from confluent_kafka.admin import ConfigEntry as KafkaConfigEntry  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigEntry as KafkaConfigEntry
 
 from tidewheel.errors import GroupNotFound, TidewheelError, from_kafka
 from tidewheel.message import TopicPartition

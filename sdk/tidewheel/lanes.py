@@ -1,0 +1,87 @@
+"""Which message may be handled next, so that concurrency keeps the order of every key.
+
+Messages of one key form a lane: they are handled one at a time, in the order they came. Lanes do
+not wait for each other. A message without a key is a lane of its own. This is a plain data
+structure: who runs what, and how many at once, is up to the caller.
+
+    add a1 a2 b1        -> take a1, take b1, take nothing (a2 waits for a1)
+    done a              -> take a2
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class KeyLanes(Generic[T]):
+    """Queued items by lane. Every `take` must be followed by one `done` of its lane."""
+
+    __slots__ = ("_busy", "_queues", "_ready", "_size")
+
+    def __init__(self) -> None:
+        self._queues: dict[Hashable, deque[T]] = {}
+        self._ready: deque[Hashable] = deque()
+        self._busy: set[Hashable] = set()
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Items waiting, those that are being handled not counted."""
+        return self._size
+
+    @property
+    def ready_count(self) -> int:
+        """Lanes from which an item can be taken now."""
+        return len(self._ready)
+
+    def add(self, item: T, lane: Hashable | None) -> None:
+        """Queue an item at the end of its lane; lane None is a lane nobody else shares."""
+        if lane is None:
+            lane = object()
+        queue = self._queues.get(lane)
+        if queue is None:
+            self._queues[lane] = deque((item,))
+            if lane not in self._busy:
+                self._ready.append(lane)
+        else:
+            queue.append(item)
+        self._size += 1
+
+    def take(self) -> tuple[Hashable, T] | None:
+        """The next item that may be handled, and its lane; None when there is none."""
+        if not self._ready:
+            return None
+        lane = self._ready.popleft()
+        queue = self._queues[lane]
+        item = queue.popleft()
+        if not queue:
+            del self._queues[lane]
+        self._busy.add(lane)
+        self._size -= 1
+        return lane, item
+
+    def done(self, lane: Hashable) -> None:
+        """The item taken from this lane is handled: the next of the lane may go."""
+        self._busy.remove(lane)
+        if lane in self._queues:
+            self._ready.append(lane)
+
+    def discard(self, unwanted: Callable[[T], bool]) -> list[T]:
+        """Take waiting items out for good; those that are being handled stay."""
+        dropped: list[T] = []
+        for lane in list(self._queues):
+            queue = self._queues[lane]
+            kept = deque(item for item in queue if not unwanted(item))
+            if len(kept) == len(queue):
+                continue
+            dropped.extend(item for item in queue if unwanted(item))
+            if kept:
+                self._queues[lane] = kept
+            else:
+                del self._queues[lane]
+        self._ready = deque(lane for lane in self._ready if lane in self._queues)
+        self._size -= len(dropped)
+        return dropped

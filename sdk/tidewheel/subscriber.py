@@ -1,0 +1,413 @@
+"""Runs one handler over one subscription: concurrency, key order, commits, errors, draining.
+
+Messages are fetched ahead into a bounded buffer and handled by up to `concurrency` tasks on the
+application's loop. Messages of equal keys are handled one at a time, in order (see `lanes`);
+what is committed is the longest finished prefix of each partition (see `watermark`).
+
+Invariants
+- commit="after": an offset is committed only when every message below it is done, that is,
+  handled or skipped by the error policy. commit="before": a message's offset is committed
+  before its handler starts.
+- Partitions revoked: waiting messages are dropped, running handlers are awaited (up to the drain
+  time-out), and only then is the partition given up. Partitions lost: nothing of them is
+  committed any more, whatever their handlers still do.
+- At most `buffer_max` messages wait; a partition whose first message does not get done holds at
+  most TRACKED_OFFSETS_MAX offsets. Beyond either, partitions are paused while the membership
+  lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal
+
+from tidewheel.client import Client
+from tidewheel.consumer import Commit, Start
+from tidewheel.errors import (
+    CommitFailed,
+    ConfigurationError,
+    DeserializationFailed,
+    HandlerFailed,
+    InterceptorFailed,
+)
+from tidewheel.headers import duration_ms
+from tidewheel.lanes import KeyLanes
+from tidewheel.message import Message, TopicPartition
+from tidewheel.serialization import Deserializer
+from tidewheel.settings import ConsumerSettings
+from tidewheel.transport.librdkafka.connection import logger
+from tidewheel.watermark import CommitWatermark
+
+TRACKED_OFFSETS_MAX: Final = 50_000
+FETCH_WAIT_S: Final = 0.5
+ROOM_WAIT_S: Final = 0.5
+"""How long a full buffer may keep us from polling before partitions are paused instead."""
+YIELD_EVERY: Final = 64
+"""Handlers that never wait let other tasks run after so many messages."""
+
+Handler = Callable[[Message], Awaitable[None] | None]
+Duration = str | float | timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class RetryInPlace:
+    """Call the handler again with the same message after growing pauses.
+
+    The messages of the same key wait meanwhile; others go on. After `attempts` calls in all,
+    `then` decides: "stop" ends the app with HandlerFailed and the message is delivered again on
+    the next start; "skip" logs the error and counts the message as done. `attempts=None` never
+    gives up.
+    """
+
+    first: Duration = "500ms"
+    factor: float = 2.0
+    cap: Duration = "30s"
+    attempts: int | None = 5
+    then: Literal["stop", "skip"] = "stop"
+
+    def pause_s(self, attempt: int) -> float:
+        """Seconds to wait after the attempt of that number, counted from 1."""
+        cap_s = duration_ms(self.cap, what="cap") / 1000
+        first_s = duration_ms(self.first, what="first") / 1000
+        exponent = min(attempt - 1, 64)
+        return min(cap_s, first_s * self.factor**exponent)
+
+
+OnError = RetryInPlace | Literal["stop", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberOptions:
+    """What `App.subscriber` was asked for."""
+
+    topics: tuple[str, ...]
+    group: str
+    concurrency: int = 16
+    commit: Commit = "after"
+    start: Start = "earliest"
+    on_error: OnError = RetryInPlace()
+    key_order: bool = True
+    buffer_max: int = 1_000
+    drain_timeout_s: float = 30.0
+    settings: ConsumerSettings | None = None
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+
+    def __post_init__(self) -> None:
+        if self.commit not in ("before", "after"):
+            raise ConfigurationError(f"commit={self.commit!r}", hint="Use before or after")
+        if self.concurrency < 1 or self.buffer_max < 1:
+            raise ConfigurationError(
+                "concurrency and buffer_max must be at least 1", hint="Give larger numbers"
+            )
+        if not isinstance(self.on_error, RetryInPlace) and self.on_error not in ("stop", "skip"):
+            raise ConfigurationError(
+                f"on_error={self.on_error!r}", hint='Use RetryInPlace(...), "stop" or "skip"'
+            )
+
+    @property
+    def retry(self) -> RetryInPlace:
+        """The error policy in its general form."""
+        if isinstance(self.on_error, RetryInPlace):
+            return self.on_error
+        return RetryInPlace(attempts=1, then=self.on_error)
+
+
+class _Partition:
+    """What runs of one assigned partition, and what of it may be committed."""
+
+    __slots__ = ("committed", "leaving", "running", "settled", "watermark")
+
+    def __init__(self) -> None:
+        self.watermark = CommitWatermark()
+        self.committed: int | None = None
+        self.running = 0
+        self.leaving = asyncio.Event()
+        self.settled = asyncio.Event()
+
+
+class Subscriber:
+    """One running subscription. `run` ends after `stop`, or with the error that ended it."""
+
+    def __init__(self, client: Client, options: SubscriberOptions, handler: Handler) -> None:
+        self.options = options
+        self._handler = handler
+        self._clock = client.clock
+        self._retry = options.retry
+        self._consumer = client.subscribe(
+            *options.topics,
+            group=options.group,
+            start=options.start,
+            commit="manual",
+            settings=options.settings,
+            key_deserializer=options.key_deserializer,
+            value_deserializer=options.value_deserializer,
+            on_revoked=self._on_revoked,
+            on_lost=self._on_lost,
+        )
+        self._interval_s = self._consumer.options.settings.commit_interval_ms / 1000
+        self._lanes: KeyLanes[tuple[Message, _Partition]] = KeyLanes()
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._failure: Exception | None = None
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions handled by this process now."""
+        return self._consumer.assignment
+
+    def stop(self) -> None:
+        """Fetch no more; `run` drains and returns."""
+        self._stopping.set()
+        self._room.set()
+
+    async def run(self) -> None:
+        """Fetch and handle until stopped. Raises HandlerFailed and consumer errors."""
+        await self._consumer.open()
+        committing = asyncio.create_task(self._commit_regularly())
+        try:
+            while not self._stopping.is_set():
+                await self._step()
+        finally:
+            self.stop()
+            committing.cancel()
+            # The task only commits: its cancellation is ours, and its errors were logged.
+            await asyncio.gather(committing, return_exceptions=True)
+            await self._drain()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _step(self) -> None:
+        """Wait for room, fetch, hand out."""
+        if self._is_full() and not await self._wait_for_room():
+            await self._hold()
+            return
+        room = max(1, self.options.buffer_max - len(self._lanes))
+        await self._accept(await self._fetch(room))
+
+    async def _fetch(self, messages_max: int) -> list[Message]:
+        fetching = asyncio.ensure_future(self._consumer.fetch(messages_max, FETCH_WAIT_S))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({fetching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            if not fetching.done():
+                fetching.cancel()
+        return fetching.result() if fetching.done() and not fetching.cancelled() else []
+
+    async def _accept(self, batch: list[Message]) -> None:
+        if batch and self.options.commit == "before":
+            await self._consumer.commit({m.topic_partition: m.offset + 1 for m in batch})
+        for message in batch:
+            place = message.topic_partition
+            partition = self._partitions.get(place)
+            if partition is None:
+                partition = self._partitions[place] = _Partition()
+            partition.watermark.started(message.offset)
+            has_lane = self.options.key_order and message.key is not None
+            lane: Hashable = (place, message.key) if has_lane else None
+            self._lanes.add((message, partition), lane)
+        self._spawn()
+
+    def _is_full(self) -> bool:
+        return len(self._lanes) >= self.options.buffer_max or any(
+            len(p.watermark) >= TRACKED_OFFSETS_MAX for p in self._partitions.values()
+        )
+
+    async def _wait_for_room(self) -> bool:
+        """Whether there is room soon; else the partitions should be paused."""
+        self._room.clear()
+        try:
+            async with asyncio.timeout(ROOM_WAIT_S):
+                await self._room.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _hold(self) -> None:
+        """Keep the membership alive with all partitions paused until there is room."""
+        paused: set[TopicPartition] = set()
+        while self._is_full() and not self._stopping.is_set():
+            fresh = self._consumer.assignment - paused
+            if fresh:
+                await self._consumer.pause(fresh)
+                paused |= fresh
+            await self._accept(await self._fetch(1))
+        await self._consumer.resume(paused & self._consumer.assignment)
+
+    # Handling.
+
+    def _spawn(self) -> None:
+        """Start workers while there are lanes to serve and the limit is not reached."""
+        wanted = min(self._lanes.ready_count, self.options.concurrency - len(self._workers))
+        for _ in range(wanted):
+            worker = asyncio.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+
+    async def _work(self) -> None:
+        """Handle messages until there is none that may be handled."""
+        handled = 0
+        while not self._stopping.is_set() and (taken := self._lanes.take()) is not None:
+            lane, (message, partition) = taken
+            partition.running += 1
+            done = False
+            try:
+                done = await self._handle(message, partition)
+            finally:
+                partition.running -= 1
+                if done:
+                    partition.watermark.finished(message.offset)
+                if not partition.running:
+                    partition.settled.set()
+                self._lanes.done(lane)
+                if len(self._lanes) < self.options.buffer_max:
+                    self._room.set()
+            handled += 1
+            if handled % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+            if self._lanes.ready_count > 1:
+                self._spawn()
+
+    async def _handle(self, message: Message, partition: _Partition) -> bool:
+        """Whether the message is done: handled, or skipped by the policy."""
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                result = self._handler(self._consumer.prepared(message))
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                # What cannot be read now cannot be read later.
+                hopeless = isinstance(error, DeserializationFailed | InterceptorFailed)
+                if hopeless or attempt == self._retry.attempts:
+                    return self._give_up(message, error, attempt)
+                pause_s = self._retry.pause_s(attempt)
+                logger.warning(
+                    "Handling %r failed (attempt %d), again in %.1f s: %r",
+                    message,
+                    attempt,
+                    pause_s,
+                    error,
+                )
+                if not await self._pause(pause_s, partition):
+                    return False
+            else:
+                return True
+
+    def _give_up(self, message: Message, error: Exception, attempt: int) -> bool:
+        if self._retry.then == "skip":
+            logger.error(
+                "Skipping %r after %d attempts: %r", message, attempt, error, exc_info=error
+            )
+            return True
+        if self._failure is None:
+            failure = HandlerFailed(
+                f"Handling {message!r} failed {attempt} times: {error!r}", consumed=message
+            )
+            failure.__cause__ = error
+            self._failure = failure
+        self.stop()
+        return False
+
+    async def _pause(self, seconds: float, partition: _Partition) -> bool:
+        """Wait before the next attempt; False when the partition or the app goes away first."""
+        waits = [
+            asyncio.ensure_future(self._clock.sleep(seconds)),
+            asyncio.ensure_future(partition.leaving.wait()),
+            asyncio.ensure_future(self._stopping.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return not (partition.leaving.is_set() or self._stopping.is_set())
+
+    # Committing, rebalancing, draining.
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await self._clock.sleep(self._interval_s)
+            await self._commit(self._partitions)
+
+    async def _commit(self, places: Sequence[TopicPartition] | dict[TopicPartition, Any]) -> None:
+        """Commit what is done of these partitions; a failure is logged and tried again later."""
+        if self.options.commit == "before":
+            return
+        offsets: dict[TopicPartition, int] = {}
+        for place in places:
+            partition = self._partitions.get(place)
+            if partition is not None and partition.watermark.position not in (
+                None,
+                partition.committed,
+            ):
+                offsets[place] = partition.watermark.position
+        if not offsets:
+            return
+        try:
+            await self._consumer.commit(offsets)
+        except CommitFailed as failed:
+            logger.warning("%s", failed)
+            return
+        for place, offset in offsets.items():
+            if place in self._partitions:
+                self._partitions[place].committed = offset
+
+    async def _on_revoked(self, places: list[TopicPartition]) -> None:
+        leaving = frozenset(places)
+        self._lanes.discard(lambda item: item[0].topic_partition in leaving)
+        self._room.set()
+        for place in places:
+            if (partition := self._partitions.get(place)) is not None:
+                partition.leaving.set()
+        try:
+            async with asyncio.timeout(self.options.drain_timeout_s):
+                for place in places:
+                    await self._settle(place)
+        except TimeoutError:
+            logger.warning(
+                "Handlers still run after %g s; their messages are delivered again",
+                self.options.drain_timeout_s,
+            )
+        await self._commit(places)
+        for place in places:
+            self._partitions.pop(place, None)
+
+    async def _settle(self, place: TopicPartition) -> None:
+        partition = self._partitions.get(place)
+        while partition is not None and partition.running:
+            partition.settled.clear()
+            await partition.settled.wait()
+
+    async def _on_lost(self, places: list[TopicPartition]) -> None:
+        lost = frozenset(places)
+        self._lanes.discard(lambda item: item[0].topic_partition in lost)
+        self._room.set()
+        for place in places:
+            if (partition := self._partitions.pop(place, None)) is not None:
+                partition.leaving.set()
+
+    async def _drain(self) -> None:
+        """Let running handlers finish, commit, leave the group."""
+        self._lanes.discard(lambda item: True)
+        workers = set(self._workers)
+        if workers:
+            _, late = await asyncio.wait(workers, timeout=self.options.drain_timeout_s)
+            for worker in late:
+                worker.cancel()
+            if late:
+                logger.warning("%d handlers did not finish in time and were cancelled", len(late))
+                await asyncio.gather(*late, return_exceptions=True)
+        try:
+            await self._commit(self._partitions)
+        finally:
+            await self._consumer.close()

@@ -1,0 +1,254 @@
+"""A broker in memory: topics, partitions, records, groups, committed offsets.
+
+It keeps what the Kafka protocol promises to clients: offsets without gaps, order per partition,
+one reader per partition and group, cooperative rebalancing, fenced commits of members that were
+dropped. It has no network, no retention, no compaction, no transactions, and it does not act on
+`tw-` headers: they are stored and delivered.
+
+Group rebalances happen as in a real client: each member gives up and takes over partitions while
+it fetches, and a partition moves only after its old reader has let it go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidewheel.client import Client
+from tidewheel.errors import (
+    CommitFailed,
+    GroupNotEmpty,
+    GroupNotFound,
+    InvalidRequest,
+    TopicExists,
+    TopicNotFound,
+)
+from tidewheel.message import Message, TopicPartition
+from tidewheel.testing.clock import VirtualClock
+
+PARTITIONS_DEFAULT: Final = 1
+
+
+@dataclass(slots=True)
+class MemoryTopic:
+    """One topic; `logs[p]` holds the records of partition p, from `start_offsets[p]` on."""
+
+    name: str
+    logs: list[list[Message]]
+    start_offsets: list[int]
+    configs: dict[str, str]
+
+    def end_offset(self, partition: int) -> int:
+        """The next offset to be written."""
+        return self.start_offsets[partition] + len(self.logs[partition])
+
+
+@dataclass(slots=True, eq=False)
+class MemoryMember:
+    """One member of a group: what it reads, and whether it was dropped."""
+
+    member_id: str
+    client_id: str
+    instance_id: str | None
+    topics: tuple[str, ...]
+    owned: set[TopicPartition] = field(default_factory=set)
+    dropped: bool = False
+
+
+@dataclass(slots=True)
+class MemoryGroup:
+    """A group: members in the order they joined, and committed offsets."""
+
+    members: list[MemoryMember] = field(default_factory=list)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class MemoryBroker:
+    """All state of the broker, with the methods tests call. One event loop only.
+
+    Args:
+        clock: the time for record timestamps and waits; a new VirtualClock by default.
+        auto_create_topics: whether sending to an unknown topic creates it with one partition.
+    """
+
+    def __init__(
+        self, clock: VirtualClock | None = None, *, auto_create_topics: bool = False
+    ) -> None:
+        self.clock = clock or VirtualClock()
+        self.auto_create_topics = auto_create_topics
+        self.topics: dict[str, MemoryTopic] = {}
+        self.groups: dict[str, MemoryGroup] = {}
+        self.send_faults: list[str] = []
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._members_made = 0
+
+    def client(self, **arguments: Any) -> Client:
+        """A client of this broker; arguments as for `tidewheel.Client`."""
+        from tidewheel.testing.transport import MemoryTransport
+
+        return Client("memory:1", transport=MemoryTransport(self), **arguments)
+
+    # What tests arrange and look at.
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = PARTITIONS_DEFAULT,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Raises TopicExists, InvalidRequest."""
+        if name in self.topics:
+            raise TopicExists(f'Topic "{name}" already exists')
+        if not name or len(name) > 249 or not all(c.isalnum() or c in "._-" for c in name):
+            raise InvalidRequest(f"The topic name {name!r} is not allowed")
+        if partitions < 1:
+            raise InvalidRequest(f"A topic cannot have {partitions} partitions")
+        self.topics[name] = MemoryTopic(
+            name, [[] for _ in range(partitions)], [0] * partitions, dict(configs or {})
+        )
+        self.wake()
+
+    def messages(self, topic: str) -> list[Message]:
+        """All records of a topic, by partition and offset."""
+        return [message for log in self.topic(topic).logs for message in log]
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """A group's committed offsets."""
+        found = self.groups.get(group)
+        return dict(found.committed) if found is not None else {}
+
+    def fail_sends(self, kafka_name: str, count: int = 1) -> None:
+        """Let the next sends fail with a Kafka error, e.g. "_MSG_TIMED_OUT"."""
+        self.send_faults.extend([kafka_name] * count)
+
+    def drop_members(self, group: str) -> None:
+        """Expire all sessions of a group: its members lose their partitions and join again."""
+        for member in self.group(group).members:
+            member.dropped = True
+        self.group(group).members.clear()
+        self.wake()
+
+    # What transports call.
+
+    def topic(self, name: str) -> MemoryTopic:
+        """Raises TopicNotFound."""
+        found = self.topics.get(name)
+        if found is None:
+            raise TopicNotFound(f'Topic "{name}" does not exist')
+        return found
+
+    def partition(self, partition: TopicPartition) -> MemoryTopic:
+        """The topic of an existing partition. Raises TopicNotFound."""
+        found = self.topic(partition.topic)
+        if not 0 <= partition.partition < len(found.logs):
+            raise TopicNotFound(f"{partition} does not exist")
+        return found
+
+    def append(self, record: Message) -> Message:
+        """Store a record at the end of its partition; returns it with offset and timestamp."""
+        topic = self.partition(record.topic_partition)
+        record.offset = topic.end_offset(record.partition)
+        if record.timestamp_ms <= 0:
+            record.timestamp_ms = self.clock.now_ms()
+        topic.logs[record.partition].append(record)
+        self.wake()
+        return record
+
+    def group(self, name: str) -> MemoryGroup:
+        """Raises GroupNotFound."""
+        found = self.groups.get(name)
+        if found is None:
+            raise GroupNotFound(f'Group "{name}" does not exist')
+        return found
+
+    def join(self, group: str, member: MemoryMember) -> None:
+        """Add a member; one with the same instance id is replaced and inherits its place."""
+        members = self.groups.setdefault(group, MemoryGroup()).members
+        if not member.member_id:
+            self._members_made += 1
+            member.member_id = f"{member.client_id}-{self._members_made}"
+        member.dropped = False
+        for index, other in enumerate(members):
+            if member.instance_id is not None and other.instance_id == member.instance_id:
+                other.dropped = True
+                members[index] = member
+                break
+        else:
+            members.append(member)
+        self.wake()
+
+    def leave(self, group: str, member: MemoryMember) -> None:
+        """Take a member out. A static member keeps its place, as for a restart."""
+        members = self.groups[group].members
+        if member in members and member.instance_id is None:
+            members.remove(member)
+        member.owned.clear()
+        self.wake()
+
+    def target(self, group: str, member: MemoryMember) -> set[TopicPartition]:
+        """The partitions the member shall read: as even as possible, moving the fewest.
+
+        Members keep what they own up to their fair share; what is left goes to who has least.
+        """
+        members = self.groups[group].members
+        partitions = sorted(
+            TopicPartition(name, number)
+            for name in {t for m in members for t in m.topics if t in self.topics}
+            for number in range(len(self.topics[name].logs))
+        )
+        shares: dict[int, set[TopicPartition]] = {id(m): set() for m in members}
+        ceiling = -(-len(partitions) // max(1, len(members)))
+        free = []
+        for partition in partitions:
+            owner = next((m for m in members if partition in m.owned), None)
+            if owner is not None and len(shares[id(owner)]) < ceiling:
+                shares[id(owner)].add(partition)
+            else:
+                free.append(partition)
+        for partition in free:
+            takers = [m for m in members if partition.topic in m.topics]
+            if takers:
+                shares[id(min(takers, key=lambda m: len(shares[id(m)])))].add(partition)
+        return shares.get(id(member), set())
+
+    def owned_by_others(self, group: str, member: MemoryMember) -> set[TopicPartition]:
+        """Partitions that other members have not let go yet."""
+        return {p for m in self.groups[group].members if m is not member for p in m.owned}
+
+    def commit(
+        self, group: str, member: MemoryMember, offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """Raises CommitFailed for a dropped member or partitions that it does not read."""
+        if member.dropped:
+            raise CommitFailed(f'The member is no longer in group "{group}"')
+        strangers = [str(p) for p in offsets if p not in member.owned]
+        if strangers:
+            raise CommitFailed(f"{', '.join(strangers)} moved to another member")
+        self.groups[group].committed.update(offsets)
+
+    def delete_group(self, name: str) -> None:
+        """Raises GroupNotFound, GroupNotEmpty."""
+        if self.group(name).members:
+            raise GroupNotEmpty(f'Group "{name}" has running members')
+        del self.groups[name]
+
+    def wake(self) -> None:
+        """Something changed: let waiting fetches look again."""
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def changed(self, timeout_s: float) -> None:
+        """Wait for a change, at most that much of the clock's time."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        timer = asyncio.ensure_future(self.clock.sleep(timeout_s))
+        try:
+            await asyncio.wait({waiter, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
