@@ -96,8 +96,10 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     raise _unknown(codec)
 
 
-def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """What `data` unpacks to, at most `size_max` bytes.
+def decompress(
+    codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX
+) -> bytes | bytearray:
+    """What `data` unpacks to, at most `size_max` bytes. The buffer is the caller's own.
 
     Raises InvalidRecords: INVALID_RECORD when the bytes are not what the codec says or unpack to
     more than `size_max`, UNSUPPORTED_COMPRESSION_TYPE for an unknown codec.
@@ -113,7 +115,7 @@ def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX)
     return _decompress_growing(Compression(codec), data, size_max)
 
 
-def _decompress_growing(codec: Compression, data: Buffer, size_max: int) -> bytes:
+def _decompress_growing(codec: Compression, data: Buffer, size_max: int) -> bytearray:
     """Unpack into a buffer that grows fourfold until it fits or reaches `size_max`.
 
     The size a frame states is not believed, and most Java clients state none.
@@ -132,7 +134,7 @@ def _decompress_growing(codec: Compression, data: Buffer, size_max: int) -> byte
             size = min(size_max, size * _GROWTH)
             continue
         del out[written:]
-        return bytes(out)
+        return out
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -145,13 +147,13 @@ def _compress_xerial(data: Buffer) -> bytes:
     return b"".join(pieces)
 
 
-def _decompress_snappy(data: Buffer, size_max: int) -> bytes:
+def _decompress_snappy(data: Buffer, size_max: int) -> bytearray | bytes:
     view = memoryview(data)
     if bytes(view[:8]) != _XERIAL_MAGIC:
         return _decompress_snappy_block(view, size_max)
     # The two versions are read over: xerial has only ever written 1 and 1.
     position = len(_XERIAL_HEADER)
-    pieces: list[bytes] = []
+    pieces: list[bytearray] = []
     room = size_max
     while position < len(view):
         size = int.from_bytes(view[position : position + 4], "big")
@@ -168,7 +170,7 @@ def _decompress_snappy(data: Buffer, size_max: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, size_max: int) -> bytearray:
     """One raw block. It begins with its unpacked size, which the library holds it to; no input
     expands more than 64 times (three bytes copy at most 64), so a size beyond that is a lie."""
     try:
@@ -182,7 +184,7 @@ def _decompress_snappy_block(block: memoryview, size_max: int) -> bytes:
     except (cramjam.DecompressionError, OSError) as error:
         raise _broken(Compression.SNAPPY, error) from error
     del out[written:]
-    return bytes(out)
+    return out
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:

@@ -45,12 +45,12 @@ cpdef list list_keys(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t reco
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
                kept=Py_ssize_t, last_offset_delta=int64_t, max_delta=int64_t, run_start=Py_ssize_t)
 cpdef object filter_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                            object base_timestamp, bytes keep)
+                            int64_t base_timestamp, bytes keep)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
-               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t)
+               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t, offset=int64_t, timestamp=int64_t)
 cpdef list decode_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                          object base_offset, object base_timestamp, object append_timestamp=*)
+                          int64_t base_offset, int64_t base_timestamp, object append_timestamp=*)
 
 cdef bytearray _encode_record(object record, object timestamp_delta, object offset_delta)
 cdef int _append_nullable(bytearray out, object data) except -1
@@ -65,6 +65,8 @@ cdef Py_ssize_t _check_frame(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,
 @cython.locals(attributes=int, codec=int, last_offset_delta=int64_t, record_count=int64_t)
 cdef int _check_fields(const uint8_t *p, Py_ssize_t pos, Py_ssize_t index,
                        bint zstd_allowed) except -1
+
+cdef bint _overflows(int64_t base, int64_t delta) noexcept nogil
 
 @cython.locals(result=WalkResult)
 cdef object _summarize(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,

@@ -80,6 +80,7 @@ _PROBLEMS: Final = (
     "the key, the value or a header reaches beyond the end of the record",
     "its offset is not one more than that of the record before",
     "its offset is not higher than that of the record before",
+    "its timestamp or offset leaves the range of 64 bits",
 )
 """Literals below are positions in this tuple."""
 
@@ -215,7 +216,7 @@ def _scan_batches(
                 break
             base_offset = load_int64(p, pos)
             last_offset_delta = load_int32(p, pos + 23)
-            if base_offset < next_offset or base_offset > TIMESTAMP_MAX - 2**31:
+            if base_offset < next_offset or base_offset > 9223372034707292159:  # 2^63 - 2^31 - 1
                 problem = f"the base offset {base_offset} is out of order"
                 break
             if last_offset_delta < 0 or load_int32(p, pos + 57) < 0:
@@ -381,8 +382,11 @@ def filter_records(
             append_bytes(out, p, run_start, pos)
     finally:
         release(view)
-    max_timestamp = base_timestamp + max_delta if kept else -1
-    return FilteredRecords(bytes(out), kept, last_offset_delta, max_timestamp)
+    if not kept:
+        return FilteredRecords(b"", 0, -1, -1)
+    if _overflows(base_timestamp, max_delta):
+        raise _invalid(-1, "a record's timestamp leaves the range of 64 bits")
+    return FilteredRecords(bytes(out), kept, last_offset_delta, base_timestamp + max_delta)
 
 
 def decode_records(
@@ -409,7 +413,7 @@ def decode_records(
                 raise _bad_record(-pos, index, -1)
             key = None if record[4] < 0 else take_bytes(p, record[3], record[3] + record[4])
             value = None if record[6] < 0 else take_bytes(p, record[5], record[5] + record[6])
-            headers = []
+            headers: list[tuple[bytes, bytes | None]] = []
             at = record[8]
             for _ in range(record[7]):
                 header = _parse_header(p, at, pos)
@@ -420,9 +424,21 @@ def decode_records(
                 headers.append((take_bytes(p, header[1], header[2]), header_value))
             if at != pos:
                 raise _bad_record(5, index, -1)
-            timestamp = base_timestamp + record[1] if append_timestamp is None else append_timestamp
+            if _overflows(base_offset, record[2]) or _overflows(base_timestamp, record[1]):
+                raise _bad_record(9, index, -1)
+            offset = base_offset + record[2]
+            timestamp = base_timestamp + record[1]
             records.append(
-                _new(Record, (base_offset + record[2], timestamp, key, value, tuple(headers)))
+                _new(
+                    Record,
+                    (
+                        offset,
+                        timestamp if append_timestamp is None else append_timestamp,
+                        key,
+                        value,
+                        tuple(headers) if headers else (),
+                    ),
+                )
             )
             index += 1
         if pos != end:
@@ -604,6 +620,13 @@ def _summarize(
             _where(batch_index) + "a record's timestamp leaves the range of 64 bits",
         )
     return WalkSummary(record_count, min_timestamp, max_timestamp, result[4], result[5])
+
+
+def _overflows(base: int, delta: int) -> bool:
+    """Whether base + delta leaves 64 bits, said without leaving them."""
+    if delta > 0:
+        return base > 9223372036854775807 - delta
+    return base < -9223372036854775807 - 1 - delta
 
 
 def _walk(
