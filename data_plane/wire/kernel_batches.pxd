@@ -5,8 +5,8 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from data_plane.wire.kernel_leaves cimport (
     Varint, acquire, append_bytes, append_varlong, contains, length, load_int8, load_int16,
-    load_int32, load_int64, load_uint32, pointer, read_varint, read_varlong, release, starts_with,
-    take_bytes,
+    load_int32, load_int64, load_uint32, overflows, pointer, read_varint, read_varlong, release,
+    starts_with, take_bytes,
 )
 
 ctypedef (
@@ -65,8 +65,6 @@ cdef Py_ssize_t _check_frame(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,
 @cython.locals(attributes=int, codec=int, last_offset_delta=int64_t, record_count=int64_t)
 cdef int _check_fields(const uint8_t *p, Py_ssize_t pos, Py_ssize_t index,
                        bint zstd_allowed) except -1
-
-cdef bint _overflows(int64_t base, int64_t delta) noexcept nogil
 
 @cython.locals(result=WalkResult)
 cdef object _summarize(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,

@@ -53,6 +53,7 @@ if not cython.compiled:
         load_int32,
         load_int64,
         load_uint32,
+        overflows,
         pointer,
         read_varint,
         read_varlong,
@@ -216,7 +217,7 @@ def _scan_batches(
                 break
             base_offset = load_int64(p, pos)
             last_offset_delta = load_int32(p, pos + 23)
-            if base_offset < next_offset or base_offset > 9223372034707292159:  # 2^63 - 2^31 - 1
+            if base_offset < next_offset or overflows(base_offset, 2147483647):
                 problem = f"the base offset {base_offset} is out of order"
                 break
             if last_offset_delta < 0 or load_int32(p, pos + 57) < 0:
@@ -384,7 +385,7 @@ def filter_records(
         release(view)
     if not kept:
         return FilteredRecords(b"", 0, -1, -1)
-    if _overflows(base_timestamp, max_delta):
+    if overflows(base_timestamp, max_delta):
         raise _invalid(-1, "a record's timestamp leaves the range of 64 bits")
     return FilteredRecords(bytes(out), kept, last_offset_delta, base_timestamp + max_delta)
 
@@ -424,7 +425,7 @@ def decode_records(
                 headers.append((take_bytes(p, header[1], header[2]), header_value))
             if at != pos:
                 raise _bad_record(5, index, -1)
-            if _overflows(base_offset, record[2]) or _overflows(base_timestamp, record[1]):
+            if overflows(base_offset, record[2]) or overflows(base_timestamp, record[1]):
                 raise _bad_record(9, index, -1)
             offset = base_offset + record[2]
             timestamp = base_timestamp + record[1]
@@ -620,13 +621,6 @@ def _summarize(
             _where(batch_index) + "a record's timestamp leaves the range of 64 bits",
         )
     return WalkSummary(record_count, min_timestamp, max_timestamp, result[4], result[5])
-
-
-def _overflows(base: int, delta: int) -> bool:
-    """Whether base + delta leaves 64 bits, said without leaving them."""
-    if delta > 0:
-        return base > 9223372036854775807 - delta
-    return base < -9223372036854775807 - 1 - delta
 
 
 def _walk(

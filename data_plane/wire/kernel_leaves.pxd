@@ -4,7 +4,9 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+)
 from libc.string cimport memchr, memcmp, memcpy
 
 ctypedef (int64_t, Py_ssize_t) Varint
@@ -54,6 +56,12 @@ cdef inline int32_t load_int32(const uint8_t *p, Py_ssize_t pos) noexcept nogil:
 
 cdef inline int64_t load_int64(const uint8_t *p, Py_ssize_t pos) noexcept nogil:
     return <int64_t>((<uint64_t>load_uint32(p, pos) << 32) | <uint64_t>load_uint32(p, pos + 4))
+
+
+cdef inline bint overflows(int64_t base, int64_t delta) noexcept nogil:
+    if delta > 0:
+        return base > INT64_MAX - delta
+    return base < INT64_MIN - delta
 
 
 cdef inline bytes take_bytes(const uint8_t *p, Py_ssize_t start, Py_ssize_t end):

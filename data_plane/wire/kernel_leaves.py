@@ -72,6 +72,11 @@ def load_uint32(p: Bytes, pos: int) -> int:
     return value
 
 
+def overflows(base: int, delta: int) -> bool:
+    """Whether base + delta leaves 64 bits."""
+    return not -(2**63) <= base + delta < 2**63
+
+
 def take_bytes(p: Bytes, start: int, end: int) -> bytes:
     return bytes(p[start:end])
 
