@@ -39,7 +39,7 @@ from data_plane.broker.fetch_sessions import (
 )
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
-from data_plane.log.errors import CorruptSegment, LogError
+from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import parse_fetch
@@ -221,16 +221,8 @@ class _Poll:
     def _read_failed(
         self, target: FetchPartition, partition: Partition, error: BaseException
     ) -> PartitionResult:
-        if isinstance(error, CorruptSegment):
-            self._services.log.error(
-                "corrupt_batch",
-                topic=partition.topic,
-                partition=partition.index,
-                file=error.path,
-                position=error.position,
-                reason=error.reason,
-            )
-        elif not isinstance(error, LogError):
+        # Corrupt batches and failed disks are reported by the log maintenance, once each.
+        if not isinstance(error, LogError):
             self._services.log.error(
                 "read_failed",
                 topic=partition.topic,

@@ -8,10 +8,9 @@ Deliberately absent: what is due when (data_plane.log.manager).
 
 from __future__ import annotations
 
-from typing import Any
-
 from data_plane.broker.api import Executor
 from data_plane.broker.services import Services
+from data_plane.log.manager import Job
 
 TICK_INTERVAL_MS = 1000
 
@@ -23,6 +22,8 @@ class LogMaintenance:
         self._services = services
         self._executor = executor
         self._next_ms = 0
+        self._reported_offline: set[str] = set()
+        self.corrupt_batches_count = 0
 
     def start(self, now_ms: int) -> None:
         self._next_ms = now_ms + TICK_INTERVAL_MS
@@ -34,17 +35,29 @@ class LogMaintenance:
         if now_ms < self._next_ms:
             return
         self._next_ms = now_ms + TICK_INTERVAL_MS
-        for job in self._services.logs.tick(now_ms):
+        logs = self._services.logs
+        for job in logs.tick(now_ms):
             self._submit(job)
+        for corrupt in logs.take_corruption_reports():
+            self.corrupt_batches_count += 1
+            self._services.log.error(
+                "corrupt_batch", file=corrupt.path, position=corrupt.position, reason=corrupt.reason
+            )
+        for directory in logs.offline_directories():
+            if directory.path not in self._reported_offline:
+                self._reported_offline.add(directory.path)
+                self._services.log.error(
+                    "log_directory_offline", directory=directory.path, reason=directory.failure
+                )
 
     def stop(self, now_ms: int) -> None:
         """Jobs that run are waited for by whoever closes the executor."""
 
-    def _submit(self, job: Any) -> None:
+    def _submit(self, job: Job) -> None:
         def done(result: object, error: BaseException | None) -> None:
             if error is not None:
                 self._services.log.error("log_job_failed", job=repr(job), error=repr(error))
-                return
+            # A job tidies up after itself in `finish`, whatever became of it.
             job.finish()
 
         self._executor.submit(job.run, done)

@@ -123,9 +123,13 @@ class TopicPartitions:
                 elif new is not topic:
                     self._update_topic(topic, new)
         if old.configs != image.configs:
-            # Broker-wide defaults may have changed; logs compare by value and most do not care.
-            for partition in self._by_id.values():
-                self._configure(partition)
+            self.configure_logs()
+
+    def configure_logs(self) -> None:
+        """Give every log its topic's settings, also those that nobody has asked for yet:
+        retention works on them, too. Logs compare by value, and most settings do not change."""
+        for topic in self._image.topics_by_id.values():
+            self._configure(topic)
 
     def delete_strays(self, now_ms: int) -> list[tuple[UUID, int]]:
         """Delete logs of topics that the image does not have: the crash came between the
@@ -165,14 +169,11 @@ class TopicPartitions:
         return partition
 
     def _open_log(self, topic: TopicImage, index: int) -> Log:
-        config = self._log_config(topic.configs)
         try:
-            log = self._logs.get(topic.topic_id, index)
+            return self._logs.get(topic.topic_id, index)
         except UnknownPartition:
+            config = self._log_config(topic.configs)
             return self._logs.create(topic.topic_id, topic.name, index, config)
-        if log.config != config:
-            log.update_config(config)
-        return log
 
     def _error(self, topic: TopicImage, index: int) -> ErrorCode:
         if not 0 <= index < len(topic.partitions):
@@ -209,12 +210,15 @@ class TopicPartitions:
                 partition.resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
                 partition.leader_epoch = image.leader_epoch
-                if old.configs != new.configs:
-                    self._configure(partition)
+        if old.configs != new.configs:
+            self._configure(new)
 
-    def _configure(self, partition: Partition) -> None:
-        topic = self._image.topics_by_name.get(partition.topic)
-        if topic is not None:
-            config = self._log_config(topic.configs)
-            if partition.log.config != config:
-                partition.log.update_config(config)
+    def _configure(self, topic: TopicImage) -> None:
+        config = self._log_config(topic.configs)
+        for index in range(len(topic.partitions)):
+            try:
+                log = self._logs.get(topic.topic_id, index)
+            except UnknownPartition:
+                continue
+            if log.config != config:
+                log.update_config(config)

@@ -87,7 +87,8 @@ def make_services(
         default_config=config.log_config({}),
         now_ms=now_ms(),
     )
-    logs.start(now_ms())
+    for failure in logs.start(now_ms()):
+        log.error("log_directory_offline", directory=failure.directory, reason=failure.reason)
     counters = BrokerCounters()
     collector = BrokerCollector(counters)
 
@@ -122,6 +123,7 @@ def make_services(
         rack=settings.rack,
     )
     services.metadata = MetadataWriter(services, now_ms)
+    partitions.configure_logs()
     for topic_id, index in partitions.delete_strays(now_ms()):
         log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
     services.parts[init_producer_id.PART] = ProducerIds(services)

@@ -1,0 +1,172 @@
+"""Connections: frames in pieces, answers in order, back-pressure, malformed input."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.broker.api import Buffer, CloseConnection, Deferred
+from data_plane.server.connection import OPEN_SLOTS_MAX, UNSENT_BYTES_MAX
+from data_plane.wire.errors import MalformedFrame
+from tests.server.connection_player import PlayedListener, connect, feed, frame
+
+
+def echo(request: bytes) -> Sequence[Buffer]:
+    return [frame(request)]
+
+
+@given(
+    st.lists(st.binary(max_size=300), max_size=20),
+    st.lists(st.integers(1, 700), max_size=40),
+)
+def test_frames_in_any_pieces_are_answered_in_order(
+    bodies: list[bytes], piece_sizes: list[int]
+) -> None:
+    listener = PlayedListener(echo)
+    connection, transport = connect(listener)
+    data = b"".join(map(frame, bodies))
+    position = 0
+    for size in piece_sizes:
+        feed(connection, data[position : position + size])
+        position += size
+    feed(connection, data[position:])
+    assert listener.dispatcher.frames == bodies
+    assert transport.sent == data
+    assert listener.memory.half_frames_bytes == 0
+    assert connection.is_idle
+
+
+def test_a_large_frame_arrives_through_its_own_buffer() -> None:
+    listener = PlayedListener(echo)
+    connection, transport = connect(listener)
+    body = bytes(range(256)) * 20_000
+    data = frame(body) + frame(b"next")
+    for start in range(0, len(data), 65_536):
+        feed(connection, data[start : start + 65_536])
+    assert listener.dispatcher.frames == [body, b"next"]
+    assert transport.sent == data
+
+
+def test_later_answers_wait_for_earlier_ones() -> None:
+    pending: dict[bytes, Deferred[Any]] = {}
+
+    def script(request: bytes) -> Sequence[Buffer] | Deferred[Any] | None:
+        if request == b"B":
+            return echo(request)
+        if request == b"silent":
+            return None
+        pending[request] = Deferred()
+        return pending[request]
+
+    connection, transport = connect(PlayedListener(script))
+    feed(connection, b"".join(map(frame, (b"A", b"B", b"silent", b"C"))))
+    assert transport.sent == b""
+    pending[b"C"].complete(echo(b"C"))
+    assert transport.sent == b""
+    pending[b"A"].complete(echo(b"A"))
+    assert transport.sent == frame(b"A") + frame(b"B") + frame(b"C")
+    assert connection.is_idle
+
+
+def test_reading_stops_at_the_maximum_of_open_answers_and_goes_on_below() -> None:
+    pending: list[Deferred[Any]] = []
+
+    def script(request: bytes) -> Deferred[Any]:
+        pending.append(Deferred())
+        return pending[-1]
+
+    listener = PlayedListener(script)
+    connection, transport = connect(listener)
+    feed(connection, frame(b"x") * (OPEN_SLOTS_MAX - 1))
+    assert transport.is_reading_now
+    feed(connection, frame(b"x") * 3)
+    assert not transport.is_reading_now
+    assert len(listener.dispatcher.frames) == OPEN_SLOTS_MAX
+    pending[0].complete(echo(b"1"))
+    assert len(listener.dispatcher.frames) == OPEN_SLOTS_MAX + 1
+    assert not transport.is_reading_now
+    for deferred in list(pending[1:]):
+        deferred.complete(echo(b"1"))
+    assert len(listener.dispatcher.frames) == OPEN_SLOTS_MAX + 2
+    assert transport.is_reading_now
+
+
+def test_requests_of_one_read_stop_when_the_answers_get_too_many() -> None:
+    answer = bytes(UNSENT_BYTES_MAX // 2 + 1)
+    listener = PlayedListener(lambda request: [answer])
+    connection, transport = connect(listener)
+    feed(connection, frame(b"x") * 5)
+    assert len(listener.dispatcher.frames) == 2
+    # The loop says that the client reads again, or never was behind.
+    connection.resume_writing()
+    assert len(listener.dispatcher.frames) == 4
+    connection.resume_writing()
+    assert len(listener.dispatcher.frames) == 5
+    assert transport.is_reading_now
+
+
+def test_a_client_that_does_not_read_is_not_read() -> None:
+    listener = PlayedListener(echo)
+    connection, transport = connect(listener)
+    connection.pause_writing()
+    assert not transport.is_reading_now
+    connection.resume_writing()
+    assert transport.is_reading_now
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 10_001, 2**31 - 1])
+@pytest.mark.parametrize("in_pieces", [False, True])
+def test_a_frame_beyond_the_bounds_closes_the_connection(size: int, in_pieces: bool) -> None:
+    listener = PlayedListener(echo, frame_bytes_max=10_000)
+    connection, transport = connect(listener)
+    data = struct.pack(">i", size)
+    for piece in (data[:2], data[2:]) if in_pieces else (data,):
+        feed(connection, piece)
+    assert transport.is_closed
+    assert str(size) in listener.reasons[0]
+    connection.connection_lost(None)
+    assert listener.memory.half_frames_bytes == 0
+
+
+def test_the_largest_allowed_frame_is_served() -> None:
+    listener = PlayedListener(echo, frame_bytes_max=10_000)
+    connection, transport = connect(listener)
+    feed(connection, frame(bytes(10_000)))
+    assert not transport.is_closed
+    assert len(listener.dispatcher.frames) == 1
+
+
+@pytest.mark.parametrize("error", [MalformedFrame("no such thing"), CloseConnection("refused")])
+def test_answers_before_a_malformed_frame_still_leave(error: Exception) -> None:
+    def script(request: bytes) -> Sequence[Buffer]:
+        if request == b"bad":
+            raise error
+        return echo(request)
+
+    listener = PlayedListener(script)
+    connection, transport = connect(listener)
+    feed(connection, frame(b"good") + frame(b"bad") + frame(b"never"))
+    assert transport.sent == frame(b"good")
+    assert transport.is_closed
+    assert listener.reasons == [str(error)]
+    assert listener.dispatcher.frames == [b"good", b"bad"]
+
+
+def test_an_answer_for_a_closed_connection_is_dropped() -> None:
+    deferred: Deferred[Any] = Deferred()
+    listener = PlayedListener(lambda request: deferred)
+    connection, transport = connect(listener)
+    closed: list[bool] = []
+    assert connection.info is not None
+    connection.info.on_close.append(lambda: closed.append(True))
+    feed(connection, frame(b"x"))
+    connection.connection_lost(ConnectionResetError())
+    assert closed == [True]
+    deferred.complete(echo(b"late"))
+    assert transport.sent == b""
+    assert listener.closed == [connection]
