@@ -1,1 +1,1 @@
-"""data_plane.log: see docs/architecture.md."""
+"""data_plane.log: one partition's log on disk, and the folds over it. See docs/log.md."""

@@ -1,0 +1,126 @@
+"""The two files of a data directory that say where its logs stand.
+
+- `recovery-point.checkpoint`: a summary of every log, replaced every minute or so. After a crash a
+  log is recovered from its recovery point, or not at all when it is synced and unchanged.
+- `clean-shutdown`: the same content, written at the very end of a clean stop. While it is there no
+  log needs to be looked at. At the start it is renamed to the first file, in one step, durably and
+  before anything is appended: a mark that came back would vouch for bytes that are gone.
+
+The content names the kernel's boot: while that is the same, the page cache has lost nothing, and
+only a write that was under way can be torn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from data_plane.log import loading
+from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
+from data_plane.log.file_system import FileSystem, SyncSite
+from data_plane.log.log_directory import LogDirectory
+from data_plane.log.log_summary import LogSummary
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+
+CHECKPOINT_FILE = "recovery-point.checkpoint"
+CLEAN_MARK_FILE = "clean-shutdown"
+FORMAT_VERSION = 1
+
+
+class LogEntry(NamedTuple):
+    """One log in a checkpoint."""
+
+    topic: str
+    summary: LogSummary
+
+
+class DirectoryState(NamedTuple):
+    """What a start knows: entries by "<topic id>/<partition>"."""
+
+    logs: Mapping[str, LogEntry]
+    boot_id: str | None
+    is_clean: bool
+
+
+def read_directory(fs: FileSystem, path: str) -> DirectoryState:
+    """The directory's last state; an empty one when its files are missing or torn."""
+    for name, is_clean in ((CLEAN_MARK_FILE, True), (CHECKPOINT_FILE, False)):
+        value = read_value(fs, f"{path}/{name}")
+        if isinstance(value, dict) and value.get("format_version") == FORMAT_VERSION:
+            logs = {
+                key: LogEntry(topic, LogSummary(*fields))
+                for key, (topic, *fields) in value["logs"].items()
+            }
+            return DirectoryState(logs, value["boot_id"], is_clean)
+    return DirectoryState({}, None, False)
+
+
+def remove_clean_mark(fs: FileSystem, path: str, state: DirectoryState) -> None:
+    """Turn the mark into the checkpoint, or remove a torn one; durable on return."""
+    if state.is_clean:
+        fs.rename(f"{path}/{CLEAN_MARK_FILE}", f"{path}/{CHECKPOINT_FILE}")
+    elif CLEAN_MARK_FILE in fs.list_directory(path):
+        fs.unlink(f"{path}/{CLEAN_MARK_FILE}")
+    else:
+        return
+    fs.sync_directory(path, SyncSite.CLEAN_MARK_REMOVED)
+
+
+def encode_directory(fs: FileSystem, entries: Mapping[Log, LogSummary]) -> bytes:
+    """The content of both files."""
+    logs: dict[str, list[Any]] = {
+        f"{log.topic_id}/{log.partition}": [log.topic, *summary] for log, summary in entries.items()
+    }
+    value = {"format_version": FORMAT_VERSION, "boot_id": fs.boot_id(), "logs": logs}
+    return encode_value(value)
+
+
+def write_clean_mark(fs: FileSystem, path: str, entries: Mapping[Log, LogSummary]) -> None:
+    """Leave the clean-shutdown mark. Every log is synced and closed by now."""
+    write_checkpoint(
+        fs,
+        f"{path}/{CLEAN_MARK_FILE}",
+        encode_directory(fs, entries),
+        SyncSite.CLEAN_MARK,
+        SyncSite.CLEAN_MARK_FOLDER,
+    )
+
+
+class CheckpointJob:
+    """Stores the summaries taken at its making."""
+
+    def __init__(self, directory: LogDirectory, entries: Mapping[Log, LogSummary]) -> None:
+        self.directory = directory
+        self._entries = entries
+        self._marked = {log: log.truncation_marks for log in entries if log.truncation_marks}
+        self._is_stored = False
+
+    def run(self) -> None:
+        """In a worker thread. Raises LogDirFailure."""
+        directory = self.directory
+        directory.check_online()
+        try:
+            write_checkpoint(
+                directory.fs,
+                f"{directory.path}/{CHECKPOINT_FILE}",
+                encode_directory(directory.fs, self._entries),
+                SyncSite.DIRECTORY_CHECKPOINT,
+                SyncSite.DIRECTORY_CHECKPOINT_FOLDER,
+            )
+            self._is_stored = True
+        except OSError as error:
+            raise directory.fail(error) from error
+
+    def finish(self) -> None:
+        """Truncations before this checkpoint need no mark any more; on the loop."""
+        if not self._is_stored:
+            return
+        for log, marks in self._marked.items():
+            if log.truncation_marks == marks and not log.is_closed:
+                try:
+                    self.directory.fs.unlink(f"{log.folder}/{loading.TRUNCATION_FILE}")
+                except OSError as error:
+                    self.directory.fail(error)
+                log.truncation_marks = 0

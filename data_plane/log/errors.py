@@ -1,0 +1,86 @@
+"""Faults of the log room; each maps to exactly one Kafka error code.
+
+Expected outcomes (a cold read, a duplicate batch) are returned values and not in here. None of
+these closes a connection: the request is answered with the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from data_plane.wire.errors import ErrorCode
+
+
+class LogError(Exception):
+    """Base of everything that a log raises on purpose."""
+
+    error_code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class OffsetOutOfRange(LogError):
+    """A read outside [log_start_offset, log_end_offset]."""
+
+    error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
+        super().__init__(
+            f"offset {offset} is outside the log's range {log_start_offset} to {log_end_offset}"
+        )
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class AppendError(LogError):
+    """An append was refused; nothing of it is stored.
+
+    `record_errors` holds (batch_index, message) as the Produce response carries them;
+    `log_start_offset` is filled in for answers that carry it.
+    """
+
+    def __init__(
+        self,
+        error_code: ErrorCode,
+        message: str,
+        record_errors: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+        self.message = message
+        self.record_errors = list(record_errors)
+
+
+class CorruptSegment(LogError):
+    """Stored bytes fail their checks; the batch is not served. Names file and byte position."""
+
+    error_code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path}: corrupt batch at byte {position}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+        # Bad ranges that the read found and nobody has heard of yet.
+        self.found: list[Any] = []
+
+
+class LogDirFailure(LogError):
+    """A disk error took the data directory offline; all its logs answer with this from then on."""
+
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def __init__(self, directory: str, reason: str) -> None:
+        super().__init__(f"log directory {directory} is offline: {reason}")
+        self.directory = directory
+        self.reason = reason
+
+
+class DirectoryLocked(LogError):
+    """Another process uses the data directory."""
+
+
+class UnknownPartition(LogError):
+    """The manager has no log of that topic id and partition."""
+
+    error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,197 @@
+"""The sparse indexes of a segment, in Kafka's file formats (big-endian, no header).
+
+- `.index`: (relative offset u32, position u32); the offset is the last one of the batch that
+  begins at the position. At most one entry in every `index.interval.bytes`.
+- `.timeindex`: (timestamp i64, relative offset u32): the largest timestamp up to that batch, by
+  its last offset. Timestamps strictly increase.
+- `.txnindex`: (version i16, producer id, first offset, last offset, last stable offset, all i64)
+  of each aborted transaction, in order of its last offset.
+
+A file that is not what its segment wrote is found by its order: entries strictly increase, a lost
+sector reads as zeros. Looking up needs no more than the greatest entry at or below the target, so
+an index that lacks entries is slow, never wrong. Not in here: files, and when entries are added.
+
+Worked example: base 100, batches at bytes 0 (100..104), 5000 (105..109), 9000 (110..110), interval
+4096: the entries are (9, 5000) and (10, 9000). Offset 107 → no entry ≤ 7 → walk from byte 0.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from typing import NamedTuple
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY = struct.Struct(">qI")
+ABORTED_ENTRY = struct.Struct(">hqqqq")
+ABORTED_VERSION = 0
+
+
+class InvalidIndex(Exception):
+    """An index file that its segment cannot have written; it is to be built anew."""
+
+
+class OffsetIndex:
+    """Relative last offset → position of its batch. Eight bytes an entry in memory."""
+
+    __slots__ = ("_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._offsets = array("I")
+        self._positions = array("I")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._offsets) * OFFSET_ENTRY_BYTES
+
+    def append(self, relative_offset: int, position: int) -> None:
+        assert not self._offsets or relative_offset > self._offsets[-1]
+        self._offsets.append(relative_offset)
+        self._positions.append(position)
+
+    def position_for(self, relative_offset: int) -> int:
+        """Where to begin to walk for `relative_offset`: never past its batch."""
+        if not self._offsets:
+            return 0
+        index = bisect_right(self._offsets, relative_offset) - 1
+        return self._positions[index] if index >= 0 else 0
+
+    def boundary_at_or_below(self, position: int) -> int:
+        """The greatest known batch start ≤ position, or 0."""
+        index = bisect_right(self._positions, position) - 1
+        return self._positions[index] if index >= 0 else 0
+
+    def boundary_above(self, position: int) -> int | None:
+        """The least known batch start > position."""
+        index = bisect_right(self._positions, position)
+        return self._positions[index] if index < len(self._positions) else None
+
+    def truncate(self, relative_offset: int) -> None:
+        """Drop the entries at or above `relative_offset`."""
+        keep = bisect_left(self._offsets, relative_offset)
+        del self._offsets[keep:]
+        del self._positions[keep:]
+
+    def encode(self) -> bytes:
+        both = array("I", bytes(8 * len(self._offsets)))
+        both[0::2] = self._offsets
+        both[1::2] = self._positions
+        if sys.byteorder == "little":
+            both.byteswap()
+        return both.tobytes()
+
+    @classmethod
+    def decode(cls, data: bytes, segment_size: int) -> OffsetIndex:
+        """Raises InvalidIndex unless offsets and positions strictly increase within the segment."""
+        if len(data) % OFFSET_ENTRY_BYTES:
+            raise InvalidIndex(f"{len(data)} bytes is not a whole number of entries")
+        both = array("I", data)
+        if sys.byteorder == "little":
+            both.byteswap()
+        index = cls()
+        index._offsets = both[0::2]
+        index._positions = both[1::2]
+        for values in (index._offsets, index._positions):
+            if any(low >= high for low, high in pairwise(values)):
+                raise InvalidIndex("entries do not increase")
+        if index._positions and index._positions[-1] >= segment_size:
+            raise InvalidIndex("the last entry lies beyond the segment")
+        return index
+
+
+class TimeIndex:
+    """Largest timestamp so far → relative last offset of the batch that has it."""
+
+    __slots__ = ("_offsets", "_timestamps")
+
+    def __init__(self) -> None:
+        self._timestamps = array("q")
+        self._offsets = array("I")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._offsets) * TIME_ENTRY.size
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """(timestamp, relative offset) of the last entry."""
+        return (self._timestamps[-1], self._offsets[-1]) if self._offsets else None
+
+    def append_if_later(self, timestamp: int, relative_offset: int) -> None:
+        """Add an entry when both values exceed those of the last one."""
+        if self._offsets and (
+            timestamp <= self._timestamps[-1] or relative_offset <= self._offsets[-1]
+        ):
+            return
+        self._timestamps.append(timestamp)
+        self._offsets.append(relative_offset)
+
+    def offset_for(self, timestamp: int) -> int:
+        """A relative offset below which no batch has a timestamp ≥ `timestamp`."""
+        index = bisect_left(self._timestamps, timestamp) - 1
+        return self._offsets[index] if index >= 0 else 0
+
+    def truncate(self, relative_offset: int) -> None:
+        """Drop the entries at or above `relative_offset`."""
+        keep = bisect_left(self._offsets, relative_offset)
+        del self._offsets[keep:]
+        del self._timestamps[keep:]
+
+    def encode(self) -> bytes:
+        entries = zip(self._timestamps, self._offsets, strict=True)
+        return b"".join(TIME_ENTRY.pack(timestamp, offset) for timestamp, offset in entries)
+
+    @classmethod
+    def decode(cls, data: bytes) -> TimeIndex:
+        """Raises InvalidIndex unless timestamps and offsets strictly increase."""
+        if len(data) % TIME_ENTRY.size:
+            raise InvalidIndex(f"{len(data)} bytes is not a whole number of entries")
+        index = cls()
+        for timestamp, offset in TIME_ENTRY.iter_unpack(data):
+            if index._offsets and (
+                timestamp <= index._timestamps[-1] or offset <= index._offsets[-1]
+            ):
+                raise InvalidIndex("entries do not increase")
+            index._timestamps.append(timestamp)
+            index._offsets.append(offset)
+        return index
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction: its producer's records in [first_offset, last_offset] are void.
+
+    `last_stable_offset` is what the LSO became when its marker was written."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def encode_aborted(transactions: list[AbortedTransaction]) -> bytes:
+    """The bytes of a `.txnindex` file."""
+    return b"".join(ABORTED_ENTRY.pack(ABORTED_VERSION, *entry) for entry in transactions)
+
+
+def decode_aborted(data: bytes, base_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """Raises InvalidIndex unless every entry's marker lies in the segment, in order."""
+    if len(data) % ABORTED_ENTRY.size:
+        raise InvalidIndex(f"{len(data)} bytes is not a whole number of entries")
+    transactions = []
+    previous = base_offset - 1
+    for version, *fields in ABORTED_ENTRY.iter_unpack(data):
+        entry = AbortedTransaction(*fields)
+        if version != ABORTED_VERSION or not previous < entry.last_offset < end_offset:
+            raise InvalidIndex(f"entry {entry} is out of order")
+        previous = entry.last_offset
+        transactions.append(entry)
+    return transactions

@@ -1,0 +1,352 @@
+"""A partition folder's files: loading them at the first use, sealing and creating segments.
+
+What is on disk for the active segment is only its `.log`; its indexes live in memory and are
+written when it is sealed, or at a clean close when it is large. Loading walks the active segment's
+headers to have them again, and restores the folds from the newest snapshots at or below.
+
+Every sealed segment leaves a snapshot of each fold at its end, the next segment's base. All of
+these files are written without a sync: the flush that lets the recovery point pass syncs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from data_plane.log.batch_walk import BatchWalk
+from data_plane.log.checkpoints import encode_value, read_value, write_file, write_unsynced
+from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
+from data_plane.log.fold import Fold
+from data_plane.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, encode_aborted
+from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.log_summary import LogSummary
+from data_plane.log.producer_state import ProducerStates
+from data_plane.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
+from data_plane.wire.records import BatchHeader
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+
+LEADER_EPOCHS_FILE = "leader-epoch.checkpoint"
+LOG_START_FILE = "log-start.checkpoint"
+# The same value, written without a sync: newer after kill -9, ignored when power loss tore it.
+LOG_START_UNSYNCED_FILE = "log-start-unsynced.checkpoint"
+TRUNCATION_FILE = "truncation.checkpoint"
+PARTITION_FILE = "partition.json"
+
+# Below this size it is cheaper to walk the active segment again than to keep files about it.
+TAIL_FILES_BYTES_MIN = 1 << 20
+
+
+class LoadedLog(NamedTuple):
+    """What `Log` adopts; the last segment is active."""
+
+    segments: list[Segment]
+    folds: list[Fold]
+    epochs: LeaderEpochs
+    log_start_offset: int
+    recovery_point: int
+
+
+def segment_bases(names: Sequence[str]) -> list[int]:
+    """Base offsets of the `.log` files among `names`."""
+    return sorted(
+        int(name[: -len(LOG_SUFFIX)])
+        for name in names
+        if name.endswith(LOG_SUFFIX) and name[: -len(LOG_SUFFIX)].isdigit()
+    )
+
+
+def open_segments(log: Log, names: Sequence[str]) -> list[Segment]:
+    """The segments of a folder by their names and sizes; all but the last one sealed."""
+    bases = segment_bases(names)
+    directory = log.log_directory
+    segments = []
+    for index, base in enumerate(bases):
+        next_offset = bases[index + 1] if index + 1 < len(bases) else base
+        segment = Segment(directory, log.folder, base, next_offset, 0)
+        segment.size = segment.unverified_end = directory.fs.size(segment.path())
+        segment.sealed = index + 1 < len(bases)
+        segments.append(segment)
+    return segments
+
+
+def load(log: Log, summary: LogSummary | None) -> LoadedLog:
+    """Load a log that was closed cleanly, or that the checkpoint knows to be whole."""
+    fs = log.log_directory.fs
+    names = fs.list_directory(log.folder)
+    segments = open_segments(log, names)
+    log_start = read_log_start(fs, log.folder)
+    if not segments:
+        segments = [create_segment(log, max(log_start, log.log_start_offset))]
+    log_start = max(log_start, segments[0].base_offset)
+    folds = log.new_folds()
+    active = segments[-1]
+    active.start_indexes()
+    file = active.open_file()
+    if not load_tail_files(log, names, active, folds, summary):
+        starts = restore_folds(fs, log.folder, names, folds, active.base_offset)
+        replay(segments[:-1], folds, starts, active.base_offset)
+        walk_active(log, active, file, folds, starts)
+    if summary is not None:
+        active.first_append_ms = summary.first_append_ms
+    elif active.size:
+        active.first_append_ms = fs.modified_ms(active.path())
+    if active.size:
+        active.sealed = False
+    epochs = load_epochs(fs, log.folder, segments)
+    epochs.truncate_from_end(max(active.next_offset, log_start + 1))
+    recovery_point = summary.recovery_point if summary is not None else log.recovery_point
+    return LoadedLog(segments, folds, epochs, log_start, recovery_point)
+
+
+def walk_active(
+    log: Log, active: Segment, file: File, folds: list[Fold], starts: list[int]
+) -> None:
+    """Rebuild the active segment's indexes and bring the folds to the log end."""
+    interval_bytes = log.config.index_interval_bytes
+    known_size = active.size
+    position = 0
+    walk = BatchWalk(file, 0, known_size, check_crc=False)
+    for chunk in walk:
+        for header in chunk.headers:
+            position = chunk.position + header.position
+            active.add_batch(header, position, interval_bytes)
+            apply_to_folds(folds, starts, header, chunk.data)
+    take_aborted(folds, active)
+    if walk.problem:
+        # Flipped bits in a length: everything behind is unreachable until the check finds a way.
+        active.next_offset = max(active.next_offset, log.log_end_offset)
+
+
+def apply_to_folds(folds: list[Fold], starts: list[int], header: BatchHeader, data: Buffer) -> None:
+    """Apply one batch to the folds whose snapshot lies at or below it."""
+    for fold, start in zip(folds, starts, strict=True):
+        if header.base_offset >= start:
+            fold.apply(header, data, header.position)
+
+
+def take_aborted(folds: list[Fold], segment: Segment) -> None:
+    """Move what the producer state found aborted into the segment's transaction index."""
+    producers = folds[0]
+    assert isinstance(producers, ProducerStates)
+    found = producers.take_aborted()
+    if found:
+        segment.aborted_transactions().extend(found)
+
+
+# Folds
+
+
+def snapshot_offsets(names: Sequence[str], extension: str) -> list[int]:
+    """Offsets of the snapshot files with this extension."""
+    return sorted(
+        int(name[: -len(extension)])
+        for name in names
+        if name.endswith(extension) and name[: -len(extension)].isdigit()
+    )
+
+
+def restore_folds(
+    fs: FileSystem, folder: str, names: Sequence[str], folds: list[Fold], offset: int
+) -> list[int]:
+    """Restore each fold from its newest whole snapshot at or below `offset`.
+
+    Returns from which offset each one must be brought on; -1 for the start of the log."""
+    starts = []
+    for fold in folds:
+        start = -1
+        for candidate in reversed(snapshot_offsets(names, fold.extension)):
+            if candidate > offset:
+                continue
+            try:
+                fold.restore(fs.read_file(f"{folder}/{candidate:020d}{fold.extension}"))
+            except (ValueError, FileNotFoundError):
+                fold.restore(b"")
+                continue
+            start = candidate
+            break
+        starts.append(start)
+    return starts
+
+
+def replay(segments: Sequence[Segment], folds: list[Fold], starts: list[int], end: int) -> None:
+    """Apply the batches of sealed segments that the snapshots lack, up to offset `end`."""
+    first = min(starts)
+    for segment in segments:
+        if segment.next_offset <= first or segment.base_offset >= end:
+            continue
+        file = segment.directory.fs.open(segment.path(), write=False)
+        try:
+            position = 0
+            while position < segment.size:
+                walk = BatchWalk(file, position, segment.size, check_crc=False)
+                for chunk in walk:
+                    for header in chunk.headers:
+                        if header.base_offset < end:
+                            apply_to_folds(folds, starts, header, chunk.data)
+                bad = segment.bad_range_at(walk.end_position) if walk.problem else None
+                if bad is None:
+                    break
+                position = bad.end
+        finally:
+            file.close()
+        producers = folds[0]
+        assert isinstance(producers, ProducerStates)
+        # The segment's own transaction index has these already.
+        producers.take_aborted()
+
+
+def write_snapshots(log: Log, folds: list[Fold], offset: int) -> None:
+    """Store the folds' state before `offset`."""
+    for fold in folds:
+        path = f"{log.folder}/{offset:020d}{fold.extension}"
+        write_file(log.log_directory.fs, path, fold.snapshot(), None)
+        log.sync_later(path, SyncSite.SNAPSHOT)
+    log.folder_dirty = True
+
+
+# Segments
+
+
+def create_segment(log: Log, base_offset: int) -> Segment:
+    """A new, empty active segment; its name is durable after the next flush."""
+    segment = Segment(log.log_directory, log.folder, base_offset, base_offset, 0)
+    segment.start_indexes()
+    segment.open_file(create=True)
+    log.folder_dirty = True
+    return segment
+
+
+def seal(log: Log, segment: Segment, folds: list[Fold] | None = None) -> None:
+    """Write what a segment that takes no more appends keeps beside its `.log`."""
+    if segment.time_index is not None and segment.max_timestamp >= 0:
+        segment.time_index.append_if_later(
+            segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset
+        )
+    write_index_files(log, segment)
+    write_snapshots(log, log.folds if folds is None else folds, segment.next_offset)
+    segment.sealed = True
+    segment.forget_hints()
+
+
+def write_index_files(log: Log, segment: Segment) -> None:
+    """The index files as they are in memory; `.txnindex` only when it has entries.
+
+    A torn `.index` is known by its order and made again, so only the others need a sync."""
+    fs = segment.directory.fs
+    assert segment.offset_index is not None
+    assert segment.time_index is not None
+    write_file(fs, segment.path(INDEX_SUFFIX), segment.offset_index.encode(), None)
+    write_file(fs, segment.path(TIME_INDEX_SUFFIX), segment.time_index.encode(), None)
+    log.sync_later(segment.path(TIME_INDEX_SUFFIX), SyncSite.TIME_INDEX)
+    aborted = segment.aborted_transactions()
+    if aborted:
+        write_file(fs, segment.path(TRANSACTION_INDEX_SUFFIX), encode_aborted(aborted), None)
+        log.sync_later(segment.path(TRANSACTION_INDEX_SUFFIX), SyncSite.TRANSACTION_INDEX)
+
+
+def write_tail(log: Log) -> None:
+    """At a clean close: spare the next start the walk over a large active segment."""
+    active = log.active
+    if active.size >= TAIL_FILES_BYTES_MIN and not active.bad_ranges:
+        write_index_files(log, active)
+        write_snapshots(log, log.folds, active.next_offset)
+
+
+def load_tail_files(
+    log: Log, names: Sequence[str], active: Segment, folds: list[Fold], summary: LogSummary | None
+) -> bool:
+    """Load what `write_tail` left; False when it is not there or not of this very end."""
+    if summary is None or active.size != summary.active_size:
+        return False
+    end = summary.log_end_offset
+    if active.base_offset == end or active.path(INDEX_SUFFIX).rpartition("/")[2] not in names:
+        return False
+    fs = log.log_directory.fs
+    starts = restore_folds(fs, log.folder, names, folds, end)
+    if min(starts) == end:
+        try:
+            offset_index = OffsetIndex.decode(fs.read_file(active.path(INDEX_SUFFIX)), active.size)
+            time_index = TimeIndex.decode(fs.read_file(active.path(TIME_INDEX_SUFFIX)))
+            active.next_offset = end
+            active.aborted = None
+            active.aborted_transactions()
+        except (InvalidIndex, FileNotFoundError):
+            active.start_indexes()
+        else:
+            if walk_tail(log, active, offset_index, time_index):
+                return True
+    active.next_offset = active.base_offset
+    active.max_timestamp = -1
+    active.bytes_since_index = 0
+    active.start_indexes()
+    for fold in folds:
+        fold.restore(b"")
+    return False
+
+
+def walk_tail(log: Log, active: Segment, offset_index: OffsetIndex, time_index: TimeIndex) -> bool:
+    """Account for the batches behind the last index entry; False when they do not end right."""
+    end = active.next_offset
+    position = offset_index.boundary_at_or_below(active.size)
+    active.offset_index = offset_index
+    active.time_index = time_index
+    last = time_index.last
+    if last is not None:
+        active.max_timestamp = last[0]
+        active.max_timestamp_offset = active.base_offset + last[1]
+    walk = BatchWalk(active.open_file(), position, active.size, check_crc=False)
+    interval_bytes = 1 << 62
+    for chunk in walk:
+        for header in chunk.headers:
+            active.add_batch(header, chunk.position + header.position, interval_bytes)
+    active.bytes_since_index = log.config.index_interval_bytes + 1
+    return not walk.problem and active.next_offset == end
+
+
+# Small files
+
+
+def load_epochs(fs: FileSystem, folder: str, segments: Sequence[Segment]) -> LeaderEpochs:
+    """The leader epochs from their file, or from the batches when it is lost."""
+    epochs = LeaderEpochs()
+    try:
+        epochs.restore(fs.read_file(f"{folder}/{LEADER_EPOCHS_FILE}"))
+    except (FileNotFoundError, ValueError):
+        add_epochs(epochs, segments)
+    else:
+        add_epochs(epochs, segments[-1:])
+    return epochs
+
+
+def add_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:
+    """Note the epochs of all batches of `segments`."""
+    for segment in segments:
+        file = segment.directory.fs.open(segment.path(), write=False)
+        try:
+            for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
+                for header in chunk.headers:
+                    epochs.assign(header.partition_leader_epoch, header.base_offset)
+        finally:
+            file.close()
+
+
+def read_log_start(fs: FileSystem, folder: str) -> int:
+    """The log start as last checkpointed, 0 for never."""
+    values = [
+        read_value(fs, f"{folder}/{name}") for name in (LOG_START_FILE, LOG_START_UNSYNCED_FILE)
+    ]
+    return max((value for value in values if isinstance(value, int)), default=0)
+
+
+def note_log_start(log: Log) -> None:
+    """Let the log start last through kill -9; the next flush makes it last through power loss."""
+    path = f"{log.folder}/{LOG_START_UNSYNCED_FILE}"
+    write_unsynced(log.log_directory.fs, path, encode_value(log.log_start_offset))

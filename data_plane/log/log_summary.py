@@ -1,0 +1,24 @@
+"""What a data directory's checkpoint keeps of each log, enough to open it without its files."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class LogSummary(NamedTuple):
+    """Offsets, sizes in bytes, and of the active segment its base, size and first append.
+
+    `is_synced`: nothing was left to flush when this was taken, so a log that still has this active
+    segment in this size needs no recovery."""
+
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    high_watermark: int
+    size_bytes: int
+    active_base_offset: int
+    active_size: int
+    first_append_ms: int
+    latest_epoch: int
+    cleaner_offset: int
+    is_synced: bool

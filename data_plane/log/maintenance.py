@@ -1,0 +1,230 @@
+"""What a log manager does in the background: which jobs are due, a slice of the logs at a time.
+
+Each tick looks at a bounded number of logs, so that ten thousand of them never hold up the loop,
+and hands out at most one flush, one checkpoint and one scrub a directory and one compaction in
+all. Only logs in use are looked at often; retention looks at every log at its own interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from data_plane.log.compaction import compaction_priority
+from data_plane.log.directory_checkpoint import CheckpointJob
+from data_plane.log.flush import FlushJob
+from data_plane.log.log_directory import LogDirectory
+from data_plane.log.removal import removal_job
+from data_plane.log.scrubber import Scrubber
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+    from data_plane.log.manager import LogManager
+
+LOGS_PER_TICK_MAX = 500
+FLUSHES_PER_JOB_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceConfig:
+    """Intervals in ms. Kafka's properties: log.retention.check.interval.ms,
+    log.flush.offset.checkpoint.interval.ms, producer.id.expiration.check.interval.ms,
+    log.cleaner.backoff.ms. `scrub_bytes_per_tick` bounds one step of the scrubber;
+    `scrub_interval_ms` is the rest between two rounds over a directory, -1 for no scrubbing."""
+
+    retention_check_interval_ms: int = 300_000
+    checkpoint_interval_ms: int = 60_000
+    producer_expiration_check_interval_ms: int = 600_000
+    cleaner_backoff_ms: int = 15_000
+    scrub_interval_ms: int = 7 * 24 * 3600 * 1000
+    scrub_bytes_per_tick: int = 16 << 20
+
+
+class DirectoryFlushJob:
+    """Flushes of several logs of one disk, one after the other."""
+
+    def __init__(self, directory: LogDirectory, jobs: list[FlushJob]) -> None:
+        self.directory = directory
+        self._jobs = jobs
+
+    def run(self) -> None:
+        """Raises LogDirFailure."""
+        for job in self._jobs:
+            job.run()
+
+    def finish(self) -> None:
+        for job in self._jobs:
+            job.finish()
+
+
+class DeletionJob:
+    """Makes a partition's deletion durable, then, when it is due, removes the folder."""
+
+    def __init__(self, directory: LogDirectory, folder: str, due_ms: int) -> None:
+        self.directory = directory
+        self.folder = folder
+        self.due_ms = due_ms
+        self.is_renaming_synced = False
+        self.is_running = False
+        self.is_done = False
+        self._is_due = False
+
+    def begin(self, now_ms: int) -> None:
+        self.is_running = True
+        self._is_due = now_ms >= self.due_ms
+
+    def run(self) -> None:
+        """Raises LogDirFailure."""
+        from data_plane.log.deletion import remove_folder, sync_deletion
+
+        try:
+            self.directory.check_online()
+            if not self.is_renaming_synced:
+                sync_deletion(self.directory, self.folder)
+                self.is_renaming_synced = True
+            if self._is_due:
+                remove_folder(self.directory, self.folder)
+                self.is_done = True
+        except OSError as error:
+            raise self.directory.fail(error) from error
+
+    def finish(self) -> None:
+        self.is_running = False
+        if self.directory.failure is not None:
+            self.is_done = True
+
+
+class Maintenance:
+    """Schedules the background jobs of one manager."""
+
+    def __init__(self, manager: LogManager, config: MaintenanceConfig, now_ms: int) -> None:
+        self._manager = manager
+        self._config = config
+        self._queue: list[Log] = []
+        self._retention_queue: list[Log] = []
+        self._retention_due_ms = now_ms
+        self._checkpoint_due_ms = now_ms
+        self._expiration_due_ms = now_ms + config.producer_expiration_check_interval_ms
+        self._compaction_due_ms = now_ms + config.cleaner_backoff_ms
+        self._in_flight: dict[tuple[str, object], Any] = {}
+        self._scrubber = Scrubber(config.scrub_interval_ms, config.scrub_bytes_per_tick)
+
+    def forget(self, log: Log) -> None:
+        """`log` is being deleted."""
+        self._queue = [one for one in self._queue if one is not log]
+        self._retention_queue = [one for one in self._retention_queue if one is not log]
+
+    def tick(self, now_ms: int) -> list[Any]:
+        """The jobs that are due."""
+        jobs: list[Any] = []
+        self._apply_retention(now_ms)
+        self._expire_producers(now_ms)
+        self._look_at_logs(now_ms, jobs)
+        self._checkpoint(now_ms, jobs)
+        self._compact(now_ms, jobs)
+        return jobs
+
+    def _launch(self, kind: str, where: object, job: Any, jobs: list[Any]) -> None:
+        key = (kind, where)
+        tracked = _TrackedJob(job, self._in_flight, key)
+        self._in_flight[key] = tracked
+        jobs.append(tracked)
+
+    def _apply_retention(self, now_ms: int) -> None:
+        if not self._retention_queue and now_ms >= self._retention_due_ms:
+            self._retention_due_ms = now_ms + self._config.retention_check_interval_ms
+            self._retention_queue = self._manager.logs()
+        for _ in range(min(LOGS_PER_TICK_MAX, len(self._retention_queue))):
+            log = self._retention_queue.pop()
+            if log.log_directory.failure is None and not log.is_closed and log.may_expire(now_ms):
+                log.maybe_roll(now_ms)
+                log.apply_retention(now_ms)
+
+    def _expire_producers(self, now_ms: int) -> None:
+        if now_ms < self._expiration_due_ms:
+            return
+        self._expiration_due_ms = now_ms + self._config.producer_expiration_check_interval_ms
+        for log in self._manager.logs():
+            if log.is_loaded:
+                log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+
+    def _look_at_logs(self, now_ms: int, jobs: list[Any]) -> None:
+        if not self._queue:
+            self._queue = [log for log in self._manager.logs() if log.is_loaded]
+        flushes: dict[LogDirectory, list[FlushJob]] = {}
+        for _ in range(min(LOGS_PER_TICK_MAX, len(self._queue))):
+            log = self._queue.pop()
+            directory = log.log_directory
+            if directory.failure is not None or not log.is_loaded:
+                continue
+            log.maybe_roll(now_ms)
+            if log.doomed and ("removal", log) not in self._in_flight:
+                removal = removal_job(log, now_ms)
+                if removal is not None:
+                    self._launch("removal", log, removal, jobs)
+            if not self._is_flush_due(log, now_ms) or ("flush", directory) in self._in_flight:
+                continue
+            due = flushes.setdefault(directory, [])
+            if len(due) < FLUSHES_PER_JOB_MAX:
+                job = log.flush_job()
+                if job is not None:
+                    due.append(job)
+        for directory, due in flushes.items():
+            self._launch("flush", directory, DirectoryFlushJob(directory, due), jobs)
+        for directory in self._manager.directories:
+            if directory.failure is None and ("scrub", directory) not in self._in_flight:
+                scrub = self._scrubber.next_job(self._manager, directory, now_ms)
+                if scrub is not None:
+                    self._launch("scrub", directory, scrub, jobs)
+
+    @staticmethod
+    def _is_flush_due(log: Log, now_ms: int) -> bool:
+        if log.unsynced is not None or log.log_start_dirty:
+            # Sealed segments are flushed as in Kafka, so that recovery need not walk them.
+            return True
+        since_ms = log.unflushed_since_ms
+        return since_ms >= 0 and now_ms - since_ms >= log.config.flush_ms
+
+    def _checkpoint(self, now_ms: int, jobs: list[Any]) -> None:
+        if now_ms < self._checkpoint_due_ms:
+            return
+        self._checkpoint_due_ms = now_ms + self._config.checkpoint_interval_ms
+        for directory in self._manager.directories:
+            if directory.failure is None and ("checkpoint", directory) not in self._in_flight:
+                job: CheckpointJob = self._manager.checkpoint_job(directory)
+                self._launch("checkpoint", directory, job, jobs)
+
+    def _compact(self, now_ms: int, jobs: list[Any]) -> None:
+        if now_ms < self._compaction_due_ms or ("compaction", None) in self._in_flight:
+            return
+        chosen: Log | None = None
+        priority_max = 0.0
+        for log in self._manager.logs():
+            if log.config.compact and log.log_directory.failure is None:
+                priority = compaction_priority(log, now_ms)
+                if priority > priority_max:
+                    chosen, priority_max = log, priority
+        job = chosen.compaction_job(now_ms) if chosen is not None else None
+        if job is None:
+            self._compaction_due_ms = now_ms + self._config.cleaner_backoff_ms
+            return
+        self._launch("compaction", None, job, jobs)
+
+
+class _TrackedJob:
+    """A job that leaves the list of those in flight when it is finished."""
+
+    def __init__(
+        self, job: Any, in_flight: dict[tuple[str, object], Any], key: tuple[str, object]
+    ) -> None:
+        self.job = job
+        self._in_flight = in_flight
+        self._key = key
+
+    def run(self) -> None:
+        """Raises what the job raises."""
+        self.job.run()
+
+    def finish(self) -> None:
+        self._in_flight.pop(self._key, None)
+        self.job.finish()

@@ -1,0 +1,352 @@
+"""The logs of a broker: data directories, start and recovery, checkpoints, background jobs.
+
+    <data>/.lock   <data>/recovery-point.checkpoint   <data>/clean-shutdown
+    <data>/topics/<topic uuid>/Partition-<n>/…      <uuid>/Partition-<n>.<unique>-delete/…
+
+At start each directory is locked and its checkpoint read. After a clean shutdown (the mark is
+there) logs are opened lazily with the checkpoint's figures and no file of theirs is touched.
+Otherwise a log that is just as the checkpoint says, and was fully synced then, is left alone too;
+all others recover. The mark is removed, durably, before anything can be appended.
+
+Invariants
+- A directory that fails goes offline alone; its logs raise LogDirFailure, the others go on.
+- Recovery points on disk never exceed what is durable; truncations mark what the file cannot know.
+- A deleted partition's folder is renamed at once and removed later, off the loop.
+
+Everything runs on the loop except the `run` of the jobs that `tick` hands out; call `finish` on the
+loop afterwards, also when `run` raised.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
+
+from data_plane.log import loading
+from data_plane.log.checkpoints import write_file
+from data_plane.log.config import LogConfig
+from data_plane.log.directory_checkpoint import (
+    CheckpointJob,
+    DirectoryState,
+    read_directory,
+    remove_clean_mark,
+    write_clean_mark,
+)
+from data_plane.log.errors import (
+    CorruptSegment,
+    DirectoryLocked,
+    LogDirFailure,
+    UnknownPartition,
+)
+from data_plane.log.file_system import File, FileSystem, OsFileSystem, SyncSite
+from data_plane.log.fold import FoldFactory
+from data_plane.log.log import Log
+from data_plane.log.log_directory import LogDirectory
+from data_plane.log.log_summary import LogSummary
+from data_plane.log.maintenance import DeletionJob, Maintenance, MaintenanceConfig
+from data_plane.log.open_files import OPEN_SEGMENTS_MAX, OpenFiles
+
+PARTITION_PREFIX = "Partition-"
+DELETE_SUFFIX = "-delete"
+LOCK_FILE = ".lock"
+FORMAT_VERSION = 1
+
+PartitionId = tuple[UUID, int]
+
+
+class Job(Protocol):
+    """Slow file work: `run` in a worker thread, then `finish` on the loop."""
+
+    def run(self) -> None: ...
+    def finish(self) -> None: ...
+
+
+class LogManager:
+    """See the module."""
+
+    def __init__(
+        self,
+        directories: Sequence[Path],
+        *,
+        default_config: LogConfig,
+        fs: FileSystem | None = None,
+        fold_factories: Sequence[FoldFactory] = (),
+        now_ms: int = 0,
+        open_segments_max: int = OPEN_SEGMENTS_MAX,
+        maintenance: MaintenanceConfig | None = None,
+    ) -> None:
+        assert directories, "a broker needs a data directory"
+        self._fs: FileSystem = fs if fs is not None else OsFileSystem()
+        self._fold_factories = tuple(fold_factories)
+        self.default_config = default_config
+        open_files = OpenFiles(open_segments_max)
+        self.directories = [LogDirectory(path, self._fs, open_files) for path in directories]
+        self._locks: dict[str, File] = {}
+        self._logs: dict[PartitionId, Log] = {}
+        self._counts: dict[str, int] = {}
+        self._deletion_jobs: list[DeletionJob] = []
+        self._deletions = 0
+        self.recovered_logs = 0
+        self._maintenance = Maintenance(self, maintenance or MaintenanceConfig(), now_ms)
+
+    # Start and stop
+
+    def start(self, now_ms: int) -> list[LogDirFailure]:
+        """Lock the directories and open all logs; returns why any directory is offline.
+
+        Raises DirectoryLocked; nothing is open then."""
+        for directory in self.directories:
+            try:
+                self._lock(directory)
+            except OSError as error:
+                directory.fail(error)
+            except DirectoryLocked:
+                self._unlock()
+                raise
+        failures = []
+        for directory in self.directories:
+            try:
+                directory.check_online()
+                self._start_directory(directory, now_ms)
+            except OSError as error:
+                failures.append(directory.fail(error))
+            except LogDirFailure as failure:
+                failures.append(failure)
+        return failures
+
+    def _lock(self, directory: LogDirectory) -> None:
+        self._make_directories(directory.path)
+        lock = self._fs.lock(f"{directory.path}/{LOCK_FILE}")
+        if lock is None:
+            raise DirectoryLocked(f"{directory.path} is in use by another process")
+        self._locks[directory.path] = lock
+
+    def _make_directories(self, path: str) -> None:
+        missing = []
+        while True:
+            try:
+                if not self._fs.make_directory(path):
+                    break
+            except FileNotFoundError:
+                missing.append(path)
+                path = path.rpartition("/")[0]
+                continue
+            if not missing:
+                break
+            path = missing.pop()
+
+    def _start_directory(self, directory: LogDirectory, now_ms: int) -> None:
+        self._fs.make_directory(directory.topics_path)
+        self._fs.sync_directory(directory.path, SyncSite.DATA_FOLDER)
+        state = read_directory(self._fs, directory.path)
+        remove_clean_mark(self._fs, directory.path, state)
+        may_lose = state.boot_id is None or state.boot_id != self._fs.boot_id()
+        count = 0
+        for topic_id, partition, folder in self._find_partitions(directory, now_ms):
+            key = (topic_id, partition)
+            entry = state.logs.get(f"{topic_id}/{partition}")
+            topic = entry.topic if entry is not None else self._read_topic(folder)
+            log = Log(
+                directory,
+                folder,
+                topic_id,
+                topic,
+                partition,
+                self.default_config,
+                self._fold_factories,
+            )
+            summary = entry.summary if entry is not None else None
+            self._open(log, summary, state, may_lose)
+            self._logs[key] = log
+            count += 1
+        self._counts[directory.path] = count
+
+    def _find_partitions(
+        self, directory: LogDirectory, now_ms: int
+    ) -> Iterator[tuple[UUID, int, str]]:
+        for name in self._fs.list_directory(directory.topics_path):
+            topic_folder = f"{directory.topics_path}/{name}"
+            try:
+                topic_id = UUID(name)
+                entries = self._fs.list_directory(topic_folder)
+            except (ValueError, NotADirectoryError):
+                # Nothing of ours; leave it alone.
+                continue
+            for entry in entries:
+                folder = f"{topic_folder}/{entry}"
+                if entry.endswith(DELETE_SUFFIX):
+                    self._deletion_jobs.append(DeletionJob(directory, folder, now_ms))
+                elif entry.startswith(PARTITION_PREFIX):
+                    number = entry[len(PARTITION_PREFIX) :]
+                    if number.isdigit():
+                        yield topic_id, int(number), folder
+
+    def _read_topic(self, folder: str) -> str:
+        try:
+            data = self._fs.read_file(f"{folder}/{loading.PARTITION_FILE}")
+            return str(json.loads(data)["topic"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            # Only the name is lost, and the metadata has it.
+            return ""
+
+    def _open(
+        self, log: Log, summary: LogSummary | None, state: DirectoryState, may_lose: bool
+    ) -> None:
+        if summary is not None:
+            log.open_from_summary(summary)
+            if state.is_clean or (summary.is_synced and self._is_as_summarized(log, summary)):
+                return
+        log.recover(summary.recovery_point if summary is not None else 0, summary, may_lose)
+        self.recovered_logs += 1
+
+    def _is_as_summarized(self, log: Log, summary: LogSummary) -> bool:
+        """Whether the folder's last segment still is the one of the summary, in that size."""
+        names = self._fs.list_directory(log.folder)
+        bases = loading.segment_bases(names)
+        if not bases or bases[-1] != summary.active_base_offset:
+            return False
+        if loading.TRUNCATION_FILE in names or loading.LOG_START_UNSYNCED_FILE in names:
+            return False
+        path = f"{log.folder}/{bases[-1]:020d}.log"
+        return self._fs.size(path) == summary.active_size
+
+    def close(self, now_ms: int, *, clean: bool = True) -> None:
+        """Sync and close all logs and leave the clean-shutdown mark; blocks."""
+        for directory in self.directories:
+            logs = [log for log in self._logs.values() if log.log_directory is directory]
+            # A log that never was in use is in the same state as at its opening.
+            with contextlib.suppress(LogDirFailure):
+                entries = {}
+                for log in logs:
+                    if clean:
+                        log.prepare_close()
+                    entries[log] = log.summary()
+                    log.close(clean)
+                if clean and directory.failure is None and directory.path in self._locks:
+                    try:
+                        write_clean_mark(self._fs, directory.path, entries)
+                    except OSError as error:
+                        directory.fail(error)
+        for log in self._logs.values():
+            with contextlib.suppress(LogDirFailure):
+                log.close(clean=False)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        for lock in self._locks.values():
+            lock.close()
+        self._locks.clear()
+
+    # Logs
+
+    def partition_ids(self) -> list[PartitionId]:
+        """All partitions with a log, online or not."""
+        return list(self._logs)
+
+    def logs(self) -> list[Log]:
+        """All logs."""
+        return list(self._logs.values())
+
+    def get(self, topic_id: UUID, partition: int) -> Log:
+        """The log of a partition; raises UnknownPartition."""
+        log = self._logs.get((topic_id, partition))
+        if log is None:
+            raise UnknownPartition(f"no log of partition {partition} of topic {topic_id}")
+        return log
+
+    def create(
+        self, topic_id: UUID, topic: str, partition: int, config: LogConfig | None = None
+    ) -> Log:
+        """Make a new, empty log in the directory with the fewest; durable after its first flush.
+
+        Raises LogDirFailure when no directory is online."""
+        key = (topic_id, partition)
+        assert key not in self._logs, f"the log of partition {partition} of {topic_id} exists"
+        directory = self._choose_directory()
+        topic_folder = f"{directory.topics_path}/{topic_id}"
+        folder = f"{topic_folder}/{PARTITION_PREFIX}{partition}"
+        log = Log(
+            directory,
+            folder,
+            topic_id,
+            topic,
+            partition,
+            config if config is not None else self.default_config,
+            self._fold_factories,
+        )
+        try:
+            self._fs.make_directory(topic_folder)
+            self._fs.make_directory(folder)
+            identity = {
+                "format_version": FORMAT_VERSION,
+                "partition": partition,
+                "topic": topic,
+                "topic_id": str(topic_id),
+            }
+            data = json.dumps(identity, indent=1).encode() + b"\n"
+            write_file(self._fs, f"{folder}/{loading.PARTITION_FILE}", data, None)
+            log.parents_dirty = log.folder_dirty = True
+            log.load()
+        except OSError as error:
+            raise directory.fail(error) from error
+        self._logs[key] = log
+        self._counts[directory.path] = self._counts.get(directory.path, 0) + 1
+        return log
+
+    def _choose_directory(self) -> LogDirectory:
+        online = [directory for directory in self.directories if directory.failure is None]
+        if not online:
+            self.directories[0].check_online()
+        return min(online, key=lambda directory: self._counts.get(directory.path, 0))
+
+    def delete(self, topic_id: UUID, partition: int, now_ms: int) -> None:
+        """Take a log away; its files go later. Raises UnknownPartition, LogDirFailure."""
+        log = self.get(topic_id, partition)
+        directory = log.log_directory
+        directory.check_online()
+        delay_ms = log.config.file_delete_delay_ms
+        del self._logs[(topic_id, partition)]
+        self._counts[directory.path] -= 1
+        self._maintenance.forget(log)
+        log.retire()
+        self._deletions += 1
+        target = f"{log.folder}.{now_ms}-{self._deletions}{DELETE_SUFFIX}"
+        try:
+            self._fs.rename(log.folder, target)
+        except OSError as error:
+            raise directory.fail(error) from error
+        self._deletion_jobs.append(DeletionJob(directory, target, now_ms + delay_ms))
+
+    # Housekeeping
+
+    def tick(self, now_ms: int) -> list[Job]:
+        """Do what is quick, and return jobs for what is slow. Call it every second or so."""
+        jobs = self._maintenance.tick(now_ms)
+        for job in self._deletion_jobs:
+            is_due = not job.is_renaming_synced or job.due_ms <= now_ms
+            if is_due and not job.is_running and not job.is_done:
+                job.begin(now_ms)
+                jobs.append(job)
+        self._deletion_jobs = [job for job in self._deletion_jobs if not job.is_done]
+        return jobs
+
+    def checkpoint_job(self, directory: LogDirectory) -> CheckpointJob:
+        """A job that stores where the directory's logs stand."""
+        entries = {
+            log: log.summary()
+            for log in self._logs.values()
+            if log.log_directory is directory and not log.is_closed
+        }
+        return CheckpointJob(directory, entries)
+
+    def offline_directories(self) -> list[LogDirectory]:
+        """The directories that failed."""
+        return [directory for directory in self.directories if directory.failure is not None]
+
+    def take_corruption_reports(self) -> list[CorruptSegment]:
+        """Corrupt batches found since the last call, for the broker's log and metrics."""
+        return [found for directory in self.directories for found in directory.take_reports()]

@@ -1,0 +1,59 @@
+"""The `.snapshot` file: Kafka's producer snapshot, version 1, big-endian.
+
+    version i16   crc u32 (CRC32C of all that follows)   count i32
+    per row: producer id i64, epoch i16, last sequence i32, last offset i64, offset delta i32,
+             timestamp i64, coordinator epoch i32, first offset of the open transaction i64
+
+Kafka writes one row a producer, with its last batch. This writes one for each cached batch, oldest
+first, so that all five survive a restart; Kafka's reader takes the last row of a producer id and
+so reads the file as if it had written it. The crc makes a torn file known.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+VERSION = 1
+NO_OFFSET = -1
+_HEAD = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ROW = struct.Struct(">qhiqiqiq")
+
+
+class SnapshotRow(NamedTuple):
+    """One cached batch of one producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+
+def encode_producer_snapshot(rows: Sequence[SnapshotRow]) -> bytes:
+    """The file's bytes."""
+    body = _COUNT.pack(len(rows)) + b"".join(_ROW.pack(*row) for row in rows)
+    return _HEAD.pack(VERSION, crc32c(body)) + body
+
+
+def decode_producer_snapshot(data: bytes) -> list[SnapshotRow]:
+    """The rows of a file; ValueError when it is not whole."""
+    if len(data) < _HEAD.size + _COUNT.size:
+        raise ValueError(f"{len(data)} bytes is less than a producer snapshot's head")
+    version, crc = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise ValueError(f"unknown producer snapshot version {version}")
+    body = memoryview(data)[_HEAD.size :]
+    if crc32c(body) != crc:
+        raise ValueError("the producer snapshot's crc is not that of its bytes")
+    rows_bytes = body[_COUNT.size :]
+    if _COUNT.unpack_from(body)[0] * _ROW.size != len(rows_bytes):
+        raise ValueError("the producer snapshot's count is not that of its rows")
+    return [SnapshotRow(*fields) for fields in _ROW.iter_unpack(rows_bytes)]

@@ -1,0 +1,381 @@
+"""Producer state: what makes produce idempotent and transactions visible, as a fold.
+
+Per producer id: its epoch, its last five batches, its coordinator's epoch and the offset where its
+open transaction began. The rules are those of Kafka 4's ProducerStateManager:
+
+- a batch that repeats one of the five (epoch, first and last sequence) is a duplicate: the append
+  is acknowledged with the old offset and stored no second time;
+- an older epoch is refused with INVALID_PRODUCER_EPOCH; a new epoch begins at sequence 0;
+- within an epoch the sequence goes on by one, from 2^31-1 to 0, else OUT_OF_ORDER_SEQUENCE_NUMBER;
+- a producer id that is not known (never was, or expired) may begin at any sequence.
+
+Worked example: batches (sequence 0..2 → offset 10..12), (3..3 → 13). Sequence 3..3 again → its old
+offset 13; 5..5 → out of order; epoch+1 with sequence 1 → out of order, with 0 → accepted.
+
+`check` is called before the write, `apply` after it: a failed write leaves the state alone. The
+last stable offset comes from here too: the first offset of the oldest transaction that is open, or
+closed by a marker which is not yet below the high watermark.
+
+Deliberately absent: transaction verification (KIP-890) and the coordinator's side.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import insort
+from typing import NamedTuple
+
+from data_plane.log.errors import AppendError
+from data_plane.log.file_system import Buffer
+from data_plane.log.indexes import AbortedTransaction
+from data_plane.log.producer_snapshot import (
+    NO_OFFSET,
+    SnapshotRow,
+    decode_producer_snapshot,
+    encode_producer_snapshot,
+)
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.records import BatchHeader, decode_batch
+
+CACHED_BATCHES = 5
+SEQUENCE_MASK = 0x7FFFFFFF
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+
+_MARKER_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+ABORT_MARKER = 0
+COMMIT_MARKER = 1
+
+
+class CachedBatch(NamedTuple):
+    """A stored batch as the duplicate check knows it."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class ProducerEntry:
+    """State of one producer id."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.batches: list[CachedBatch] = []
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.transaction_first_offset = NO_OFFSET
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def find_duplicate(self, epoch: int, first: int, last: int) -> CachedBatch | None:
+        """The cached batch with this epoch and these sequences."""
+        if epoch == self.producer_epoch:
+            for batch in self.batches:
+                if batch.first_sequence == first and batch.last_sequence == last:
+                    return batch
+        return None
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Forget the batches of another epoch."""
+        if epoch != self.producer_epoch:
+            self.producer_epoch = epoch
+            self.batches.clear()
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction with its marker stored: records [first_offset, last_offset] are decided."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class Marker(NamedTuple):
+    """A transaction's end marker."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def decode_marker(header: BatchHeader, buf: Buffer, position: int) -> Marker | None:
+    """The end marker in a control batch; None for other control records."""
+    records = decode_batch(buf, position)
+    if not records or records[0].key is None or len(records[0].key) < _MARKER_KEY.size:
+        return None
+    kind = _MARKER_KEY.unpack_from(records[0].key)[1]
+    value = records[0].value
+    if kind not in (ABORT_MARKER, COMMIT_MARKER) or value is None:
+        return None
+    if len(value) < _MARKER_VALUE.size:
+        return None
+    return Marker(kind == COMMIT_MARKER, _MARKER_VALUE.unpack_from(value)[1])
+
+
+class ProducerStates:
+    """The fold over all producers of one log."""
+
+    __slots__ = ("aborted", "ongoing", "producers", "undecided")
+
+    extension = ".snapshot"
+
+    def __init__(self) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        # First offsets of open transactions, and of those whose marker is stored at the second
+        # value but may not be below the high watermark yet. Both by first offset.
+        self.ongoing: dict[int, int] = {}
+        self.undecided: list[tuple[int, int]] = []
+        # What `apply` found aborted since the log last took it, for the transaction index.
+        self.aborted: list[AbortedTransaction] = []
+
+    # Before the write
+
+    def check(
+        self,
+        header: BatchHeader,
+        pending: dict[int, PendingSequence],
+        *,
+        is_client: bool,
+    ) -> CachedBatch | None:
+        """Refuse or accept a batch; returns the stored batch that it repeats.
+
+        `pending` holds the outcome of earlier batches of the same append by producer id, and is
+        brought up to date. Raises AppendError.
+        """
+        producer_id = header.producer_id
+        entry = self.producers.get(producer_id)
+        epoch = header.producer_epoch
+        if header.attributes & 0x20:
+            self._check_epoch(entry, producer_id, epoch)
+            return None
+        first = header.base_sequence
+        last = (first + header.last_offset_delta) & SEQUENCE_MASK if first >= 0 else NO_SEQUENCE
+        earlier = pending.get(producer_id)
+        if entry is not None:
+            if is_client and earlier is None:
+                duplicate = entry.find_duplicate(epoch, first, last)
+                if duplicate is not None:
+                    return duplicate
+            self._check_epoch(entry, producer_id, epoch)
+        if is_client:
+            known_epoch, last_sequence = self._known(entry, earlier)
+            self._check_sequence(producer_id, epoch, first, known_epoch, last_sequence)
+        in_transaction = entry is not None and entry.transaction_first_offset >= 0
+        if in_transaction and not header.attributes & 0x10:
+            raise AppendError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {producer_id}",
+            )
+        pending[producer_id] = PendingSequence(epoch, last)
+        return None
+
+    @staticmethod
+    def _known(entry: ProducerEntry | None, earlier: PendingSequence | None) -> PendingSequence:
+        if earlier is not None:
+            return earlier
+        if entry is None:
+            return PendingSequence(NO_PRODUCER_EPOCH, NO_SEQUENCE)
+        return PendingSequence(entry.producer_epoch, entry.last_sequence)
+
+    @staticmethod
+    def _check_epoch(entry: ProducerEntry | None, producer_id: int, epoch: int) -> None:
+        if entry is not None and epoch < entry.producer_epoch:
+            raise AppendError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last "
+                f"seen epoch {entry.producer_epoch}",
+            )
+
+    @staticmethod
+    def _check_sequence(
+        producer_id: int, epoch: int, first: int, known_epoch: int, last_sequence: int
+    ) -> None:
+        if known_epoch == NO_PRODUCER_EPOCH:
+            return
+        if epoch != known_epoch:
+            if first != 0:
+                raise AppendError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Invalid sequence number for new epoch of producer {producer_id}: {epoch} "
+                    f"(request epoch), {first} (seq. number), {known_epoch} (current epoch)",
+                )
+        elif not (first == last_sequence + 1 or (first == 0 and last_sequence == SEQUENCE_MASK)):
+            raise AppendError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {producer_id}: {first} (incoming seq. "
+                f"number), {last_sequence} (current end sequence number)",
+            )
+
+    # The fold
+
+    def apply(self, header: BatchHeader, buf: Buffer, position: int) -> None:
+        """Take in a stored batch. Batches without a producer id change nothing."""
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(producer_id)
+        if header.attributes & 0x20:
+            self._apply_marker(entry, header, buf, position)
+            return
+        entry.enter_epoch(header.producer_epoch)
+        first = header.base_sequence
+        last_offset = header.base_offset + header.last_offset_delta
+        last = (first + header.last_offset_delta) & SEQUENCE_MASK if first >= 0 else NO_SEQUENCE
+        batches = entry.batches
+        batches.append(
+            CachedBatch(first, last, header.base_offset, last_offset, header.max_timestamp)
+        )
+        if len(batches) > CACHED_BATCHES:
+            del batches[0]
+        entry.last_timestamp = header.max_timestamp
+        if header.attributes & 0x10 and entry.transaction_first_offset < 0:
+            entry.transaction_first_offset = header.base_offset
+            self.ongoing[header.base_offset] = producer_id
+
+    def _apply_marker(
+        self, entry: ProducerEntry, header: BatchHeader, buf: Buffer, position: int
+    ) -> None:
+        marker = decode_marker(header, buf, position)
+        if marker is None:
+            return
+        entry.enter_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NO_OFFSET
+        if first_offset < 0:
+            return
+        self.ongoing.pop(first_offset, None)
+        if not marker.commit:
+            stable = min(self.ongoing) if self.ongoing else header.base_offset + 1
+            self.aborted.append(
+                AbortedTransaction(entry.producer_id, first_offset, header.base_offset, stable)
+            )
+        insort(self.undecided, (first_offset, header.base_offset))
+
+    def snapshot(self) -> bytes:
+        """Kafka's snapshot format, with a row for each cached batch (see producer_snapshot.py)."""
+        rows: list[SnapshotRow] = []
+        for producer_id in sorted(self.producers):
+            entry = self.producers[producer_id]
+            common = (entry.coordinator_epoch, entry.transaction_first_offset)
+            if not entry.batches:
+                rows.append(
+                    SnapshotRow(
+                        producer_id,
+                        entry.producer_epoch,
+                        NO_SEQUENCE,
+                        NO_OFFSET,
+                        0,
+                        entry.last_timestamp,
+                        *common,
+                    )
+                )
+            for batch in entry.batches:
+                timestamp = batch.timestamp
+                if batch is entry.batches[-1]:
+                    timestamp = entry.last_timestamp
+                rows.append(
+                    SnapshotRow(
+                        producer_id,
+                        entry.producer_epoch,
+                        batch.last_sequence,
+                        batch.last_offset,
+                        batch.last_offset - batch.first_offset,
+                        timestamp,
+                        *common,
+                    )
+                )
+        return encode_producer_snapshot(rows)
+
+    def restore(self, data: bytes) -> None:
+        """See Fold.restore."""
+        rows = decode_producer_snapshot(data) if data else []
+        self.producers.clear()
+        self.ongoing.clear()
+        self.undecided.clear()
+        self.aborted.clear()
+        for row in rows:
+            entry = self.producers.get(row.producer_id)
+            if entry is None:
+                entry = self.producers[row.producer_id] = ProducerEntry(row.producer_id)
+            entry.enter_epoch(row.producer_epoch)
+            entry.coordinator_epoch = row.coordinator_epoch
+            entry.last_timestamp = row.timestamp
+            entry.transaction_first_offset = row.transaction_first_offset
+            if row.last_offset >= 0:
+                entry.batches.append(_batch_of(row))
+        for entry in self.producers.values():
+            if entry.transaction_first_offset >= 0:
+                self.ongoing[entry.transaction_first_offset] = entry.producer_id
+
+    # Visibility and housekeeping
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset that read_committed must not pass; None when all is decided.
+
+        Forgets the transactions whose marker lies below `high_watermark`."""
+        if not self.ongoing and not self.undecided:
+            return None
+        if self.undecided:
+            self.undecided = [pair for pair in self.undecided if pair[1] >= high_watermark]
+        first = min(self.ongoing) if self.ongoing else None
+        if self.undecided and (first is None or self.undecided[0][0] < first):
+            first = self.undecided[0][0]
+        return first
+
+    def take_aborted(self) -> list[AbortedTransaction]:
+        """The aborted transactions found since the last call."""
+        found, self.aborted = self.aborted, []
+        return found
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that were silent for `expiration_ms`; returns how many."""
+        gone = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self.producers[producer_id]
+        return len(gone)
+
+
+class PendingSequence(NamedTuple):
+    """(epoch, last sequence) of a producer, counting batches not yet written."""
+
+    epoch: int
+    last_sequence: int
+
+
+def _batch_of(row: SnapshotRow) -> CachedBatch:
+    first = row.last_sequence
+    if first >= 0:
+        first = (row.last_sequence - row.offset_delta) & SEQUENCE_MASK
+    return CachedBatch(
+        first,
+        row.last_sequence,
+        row.last_offset - row.offset_delta,
+        row.last_offset,
+        row.timestamp,
+    )

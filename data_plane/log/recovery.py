@@ -1,0 +1,185 @@
+"""Opening a log after an unclean shutdown: from the recovery point on nothing is taken on trust.
+
+Segments that end below the recovery point are durable and stay as they are. From the one that
+holds or touches it on (what sealing left beside it may not be synced), every batch is walked: size,
+magic, CRC32C, order. Where the first unsound batch stands decides what happens:
+
+- below the recovery point it is damage to durable bytes: reported, not served, the rest stays;
+- beyond it, and power may have been lost: the log ends there, since unsynced writes may be gone in
+  any pattern and what follows a hole was not acknowledged as a prefix of anything; later segments
+  go too;
+- beyond it after kill -9 alone (the boot id says that the page cache survived): a torn write can
+  only be the very end, which is cut; an unsound batch with sound ones behind it is damage as above.
+
+Indexes, snapshots and leader epochs of walked segments are made anew. A segment whose base is not
+the end of the one before it shows that a file in between was lost: the log ends before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data_plane.log import loading
+from data_plane.log.batch_walk import BadRange, BatchWalk, find_sound_batch
+from data_plane.log.checkpoints import read_value
+from data_plane.log.errors import CorruptSegment
+from data_plane.log.file_system import File, FileSystem, SyncSite
+from data_plane.log.fold import Fold
+from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.loading import LoadedLog
+from data_plane.log.log_summary import LogSummary
+from data_plane.log.segment import Segment
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+
+
+def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> LoadedLog:
+    """See the module. Raises OSError."""
+    fs = log.log_directory.fs
+    names = fs.list_directory(log.folder)
+    truncated = read_value(fs, f"{log.folder}/{loading.TRUNCATION_FILE}")
+    if isinstance(truncated, int):
+        # The log was truncated after the checkpoint that says `recovery_point`.
+        recovery_point = min(recovery_point, truncated)
+    segments = loading.open_segments(log, names)
+    log_start = loading.read_log_start(fs, log.folder)
+    if not segments:
+        return _start_anew(log, log_start)
+    log_start = max(log_start, segments[0].base_offset)
+    first = max(
+        (i for i, one in enumerate(segments) if one.base_offset < recovery_point), default=0
+    )
+    folds = log.new_folds()
+    walk = _RecoveryWalk(log, recovery_point, may_lose, folds)
+    walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
+    loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
+    epochs = walk.epochs = _epochs_before(fs, log.folder, segments[:first], segments[first])
+    kept = segments[:first]
+    for index in range(first, len(segments)):
+        segment = segments[index]
+        if index > first and may_lose and segment.base_offset != kept[-1].next_offset:
+            break
+        goes_on = walk.walk(segment, is_last=index == len(segments) - 1)
+        kept.append(segment)
+        if not goes_on:
+            break
+    _remove(log, segments[len(kept) :])
+    for segment in kept[first:-1]:
+        segment.release()
+    kept[-1].sealed = False
+    if kept[-1].next_offset < log_start:
+        _remove(log, kept)
+        return _start_anew(log, log_start)
+    active = kept[-1]
+    active.first_append_ms = fs.modified_ms(active.path()) if active.size else -1
+    if summary is not None and summary.active_base_offset == active.base_offset:
+        active.first_append_ms = summary.first_append_ms
+    epochs.truncate_from_start(log_start)
+    return LoadedLog(kept, folds, epochs, log_start, recovery_point)
+
+
+def _start_anew(log: Log, log_start: int) -> LoadedLog:
+    """An empty log: no file of it is left, or nothing at or above its start."""
+    segment = loading.create_segment(log, log_start)
+    return LoadedLog([segment], log.new_folds(), LeaderEpochs(), log_start, log_start)
+
+
+def _epochs_before(
+    fs: FileSystem, folder: str, before: list[Segment], first: Segment
+) -> LeaderEpochs:
+    """The leader epochs below the first walked segment."""
+    epochs = LeaderEpochs()
+    try:
+        epochs.restore(fs.read_file(f"{folder}/{loading.LEADER_EPOCHS_FILE}"))
+    except (FileNotFoundError, ValueError):
+        loading.add_epochs(epochs, before)
+    epochs.truncate_from_end(first.base_offset)
+    epochs.dirty = True
+    return epochs
+
+
+def _remove(log: Log, segments: list[Segment]) -> None:
+    """Remove the files of segments behind the end; durable before anything is appended there."""
+    if not segments:
+        return
+    fs = log.log_directory.fs
+    bases = {f"{segment.base_offset:020d}" for segment in segments}
+    for segment in segments:
+        segment.release()
+    for name in fs.list_directory(log.folder):
+        if name.split(".")[0] in bases and not name.endswith(".snapshot"):
+            fs.unlink(f"{log.folder}/{name}")
+    fs.sync_directory(log.folder, SyncSite.RECOVERY_FOLDER)
+
+
+class _RecoveryWalk:
+    """Walks segments in order, carrying folds and epochs."""
+
+    def __init__(self, log: Log, recovery_point: int, may_lose: bool, folds: list[Fold]) -> None:
+        self._log = log
+        self._recovery_point = recovery_point
+        self._may_lose = may_lose
+        self._folds = folds
+        self.starts = [-1] * len(folds)
+        self.epochs = LeaderEpochs()
+
+    def walk(self, segment: Segment, *, is_last: bool) -> bool:
+        """Check one segment; False when the log ends in it."""
+        end_offset = segment.next_offset
+        segment.next_offset = segment.base_offset
+        segment.sealed = False
+        segment.start_indexes()
+        file = segment.open_file()
+        bad = self._walk_batches(segment, file, is_last)
+        segment.unverified_end = 0
+        was_cut = bad is not None
+        if bad is not None:
+            segment.size = bad
+            file.truncate(bad)
+            self._log.log_directory.fs.sync_data(file, SyncSite.RECOVERY_CUT)
+        loading.take_aborted(self._folds, segment)
+        if was_cut or is_last:
+            return not was_cut
+        if segment.bad_ranges:
+            segment.next_offset = end_offset
+        if self._may_lose and segment.next_offset != end_offset:
+            return segment.next_offset < self._recovery_point
+        segment.next_offset = end_offset
+        loading.seal(self._log, segment, self._folds)
+        return True
+
+    def _walk_batches(self, segment: Segment, file: File, is_last: bool) -> int | None:
+        """Take in the sound batches; returns where to cut, None to keep the whole file."""
+        interval_bytes = self._log.config.index_interval_bytes
+        position = 0
+        while True:
+            walk = BatchWalk(
+                file, position, segment.size, check_crc=True, next_offset=segment.next_offset
+            )
+            for chunk in walk:
+                for header in chunk.headers:
+                    segment.add_batch(header, chunk.position + header.position, interval_bytes)
+                    loading.apply_to_folds(self._folds, self.starts, header, chunk.data)
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if not walk.problem:
+                return None
+            start = walk.end_position
+            may_be_torn = segment.next_offset >= self._recovery_point
+            if may_be_torn and self._may_lose:
+                return start
+            resume = find_sound_batch(file, start + 1, segment.size)
+            if resume is None and may_be_torn and is_last:
+                return start
+            self._report(segment, BadRange(start, resume or segment.size, walk.problem))
+            if resume is None:
+                if is_last:
+                    segment.next_offset = max(segment.next_offset, self._recovery_point)
+                return None
+            position = resume
+
+    def _report(self, segment: Segment, bad: BadRange) -> None:
+        segment.add_bad_ranges([bad])
+        self._log.log_directory.report_corruption(
+            CorruptSegment(segment.path(), bad.start, bad.reason)
+        )

@@ -1,0 +1,142 @@
+"""Retention: which segments leave the log, and when their files go.
+
+A segment leaves the log at once (readers get OFFSET_OUT_OF_RANGE) and its files are unlinked by a
+job after `file.delete.delay.ms`, when the log start that says so is durable: otherwise power loss
+could leave a log with a hole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data_plane.log import loading
+from data_plane.log.checkpoints import encode_value, write_checkpoint
+from data_plane.log.file_system import SyncSite
+from data_plane.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+
+SEGMENT_SUFFIXES = frozenset(
+    {LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX}
+)
+
+
+def apply_retention(log: Log, now_ms: int) -> int:
+    """Drop the oldest segments that are too old, too much, or below the log start.
+
+    Never passes the high watermark; the active segment is rolled first when it is due to go.
+    """
+    if log.log_directory.failure is not None:
+        return 0
+    try:
+        count = decide_removals(log, now_ms)
+        if not count:
+            return 0
+        if count == len(log.segments):
+            log.roll()
+        drop_segments(log, count, now_ms)
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+    return count
+
+
+def decide_removals(log: Log, now_ms: int) -> int:
+    """How many of the oldest segments are due."""
+    config = log.config
+    segments = log.segments
+    excess_bytes = log.size_bytes - config.retention_bytes
+    by_size = config.delete and config.retention_bytes >= 0
+    by_time = config.delete and config.retention_ms >= 0
+    count = 0
+    for index, segment in enumerate(segments):
+        end = segment.next_offset
+        is_last = index == len(segments) - 1
+        if (is_last and not segment.size) or end > log.high_watermark:
+            break
+        too_old = by_time and now_ms - segment.largest_timestamp() > config.retention_ms
+        too_much = by_size and excess_bytes - segment.size >= 0
+        too_low = end <= log.log_start_offset and not is_last
+        if not (too_old or too_much or too_low):
+            break
+        excess_bytes -= segment.size
+        count += 1
+    return count
+
+
+def drop_segments(log: Log, count: int, now_ms: int) -> None:
+    """Take the first `count` segments out of the log; their files go later."""
+    segments = log.segments
+    gone, kept = segments[:count], segments[count:]
+    log.replace_segments(kept)
+    log.move_log_start(max(log.log_start_offset, kept[0].base_offset))
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    doomed = log.doomed if log.doomed is not None else []
+    for segment in gone:
+        segment.release()
+        doomed.append((segment, due_ms))
+    log.doomed = doomed
+    loading.note_log_start(log)
+
+
+class RemovalJob:
+    """Unlinks the files of segments that left the log. `run` in a thread, then `finish`."""
+
+    def __init__(self, log: Log, segments: list[Segment]) -> None:
+        self.log = log
+        self._segments = segments
+        self._log_start_offset = log.log_start_offset
+
+    def run(self) -> None:
+        """Raises LogDirFailure."""
+        directory = self.log.log_directory
+        try:
+            with directory.sync_lock:
+                write_log_start(self.log, self._log_start_offset)
+            remove_files(self.log.folder, self._segments)
+        except OSError as error:
+            raise directory.fail(error) from error
+
+    def finish(self) -> None:
+        gone = set(map(id, self._segments))
+        left = [entry for entry in self.log.doomed or () if id(entry[0]) not in gone]
+        self.log.doomed = left or None
+
+
+def removal_job(log: Log, now_ms: int) -> RemovalJob | None:
+    """A job for what is due; None when nothing is."""
+    due = [segment for segment, due_ms in log.doomed or () if due_ms <= now_ms]
+    if not due or log.log_directory.failure is not None:
+        return None
+    return RemovalJob(log, due)
+
+
+def write_log_start(log: Log, log_start_offset: int) -> None:
+    """Make the log start durable."""
+    write_checkpoint(
+        log.log_directory.fs,
+        f"{log.folder}/{loading.LOG_START_FILE}",
+        encode_value(log_start_offset),
+        SyncSite.LOG_START,
+        SyncSite.LOG_START_FOLDER,
+    )
+
+
+def remove_files(folder: str, segments: list[Segment], *, keep_snapshots: bool = False) -> None:
+    """Unlink the files of `segments`, and the snapshots at their bases unless told not to."""
+    if not segments:
+        return
+    fs = segments[0].directory.fs
+    bases = {f"{segment.base_offset:020d}" for segment in segments}
+    for segment in segments:
+        segment.retired = True
+    for name in fs.list_directory(folder):
+        number, _, suffix = name.partition(".")
+        if number in bases and not (keep_snapshots and f".{suffix}" not in SEGMENT_SUFFIXES):
+            fs.unlink(f"{folder}/{name}")

@@ -1,0 +1,413 @@
+"""One segment of a log: a file of batches, its sparse indexes, and how they are read.
+
+Invariants
+- Batches lie back to back in [0, size); offsets of the segment lie in [base_offset, next_offset).
+- Bytes below `unverified_end` were written by an earlier process and not yet checked in this one:
+  they are not served on the hot path. Bad ranges found by the check are never served.
+- A sealed segment never changes. Whoever renames or removes its files sets `retired` first, so a
+  worker thread that opened one by name can tell whether it got the right file.
+- Only the end of the segment that takes appends is mapped; the rest is read with preadv, on the
+  loop only if that cannot block. A disk error on a mapped page would kill the process.
+
+Deliberately absent: which offsets are visible (log.py) and when to seal (log.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from data_plane.log.batch_walk import BadRange, Chunk, find_bad_ranges
+from data_plane.log.errors import CorruptSegment
+from data_plane.log.file_system import Buffer, File
+from data_plane.log.indexes import (
+    AbortedTransaction,
+    InvalidIndex,
+    OffsetIndex,
+    TimeIndex,
+    decode_aborted,
+)
+from data_plane.log.log_directory import LogDirectory
+from data_plane.wire.records import BatchHeader
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+
+# Reads of at least this many bytes beyond the mapping make a new one; smaller tails are copied.
+REMAP_BYTES = 1 << 20
+# How much of the end of a mapped segment counts as hot: it was written a moment ago.
+HOT_TAIL_BYTES = 64 << 20
+# Headers are looked at through windows of this size; an index interval fits in.
+WALK_WINDOW_BYTES = 8192
+# Where recent appends and reads ended, so that a reader which follows the log needs no look-up.
+HINTS_MAX = 8
+
+_FRAME = struct.Struct(">qi11xi")
+FRAME_BYTES = 12
+MIN_BATCH_BYTES = 61
+
+Fetch = Callable[[int, int], Buffer]
+
+
+class WouldBlock(Exception):
+    """The bytes (or an index) are not in memory: read in a worker thread."""
+
+
+def segment_name(base_offset: int) -> str:
+    """The files' common name: the base offset in twenty digits."""
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    """See the module. Offsets are absolute, positions and sizes bytes, timestamps ms."""
+
+    __slots__ = (
+        "_hints",
+        "_mapping",
+        "aborted",
+        "bad_ranges",
+        "base_offset",
+        "bytes_since_index",
+        "directory",
+        "ever_mapped",
+        "file",
+        "first_append_ms",
+        "folder",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "offset_index",
+        "pins",
+        "recently_used",
+        "retired",
+        "sealed",
+        "size",
+        "time_index",
+        "unverified_end",
+    )
+
+    def __init__(
+        self, directory: LogDirectory, folder: str, base_offset: int, next_offset: int, size: int
+    ) -> None:
+        self.directory = directory
+        self.folder = folder
+        self.base_offset = base_offset
+        self.next_offset = next_offset
+        self.size = size
+        self.file: File | None = None
+        self.offset_index: OffsetIndex | None = None
+        self.time_index: TimeIndex | None = None
+        self.aborted: list[AbortedTransaction] | None = None
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+        self.first_append_ms = -1
+        self.bytes_since_index = 0
+        self.unverified_end = size
+        self.bad_ranges: list[BadRange] | None = None
+        self.sealed = False
+        self.retired = False
+        self.recently_used = False
+        self.ever_mapped = False
+        self.pins = 0
+        self._mapping: memoryview | None = None
+        self._hints: dict[int, int] | None = None
+
+    def path(self, suffix: str = LOG_SUFFIX) -> str:
+        return f"{self.folder}/{self.base_offset:020d}{suffix}"
+
+    # Files
+
+    def open_file(self, *, create: bool = False) -> File:
+        """The descriptor, opened when need be. On the loop only."""
+        file = self.file
+        if file is None:
+            file = self.directory.fs.open(self.path(), create=create)
+            self.file = file
+            self.directory.open_files.opened(self)
+        self.recently_used = True
+        return file
+
+    def close_file(self) -> None:
+        """Give back descriptor, mapping and what a sealed segment can load again."""
+        if self.pins:
+            # A worker thread syncs through this descriptor; the sweep comes round again.
+            self.directory.open_files.opened(self)
+            return
+        file, self.file = self.file, None
+        self._mapping = None
+        if file is not None:
+            file.close()
+        if self.sealed:
+            self.offset_index = None
+            self.time_index = None
+
+    def release(self) -> None:
+        """Close for good, wherever the LRU has it."""
+        self.directory.open_files.closed(self)
+        self.close_file()
+
+    # Appends
+
+    def start_indexes(self) -> None:
+        """Become the segment that takes appends: indexes live in memory until it is sealed."""
+        self.offset_index = OffsetIndex()
+        self.time_index = TimeIndex()
+        self.aborted = []
+
+    def add_batch(self, header: BatchHeader, position: int, interval_bytes: int) -> None:
+        """Account for a stored batch at byte `position`: indexes, timestamps, next offset."""
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.bytes_since_index > interval_bytes:
+            assert self.offset_index is not None
+            assert self.time_index is not None
+            self.offset_index.append(last_offset - self.base_offset, position)
+            if self.max_timestamp >= 0:
+                self.time_index.append_if_later(
+                    self.max_timestamp, self.max_timestamp_offset - self.base_offset
+                )
+            self.bytes_since_index = 0
+        self.bytes_since_index += header.batch_length + FRAME_BYTES
+        self.next_offset = last_offset + 1
+
+    def hint(self, offset: int, position: int) -> None:
+        """Remember that the first batch at or above `offset` begins at `position`."""
+        hints = self._hints
+        if hints is None:
+            self._hints = {offset: position}
+            return
+        if len(hints) >= HINTS_MAX:
+            del hints[next(iter(hints))]
+        hints[offset] = position
+
+    def forget_hints(self) -> None:
+        self._hints = None
+
+    # Reads
+
+    def fetch_hot(self, position: int, size: int) -> Buffer:
+        """Bytes that are surely in memory; raises WouldBlock otherwise. On the loop only."""
+        end = position + size
+        if position < self.unverified_end:
+            raise WouldBlock
+        mapping = self._mapping
+        if not self.sealed:
+            mapped = 0 if mapping is None else len(mapping)
+            if end - mapped >= REMAP_BYTES and self.size - mapped >= REMAP_BYTES:
+                mapping = self._map()
+        if mapping is not None and end <= len(mapping) and position >= self.size - HOT_TAIL_BYTES:
+            self.recently_used = True
+            return mapping[position:end]
+        file = self.file or self.open_file()
+        self.recently_used = True
+        data = file.read_at_nowait(position, size)
+        if data is not None:
+            return data
+        if self.sealed or file.nowait_supported:
+            raise WouldBlock
+        # This file system cannot say whether it would block; the tail was written just now.
+        return file.read_at(position, size)
+
+    def _map(self) -> memoryview | None:
+        mapping = self.open_file().map(self.size)
+        if mapping is not None:
+            self._mapping = mapping
+            self.ever_mapped = True
+        return mapping
+
+    def position_of(self, fetch: Fetch, offset: int) -> int:
+        """Where the first batch begins whose last offset is ≥ `offset`; `size` without one.
+
+        Raises CorruptSegment when that batch may lie in a bad range, WouldBlock as `fetch` does.
+        """
+        if offset >= self.next_offset:
+            return self.size
+        hints = self._hints
+        if hints is not None:
+            position = hints.get(offset, -1)
+            if position >= 0:
+                return position
+        index = self.offset_index
+        if index is None:
+            raise WouldBlock
+        position = index.position_for(offset - self.base_offset)
+        skipped: BadRange | None = None
+        size = self.size
+        window: Buffer = b""
+        window_start = position
+        while position < size:
+            if self.bad_ranges and (bad := self.bad_range_at(position)) is not None:
+                skipped = bad
+                position = bad.end
+                continue
+            if position - window_start + 27 > len(window):
+                window_start = position
+                window = fetch(position, min(WALK_WINDOW_BYTES, size - position))
+                if len(window) < 27:
+                    raise CorruptSegment(self.path(), position, "the file ends within a batch")
+            base_offset, length, last_delta = _FRAME.unpack_from(window, position - window_start)
+            if length < MIN_BATCH_BYTES - FRAME_BYTES:
+                raise CorruptSegment(self.path(), position, f"batch length {length}")
+            if base_offset + last_delta >= offset:
+                if skipped is not None and base_offset > offset:
+                    raise CorruptSegment(self.path(), skipped.start, skipped.reason)
+                return position
+            skipped = None
+            position += FRAME_BYTES + length
+        if skipped is not None:
+            raise CorruptSegment(self.path(), skipped.start, skipped.reason)
+        return size
+
+    def cut_position(self, fetch: Fetch, start: int, limit: int) -> int:
+        """The end of the last whole batch in [start, limit); `start` when the first is larger.
+
+        `limit` lies below the segment's end.
+        """
+        index = self.offset_index
+        if index is None:
+            raise WouldBlock
+        position = max(start, index.boundary_at_or_below(limit))
+        window: Buffer = b""
+        window_start = position
+        while position < limit:
+            if position - window_start + FRAME_BYTES > len(window):
+                window_start = position
+                window = fetch(position, min(WALK_WINDOW_BYTES, self.size - position))
+            length = int.from_bytes(window[position - window_start + 8 :][:4], "big")
+            if position + FRAME_BYTES + length > limit:
+                break
+            position += FRAME_BYTES + length
+        return position
+
+    def batch_end(self, fetch: Fetch, position: int) -> int:
+        """The end of the batch at `position`."""
+        length: int = _FRAME.unpack_from(fetch(position, 27))[1]
+        return min(position + FRAME_BYTES + length, self.size)
+
+    def next_offset_at(self, fetch: Fetch, position: int) -> int:
+        """The offset where reading goes on at `position`, a batch start or the end."""
+        if position >= self.size:
+            return self.next_offset
+        return int.from_bytes(fetch(position, 27)[:8], "big")
+
+    # Checks
+
+    def bad_range_at(self, position: int) -> BadRange | None:
+        """The bad range that `position` lies in."""
+        for bad in self.bad_ranges or ():
+            if bad.start <= position < bad.end:
+                return bad
+        return None
+
+    def first_bad_range(self, start: int, end: int) -> BadRange | None:
+        """The first bad range that meets [start, end)."""
+        for bad in self.bad_ranges or ():
+            if bad.start < end and start < bad.end:
+                return bad
+        return None
+
+    def verify(self, file: File, on_chunk: Callable[[Chunk], None] | None = None) -> list[BadRange]:
+        """Check all batches of an earlier process and remember what is bad; in a worker thread.
+
+        Returns the bad ranges that were not known before.
+        """
+        index = self.offset_index
+        known = self.bad_ranges or []
+        end = self.unverified_end or self.size
+        end_offset = self.next_offset
+        above = index.boundary_above if index is not None else _nothing_known
+        found = find_bad_ranges(file, end, self.base_offset, end_offset, above, on_chunk)
+        self.add_bad_ranges(found)
+        if end >= self.unverified_end:
+            self.unverified_end = 0
+        starts = {bad.start for bad in known}
+        return [bad for bad in found if bad.start not in starts]
+
+    def add_bad_ranges(self, found: list[BadRange]) -> None:
+        """Stop serving `found`."""
+        if not found:
+            return
+        merged = {bad.start: bad for bad in (self.bad_ranges or [])}
+        merged.update({bad.start: bad for bad in found})
+        self._hints = None
+        self.bad_ranges = [merged[start] for start in sorted(merged)]
+
+    # Loading what a sealed segment keeps on disk
+
+    def load_indexes(self, file: File) -> None:
+        """Load or rebuild the indexes of a sealed segment; in a worker thread or at a load.
+
+        The finished objects are assigned last, so that the loop sees whole ones or none.
+        """
+        if self.offset_index is not None and self.time_index is not None:
+            return
+        fs = self.directory.fs
+        try:
+            offset_index = OffsetIndex.decode(fs.read_file(self.path(INDEX_SUFFIX)), self.size)
+            time_index = TimeIndex.decode(fs.read_file(self.path(TIME_INDEX_SUFFIX)))
+        except (InvalidIndex, FileNotFoundError):
+            offset_index, time_index = rebuild_indexes(self, file)
+        self._note_max_timestamp(time_index)
+        self.time_index = time_index
+        self.offset_index = offset_index
+
+    def _note_max_timestamp(self, time_index: TimeIndex) -> None:
+        last = time_index.last
+        if last is not None and self.max_timestamp < 0:
+            self.max_timestamp = last[0]
+            self.max_timestamp_offset = self.base_offset + last[1]
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of a sealed segment; touches the disk the first time."""
+        if self.max_timestamp < 0 and self.sealed and self.size:
+            file = self.directory.fs.open(self.path(), write=False)
+            try:
+                self.load_indexes(file)
+            finally:
+                file.close()
+        return self.max_timestamp
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers the segment holds."""
+        if self.aborted is None:
+            try:
+                data = self.directory.fs.read_file(self.path(TRANSACTION_INDEX_SUFFIX))
+            except FileNotFoundError:
+                data = b""
+            self.aborted = decode_aborted(data, self.base_offset, self.next_offset)
+        return self.aborted
+
+
+def _nothing_known(position: int) -> int | None:
+    return None
+
+
+def rebuild_indexes(segment: Segment, file: File) -> tuple[OffsetIndex, TimeIndex]:
+    """Indexes of the segment's sound batches, as if they were appended again."""
+    from data_plane.log.batch_walk import BatchWalk
+
+    twin = Segment(segment.directory, segment.folder, segment.base_offset, segment.base_offset, 0)
+    twin.start_indexes()
+    assert twin.offset_index is not None
+    assert twin.time_index is not None
+    position = 0
+    while position < segment.size:
+        walk = BatchWalk(file, position, segment.size, check_crc=False)
+        for chunk in walk:
+            for header in chunk.headers:
+                twin.add_batch(header, chunk.position + header.position, 4096)
+        if not walk.problem:
+            break
+        bad = segment.bad_range_at(walk.end_position)
+        if bad is None:
+            break
+        position = bad.end
+    if twin.max_timestamp >= 0:
+        twin.time_index.append_if_later(
+            twin.max_timestamp, twin.max_timestamp_offset - segment.base_offset
+        )
+    return twin.offset_index, twin.time_index

@@ -1,0 +1,143 @@
+"""Dropping a log's tail: what a follower does with records that its leader does not have.
+
+Unlike an append, a truncation is durable before it returns. Otherwise power loss could bring parts
+of the old tail back between records that were written after it, and nothing would tell them apart.
+The mark `truncation.checkpoint` lowers the recovery point that the directory's last checkpoint may
+still give for this log; the next checkpoint makes it needless.
+
+A segment that has been mapped is replaced by a copy: cutting a mapped file kills the process when
+somebody still sends from the lost pages.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data_plane.log import loading
+from data_plane.log.checkpoints import encode_value, write_checkpoint
+from data_plane.log.file_system import SyncSite
+from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.removal import remove_files
+from data_plane.log.segment import Segment
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+
+COPY_SUFFIX = ".log.copy"
+COPY_CHUNK_BYTES = 1 << 20
+
+
+def truncate_to(log: Log, offset: int) -> None:
+    """See Log.truncate_to. Raises OSError."""
+    segments = log.segments
+    if offset >= log.log_end_offset:
+        return
+    if offset <= log.log_start_offset:
+        truncate_fully_and_start_at(log, offset)
+        return
+    _mark(log, offset)
+    kept = [segment for segment in segments if segment.base_offset < offset]
+    _remove(log, [segment for segment in segments if segment.base_offset >= offset])
+    active = _cut(log, kept[-1], offset)
+    _remove_snapshots_above(log, offset)
+    log.epochs.truncate_from_end(offset)
+    names = log.log_directory.fs.list_directory(log.folder)
+    folds = log.new_folds()
+    starts = loading.restore_folds(
+        log.log_directory.fs, log.folder, names, folds, active.base_offset
+    )
+    loading.replay(kept[:-1], folds, starts, active.base_offset)
+    active.start_indexes()
+    active.next_offset = active.base_offset
+    active.max_timestamp = -1
+    active.bytes_since_index = 0
+    loading.walk_active(log, active, active.open_file(), folds, starts)
+    log.set_folds(folds)
+    _finish(log, [*kept[:-1], active], active.next_offset)
+
+
+def truncate_fully_and_start_at(log: Log, offset: int) -> None:
+    """See Log.truncate_fully_and_start_at. Raises OSError."""
+    segments = log.segments
+    _mark(log, min(offset, log.log_start_offset))
+    # The new segment may have the name of an old one, so the old ones go first.
+    _remove(log, segments)
+    _remove_snapshots_above(log, -1)
+    segment = loading.create_segment(log, offset)
+    log.set_folds(log.new_folds())
+    log.epochs = LeaderEpochs()
+    log.epochs.dirty = True
+    log.log_start_offset = offset
+    log.log_start_dirty = True
+    log.high_watermark = offset
+    loading.note_log_start(log)
+    _finish(log, [segment], offset)
+
+
+def _finish(log: Log, segments: list[Segment], offset: int) -> None:
+    log.replace_segments(segments)
+    log.log_end_offset = offset
+    log.recovery_point = min(log.recovery_point, offset)
+    log.high_watermark = min(log.high_watermark, offset)
+    log.cleaner_offset = min(log.cleaner_offset, offset)
+    log.folder_dirty = True
+
+
+def _mark(log: Log, offset: int) -> None:
+    path = f"{log.folder}/{loading.TRUNCATION_FILE}"
+    write_checkpoint(
+        log.log_directory.fs,
+        path,
+        encode_value(offset),
+        SyncSite.TRUNCATION,
+        SyncSite.TRUNCATION_FOLDER,
+    )
+    log.truncation_marks += 1
+
+
+def _remove(log: Log, segments: list[Segment]) -> None:
+    if not segments:
+        return
+    for segment in segments:
+        segment.release()
+    remove_files(log.folder, segments, keep_snapshots=True)
+    log.log_directory.fs.sync_directory(log.folder, SyncSite.TRUNCATED_FOLDER)
+
+
+def _cut(log: Log, segment: Segment, offset: int) -> Segment:
+    """The segment without its batches at or above `offset`, as the active one."""
+    fs = log.log_directory.fs
+    file = segment.open_file()
+    segment.load_indexes(file)
+    position = segment.position_of(file.read_at, offset)
+    if position < segment.size and segment.ever_mapped:
+        copy = fs.open(segment.path(COPY_SUFFIX), create=True)
+        copy.truncate(0)
+        for start in range(0, position, COPY_CHUNK_BYTES):
+            size = min(COPY_CHUNK_BYTES, position - start)
+            copy.write_at(start, file.read_at(start, size))
+        fs.sync_data(copy, SyncSite.TRUNCATED_DATA)
+        copy.close()
+        segment.retired = True
+        segment.release()
+        fs.rename(segment.path(COPY_SUFFIX), segment.path())
+        fs.sync_directory(log.folder, SyncSite.TRUNCATED_FOLDER)
+    else:
+        file.truncate(position)
+        fs.sync_data(file, SyncSite.TRUNCATED_DATA)
+        segment.retired = True
+        segment.release()
+    cut = Segment(log.log_directory, log.folder, segment.base_offset, segment.base_offset, position)
+    cut.unverified_end = min(segment.unverified_end, position)
+    cut.first_append_ms = segment.first_append_ms
+    cut.bad_ranges = [bad for bad in segment.bad_ranges or () if bad.start < position] or None
+    return cut
+
+
+def _remove_snapshots_above(log: Log, offset: int) -> None:
+    fs = log.log_directory.fs
+    names = fs.list_directory(log.folder)
+    for fold in log.folds:
+        for snapshot in loading.snapshot_offsets(names, fold.extension):
+            if snapshot > offset:
+                fs.unlink(f"{log.folder}/{snapshot:020d}{fold.extension}")

@@ -1,0 +1,144 @@
+"""What an append checks beyond the kernel: clock, configuration, keys; and rewriting where asked.
+
+Plain topics cost a few comparisons a batch. Records are walked only where a topic asks for it:
+compaction needs keys, `message.timestamp.before.max.ms` needs the oldest timestamp. Batches are
+rewritten only for LogAppendTime and for a `compression.type` that the producer did not use.
+"""
+
+from __future__ import annotations
+
+from data_plane.log.config import COMPRESSION_PRODUCER, INT64_MAX, LOG_APPEND_TIME, LogConfig
+from data_plane.log.errors import AppendError
+from data_plane.wire.compression import Compression
+from data_plane.wire.errors import ErrorCode, InvalidRecords
+from data_plane.wire.records import (
+    BatchHeader,
+    read_batch_header,
+    recompress,
+    set_log_append_time,
+    summarize_batch,
+)
+
+WritableBuffer = bytearray | memoryview
+
+COMPRESSION_BY_NAME = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+def needs_preparation(config: LogConfig) -> bool:
+    """Whether batches of such a log are walked or rewritten at all; cached by the log."""
+    return (
+        config.compact
+        or config.message_timestamp_type == LOG_APPEND_TIME
+        or config.message_timestamp_before_max_ms != INT64_MAX
+        or config.compression_type != COMPRESSION_PRODUCER
+    )
+
+
+def check_size(header: BatchHeader, config: LogConfig) -> None:
+    """`max.message.bytes`; raises AppendError."""
+    if header.batch_length + 12 > config.max_message_bytes:
+        raise AppendError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append is {header.batch_length + 12} bytes which "
+            f"exceeds the maximum configured value of {config.max_message_bytes}.",
+        )
+
+
+def refuse_timestamp(timestamp: int, now_ms: int, config: LogConfig) -> AppendError:
+    """The error for a timestamp that is too far from the broker's clock."""
+    message = (
+        f"Timestamp {timestamp} of message with offset 0 is out of range. The timestamp should be "
+        f"within [{now_ms - config.message_timestamp_before_max_ms}, "
+        f"{now_ms + config.message_timestamp_after_max_ms}]"
+    )
+    return AppendError(
+        ErrorCode.INVALID_TIMESTAMP,
+        "One or more records have been rejected due to invalid timestamp",
+        [(0, message)],
+    )
+
+
+def prepare(
+    buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig, now_ms: int
+) -> tuple[WritableBuffer, list[BatchHeader]]:
+    """Walk and rewrite the batches of a client's append as the topic asks.
+
+    Returns the buffer to store, `buf` itself or a new one, and its headers. Raises AppendError.
+    """
+    try:
+        for header in batches:
+            _check_records(buf, header, config, now_ms)
+        buf, batches = _recompressed(buf, batches, config)
+    except InvalidRecords as error:
+        raise AppendError(error.error_code, str(error)) from error
+    if config.message_timestamp_type == LOG_APPEND_TIME:
+        for header in batches:
+            set_log_append_time(buf, header.position, now_ms)
+        batches = [read_batch_header(buf, header.position) for header in batches]
+    return buf, batches
+
+
+def _check_records(
+    buf: WritableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
+) -> None:
+    if header.attributes & 0x20:
+        return
+    checks_age = (
+        config.message_timestamp_before_max_ms != INT64_MAX
+        and config.message_timestamp_type != LOG_APPEND_TIME
+    )
+    if not config.compact and not checks_age:
+        return
+    summary = summarize_batch(buf, header)
+    if config.compact and summary.null_key_count:
+        keyless = _keyless_indexes(buf, header)
+        message = "Compacted topic cannot accept message without key in topic partition."
+        raise AppendError(
+            ErrorCode.INVALID_RECORD,
+            "One or more records have been rejected due to "
+            f"{summary.null_key_count} record errors in total, and only showing the first "
+            f"three errors at most: {message}",
+            [(index, message) for index in keyless],
+        )
+    if checks_age and summary.min_timestamp < now_ms - config.message_timestamp_before_max_ms:
+        raise refuse_timestamp(summary.min_timestamp, now_ms, config)
+
+
+def _keyless_indexes(buf: WritableBuffer, header: BatchHeader) -> list[int]:
+    from data_plane.wire.records import decode_batch
+
+    records = decode_batch(buf, header.position)
+    return [index for index, record in enumerate(records) if record.key is None]
+
+
+def _recompressed(
+    buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig
+) -> tuple[WritableBuffer, list[BatchHeader]]:
+    if config.compression_type == COMPRESSION_PRODUCER:
+        return buf, batches
+    codec = COMPRESSION_BY_NAME[config.compression_type]
+    if all(header.compression == codec or header.is_control for header in batches):
+        return buf, batches
+    level = {
+        Compression.GZIP: config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }.get(codec)
+    if codec == Compression.GZIP and level == -1:
+        level = None
+    out = bytearray()
+    headers = []
+    for header in batches:
+        position = len(out)
+        if header.compression == codec or header.is_control:
+            out += memoryview(buf)[header.position : header.end_position]
+        else:
+            out += recompress(buf, header.position, codec, level)
+        headers.append(read_batch_header(out, position))
+    return out, headers
