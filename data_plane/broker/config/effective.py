@@ -75,6 +75,7 @@ class EffectiveConfig:
         self._on_all_brokers: Mapping[str, str] = NO_CONFIGS
         self._values: dict[str, Value | None] = {}
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
+        self._topic_values: dict[frozenset[tuple[str, str]], list[tuple[str, str, Source]]] = {}
 
     def update(self, image: MetadataImage) -> bool:
         """Take over the dynamic values of `image`; whether any of them changed."""
@@ -86,6 +87,7 @@ class EffectiveConfig:
         self._on_all_brokers = on_all_brokers
         self._values.clear()
         self._log_configs.clear()
+        self._topic_values.clear()
         return True
 
     def get(self, name: str) -> Value | None:
@@ -153,6 +155,21 @@ class EffectiveConfig:
         """As `topic_value`, as DescribeConfigs shows it: an override exactly as it was set."""
         text = overrides.get(name)
         return config_text(self.topic_value(name, overrides)) if text is None else text
+
+    def topic_values(self, overrides: Mapping[str, str]) -> list[tuple[str, str, Source]]:
+        """(name, value as text, source) of all topic properties, by name."""
+        key = frozenset(overrides.items())
+        values = self._topic_values.get(key)
+        if values is None:
+            if len(self._topic_values) >= LOG_CONFIGS_CACHED_MAX:
+                self._topic_values.clear()
+            values = []
+            for name in sorted(TOPIC_DEFINITIONS):
+                synonyms = self.topic_synonyms(name, overrides)
+                source = synonyms[0].source if synonyms else Source.DEFAULT
+                values.append((name, self.topic_value_text(name, overrides), source))
+            self._topic_values[key] = values
+        return values
 
     def broker_synonyms(self, name: str) -> list[Synonym]:
         """All levels that give a broker property a value, the one in force first."""

@@ -1,0 +1,116 @@
+"""Whether the values that a client wants for a topic, a broker or a group are allowed.
+
+Pure checks over the definitions; each raises Refusal with Kafka's code and words. Stored are the
+texts as the client sent them: Kafka shows them back unchanged.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
+from data_plane.broker.config.compatibility_definitions import refusal_of
+from data_plane.broker.config.definition import ConfigDefinition, InvalidValue, Update, Value
+from data_plane.broker.config.effective import EffectiveConfig
+from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
+from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
+from data_plane.broker.refusal import Refusal
+from data_plane.broker.services import Services
+from data_plane.wire.errors import ErrorCode
+
+
+def effective_config(services: Services) -> EffectiveConfig:
+    """The broker's configuration with its sources, which the hot paths need not know."""
+    config = services.config
+    assert isinstance(config, EffectiveConfig)
+    return config
+
+
+def check_topic_configs(pairs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """The overrides of a new topic. Raises Refusal."""
+    values: dict[str, str] = {}
+    nulls = []
+    for name, value in pairs:
+        if value is None:
+            nulls.append(name)
+        else:
+            values[name] = value
+    if nulls:
+        raise _invalid(f"Null value not supported for topic configs: {','.join(nulls)}")
+    check_topic_values(values)
+    return values
+
+
+def check_topic_values(values: Mapping[str, str]) -> None:
+    """All overrides that a topic shall have, together. Raises Refusal."""
+    for name in values:
+        if name not in TOPIC_DEFINITIONS:
+            raise _invalid(f"Unknown topic config name: {name}")
+    parsed = _parse_all(values, TOPIC_DEFINITIONS, ErrorCode.INVALID_CONFIG)
+    low, high = parsed.get("min.compaction.lag.ms"), parsed.get("max.compaction.lag.ms")
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        raise _invalid(
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > "
+            f"max.compaction.lag.ms ({high})"
+        )
+    if parsed.get("remote.storage.enable") is True:
+        raise _invalid(
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
+            "with remote log storage."
+        )
+
+
+def check_broker_values(values: Mapping[str, str], for_all_brokers: bool) -> None:
+    """Dynamic values of one broker, or of all. Raises Refusal.
+
+    Kafka stores names that it does not know, for plug-ins; here there are none, and a misspelled
+    name that is accepted helps nobody."""
+    for name in values:
+        if name not in BROKER_DEFINITIONS:
+            raise _invalid(_unknown_broker_property(name))
+    fixed = [name for name in values if BROKER_DEFINITIONS[name].update is Update.READ_ONLY]
+    if fixed:
+        raise _invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    if for_all_brokers:
+        single = [name for name in values if BROKER_DEFINITIONS[name].update is Update.PER_BROKER]
+        if single:
+            raise _invalid_request(
+                "Cannot update these configs at default cluster level, broker id must be "
+                f"specified: [{', '.join(single)}]"
+            )
+    _parse_all(values, BROKER_DEFINITIONS, ErrorCode.INVALID_REQUEST)
+
+
+def check_group_values(values: Mapping[str, str]) -> None:
+    """Overrides of one group. Raises Refusal."""
+    for name in values:
+        if name not in GROUP_DEFINITIONS:
+            raise _invalid(f"Unknown group config name: {name}")
+    _parse_all(values, GROUP_DEFINITIONS, ErrorCode.INVALID_CONFIG)
+
+
+def _parse_all(
+    values: Mapping[str, str], definitions: Mapping[str, ConfigDefinition], code: ErrorCode
+) -> dict[str, Value]:
+    try:
+        return {name: definitions[name].parse(text) for name, text in values.items()}
+    except InvalidValue as error:
+        raise Refusal(code, str(error)) from error
+
+
+def _unknown_broker_property(name: str) -> str:
+    reason = refusal_of(name)
+    if reason is not None:
+        return f"Broker config {name} is not supported: {reason}"
+    near = difflib.get_close_matches(name, list(BROKER_DEFINITIONS), n=1, cutoff=0.75)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"Unknown broker config name: {name}{hint}"
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_CONFIG, message)
+
+
+def _invalid_request(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, message)

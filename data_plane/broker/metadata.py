@@ -1,0 +1,172 @@
+"""Metadata, versions 0 to 13: brokers, topics and who leads their partitions.
+
+A topic that is asked for, does not exist and may be made (auto.create.topics.enable, and the
+request allows it) is being made while UNKNOWN_TOPIC_OR_PARTITION is answered, as by Apache Kafka:
+the client asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from data_plane.broker.services import Services
+from data_plane.broker.topic_names import invalid_name_reason
+from data_plane.broker.topics import ensure_topic
+from data_plane.cell.metadata import INTERNAL_TOPICS, OFFSETS_TOPIC, PartitionImage, TopicImage
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from data_plane.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from data_plane.wire.registry import ApiKey
+
+MIN_VERSION, MAX_VERSION = 0, 13
+NULL_IS_ALL_VERSION = 1
+TOPIC_ID_REQUEST_VERSION = 12
+CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
+ZERO_ID = UUID(int=0)
+
+
+def handle_metadata(
+    services: Services, context: RequestContext, request: MetadataRequest, now_ms: int
+) -> MetadataResponse:
+    version = context.api_version
+    wanted = request.topics
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if wanted and not _is_well_formed(wanted, version):
+        return _malformed(wanted)
+    if wanted is None or (not wanted and version < NULL_IS_ALL_VERSION):
+        topics = [
+            _topic(services, topic, operations) for topic in services.image.topics_by_name.values()
+        ]
+    elif wanted and any(topic.topic_id != ZERO_ID for topic in wanted):
+        topics = _by_id(services, wanted, operations)
+    else:
+        topics = _by_name(services, wanted, operations, request.allow_auto_topic_creation)
+    response = MetadataResponse(
+        brokers=brokers(services),
+        cluster_id=services.cluster_id,
+        controller_id=services.node_id,
+        topics=topics,
+    )
+    if version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def brokers(services: Services) -> list[MetadataResponseBroker]:
+    """All live brokers: this one."""
+    return [
+        MetadataResponseBroker(
+            node_id=services.node_id,
+            host=services.advertised_host,
+            port=services.advertised_port,
+            rack=services.rack,
+        )
+    ]
+
+
+def _is_well_formed(wanted: Sequence[MetadataRequestTopic], version: int) -> bool:
+    """Before version 12 topics are named; from then on each has a name or an id."""
+    if version < TOPIC_ID_REQUEST_VERSION:
+        return all(topic.name is not None and topic.topic_id == ZERO_ID for topic in wanted)
+    return all(topic.name is not None or topic.topic_id != ZERO_ID for topic in wanted)
+
+
+def _malformed(wanted: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(error_code=int(ErrorCode.INVALID_REQUEST), name=topic.name or "")
+            for topic in wanted
+        ]
+    )
+
+
+def _by_id(
+    services: Services, wanted: Sequence[MetadataRequestTopic], operations: int
+) -> list[MetadataResponseTopic]:
+    topics = []
+    for topic_id in dict.fromkeys(topic.topic_id for topic in wanted):
+        topic = services.image.topics_by_id.get(topic_id)
+        if topic is None:
+            topics.append(
+                MetadataResponseTopic(
+                    error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id
+                )
+            )
+        else:
+            topics.append(_topic(services, topic, operations))
+    return topics
+
+
+def _by_name(
+    services: Services,
+    wanted: Sequence[MetadataRequestTopic],
+    operations: int,
+    allow_auto_topic_creation: bool,
+) -> list[MetadataResponseTopic]:
+    may_create = allow_auto_topic_creation and services.config.get_bool("auto.create.topics.enable")
+    found = []
+    missing = []
+    for name in dict.fromkeys(topic.name for topic in wanted):
+        assert name is not None
+        topic = services.image.topics_by_name.get(name)
+        if topic is not None:
+            found.append(_topic(services, topic, operations))
+            continue
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if invalid_name_reason(name) is not None:
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif may_create:
+            _create(services, name)
+        missing.append(
+            MetadataResponseTopic(
+                error_code=int(error),
+                name=name,
+                is_internal=name in INTERNAL_TOPICS,
+                topic_authorized_operations=operations,
+            )
+        )
+    return found + missing
+
+
+def _create(services: Services, name: str) -> None:
+    if name == OFFSETS_TOPIC:
+        # The group service knows how its topic has to be.
+        services.groups.topic.create()
+    elif name not in INTERNAL_TOPICS:
+        ensure_topic(services, name, services.config.get_int("num.partitions"))
+
+
+def _topic(services: Services, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[
+            _partition(index, partition) for index, partition in enumerate(topic.partitions)
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    has_leader = partition.leader >= 0
+    return MetadataResponsePartition(
+        error_code=int(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+    )
+
+
+def register(table: HandlerTable) -> None:
+    table.register(ApiKey.METADATA, MIN_VERSION, MAX_VERSION, handle_metadata)
