@@ -23,7 +23,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from data_plane.broker.api import Buffer, CloseConnection, ConnectionInfo, Deferred
 from data_plane.server.receive_buffers import HalfFrame
@@ -89,7 +89,8 @@ class Connection(asyncio.BufferedProtocol):
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's transports have the methods of asyncio.Transport, not its class.
+        transport = cast(asyncio.Transport, transport)
         self.transport = transport
         self.info = self._listener.connection_opened(self, transport)
         if self.info is not None:

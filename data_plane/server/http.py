@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 HTTP_CONNECTIONS_MAX = 64
 REQUEST_BYTES_MAX = 8192
@@ -80,7 +81,7 @@ class _HttpConnection(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)
         self._transport = transport
         if self._listener.open_count >= HTTP_CONNECTIONS_MAX:
             transport.abort()
