@@ -19,8 +19,11 @@ API_KEYS: Final[tuple[int, ...]] = (
     *range(74, 80),
     *range(90, 93),
 )
+"""The APIs that clients use. What brokers and controllers of Kafka say to each other in KRaft,
+delegation tokens, telemetry and streams groups are left out."""
 
 DATA_SCHEMAS: Final = ("consumer_protocol_subscription", "consumer_protocol_assignment")
+"""Messages that belong to no API: what consumers put into JoinGroup and SyncGroup."""
 
 DEFAULTS: Final[dict[tuple[str, str, str], object]] = {
     ("consumer_group_heartbeat_request", "ConsumerGroupHeartbeatRequest", "topic_partitions"): None,

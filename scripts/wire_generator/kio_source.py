@@ -42,18 +42,16 @@ def load_class(schema: str, version: int, entity: EntityType) -> type[Any]:
 
 
 def load_api(key: int) -> Api:
+    """One API with its request and response, all versions."""
     schema = api_key_map[key]
-    name = "".join(part.capitalize() for part in schema.split("_"))
-    return Api(
-        key=key,
-        name=name,
-        request=load_message(schema, EntityType.request),
-        response=load_message(schema, EntityType.response),
-    )
+    request = load_message(schema, EntityType.request)
+    response = load_message(schema, EntityType.response)
+    return Api(key, request.name.removesuffix("Request"), request, response)
 
 
 @cache
 def load_apis() -> list[Api]:
+    """All APIs of facts.API_KEYS, by key."""
     return [load_api(key) for key in facts.API_KEYS]
 
 

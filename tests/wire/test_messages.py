@@ -25,7 +25,7 @@ from tests.wire.message_cases import (
 
 MESSAGES = all_messages()
 each_message = pytest.mark.parametrize("name", MESSAGES)
-EXAMPLES_PER_MESSAGE = max(10, settings().max_examples // 10)
+EXAMPLES_PER_MESSAGE = min(200, max(10, settings().max_examples // 10))
 
 
 def encoded(message: Message, instance: Any, version: int) -> bytes:
@@ -169,3 +169,14 @@ def test_a_huge_array_length_is_refused_at_once(name: str) -> None:
         huge = b"\xff\xff\xff\xff\x07" if flexible else b"\x7f\xff\xff\xff"
         with pytest.raises(MalformedFrame, match=f"{fields[0].name} claims"):
             decoder(message)(Reader(huge + b"\0" * 8), version)
+
+
+@each_message
+def test_bytes_after_a_message_are_left_alone(name: str) -> None:
+    """Apache Kafka 4.3 answers a request with bytes after its last field as if they were not."""
+    message = MESSAGES[name]
+    for version in versions_of(message):
+        instance = build(message, version, RandomChooser(random.Random(6)))
+        reader = Reader(encoded(message, instance, version) + b"after")
+        assert decoder(message)(reader, version) == instance
+        assert reader.remaining == 5
