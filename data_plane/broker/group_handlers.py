@@ -186,18 +186,17 @@ def handle_join_group(
     services: Services, context: RequestContext, request: JoinGroupRequest, now_ms: int
 ) -> Any:
     service = _groups(services)
-    reply = Reply(
-        _join_without_null if context.api_version < JOIN_VERSION_WITH_NULL_PROTOCOL else None
-    )
+    has_null = context.api_version >= JOIN_VERSION_WITH_NULL_PROTOCOL
+    reply = Reply(_join_with_null if has_null else None)
     service.carry_out(
         service.coordinator.join_group(request, _client(context), reply, now_ms), now_ms
     )
     return reply.result()
 
 
-def _join_without_null(response: JoinGroupResponse) -> JoinGroupResponse:
-    if response.protocol_name is None:
-        response.protocol_name = ""
+def _join_with_null(response: JoinGroupResponse) -> JoinGroupResponse:
+    """No protocol is null from version 7 on, and an empty name before."""
+    response.protocol_name = response.protocol_name or None
     return response
 
 

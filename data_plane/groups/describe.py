@@ -13,7 +13,7 @@ from data_plane.wire.messages.list_groups_response import ListedGroup
 # From this version on an unknown group is an error; before, it is a group that is Dead.
 DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND: Final = 6
 
-CLASSIC_GROUP_TYPE: Final = "Classic"
+CLASSIC_GROUP_TYPE: Final = "classic"
 
 
 def describe_group(group_id: str, group: ClassicGroup | None, api_version: int) -> DescribedGroup:
@@ -55,7 +55,7 @@ def is_listed(group: ClassicGroup, request: ListGroupsRequest) -> bool:
             return False
     if request.types_filter:
         types = {each.strip().lower() for each in request.types_filter}
-        if CLASSIC_GROUP_TYPE.lower() not in types:
+        if CLASSIC_GROUP_TYPE not in types:
             return False
     return True
 

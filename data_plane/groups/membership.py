@@ -133,10 +133,7 @@ class Membership:
         self._rebalance.complete_join_if_all_joined(group, now_ms)
 
     def _refuse_join(self, token: ReplyToken, error: ErrorCode, member_id: str) -> None:
-        response = JoinGroupResponse(member_id=member_id, error_code=error)
-        if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-            response.protocol_name = None
-        self._shard.respond(token, response)
+        self._shard.respond(token, JoinGroupResponse(member_id=member_id, error_code=error))
 
     def _join_new(
         self,

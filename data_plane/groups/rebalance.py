@@ -304,7 +304,7 @@ class Rebalance:
         member_id = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
         self._shard.respond(
             group.take_join_token(member),
-            JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error),
+            JoinGroupResponse(member_id=member_id, error_code=error),
         )
         token, member.sync_token = member.sync_token, None
         self._shard.respond(token, SyncGroupResponse(error_code=error))

@@ -1,0 +1,1 @@
+"""Tests of data_plane/groups and of its request handlers."""
