@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from data_plane.broker import metadata, topics
+from data_plane.broker import alter_configs, describe_configs, metadata, topics
 from data_plane.broker.api import HandlerTable
 
-_MODULES = (metadata, topics)
+_MODULES = (metadata, topics, describe_configs, alter_configs)
 
 
 def register_admin(table: HandlerTable) -> None:

@@ -1,0 +1,326 @@
+"""AlterConfigs (versions 0 to 2) and IncrementalAlterConfigs (versions 0 and 1).
+
+Both come down to the same: the overrides that a resource shall have from now on. AlterConfigs
+names them all and takes the others away; IncrementalAlterConfigs sets, deletes, appends to and
+subtracts from single ones. All resources that pass are committed together; values take effect when
+the new image is applied, before the answer leaves.
+
+Loggers cannot be altered: the log level is a start-up property here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from data_plane.broker.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
+from data_plane.broker.config.definition import ConfigDefinition, ConfigType, parse_list
+from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
+from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
+from data_plane.broker.config_validation import (
+    check_broker_values,
+    check_group_values,
+    check_topic_values,
+    effective_config,
+)
+from data_plane.broker.refusal import Refusal, commit_refusal
+from data_plane.broker.services import Services
+from data_plane.broker.topic_names import invalid_name_reason
+from data_plane.cell.changes import AlterConfigs, Change
+from data_plane.cell.metadata import MetadataImage, ResourceType
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages import alter_configs_request, incremental_alter_configs_request
+from data_plane.wire.messages.alter_configs_response import (
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from data_plane.wire.messages.incremental_alter_configs_response import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
+)
+from data_plane.wire.messages.incremental_alter_configs_response import (
+    IncrementalAlterConfigsResponse,
+)
+from data_plane.wire.registry import ApiKey
+
+ALTER_MIN_VERSION, ALTER_MAX_VERSION = 0, 2
+INCREMENTAL_MIN_VERSION, INCREMENTAL_MAX_VERSION = 0, 1
+
+
+class Operation(IntEnum):
+    """What an incremental change does with its value."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class _Wish(NamedTuple):
+    """One property of one resource; AlterConfigs only knows SET."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+class _Resource(NamedTuple):
+    type: int
+    name: str
+    wishes: Sequence[_Wish]
+
+
+class _Outcome(NamedTuple):
+    resource: _Resource
+    refusal: Refusal | None
+
+
+def handle_alter_configs(
+    services: Services,
+    context: RequestContext,
+    request: alter_configs_request.AlterConfigsRequest,
+    now_ms: int,
+) -> Deferred[AlterConfigsResponse]:
+    resources = [
+        _Resource(
+            resource.resource_type,
+            resource.resource_name,
+            [_Wish(config.name, Operation.SET, config.value) for config in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    deferred: Deferred[AlterConfigsResponse] = Deferred()
+
+    def respond(outcomes: Sequence[_Outcome]) -> None:
+        responses = []
+        for resource, refusal in outcomes:
+            response = AlterConfigsResourceResponse(
+                error_message=None, resource_type=resource.type, resource_name=resource.name
+            )
+            if refusal is not None:
+                response.error_code = int(refusal.code)
+                response.error_message = refusal.message
+            responses.append(response)
+        deferred.complete(AlterConfigsResponse(responses=responses))
+
+    _alter(services, resources, False, request.validate_only, respond)
+    return deferred
+
+
+def handle_incremental_alter_configs(
+    services: Services,
+    context: RequestContext,
+    request: incremental_alter_configs_request.IncrementalAlterConfigsRequest,
+    now_ms: int,
+) -> Deferred[IncrementalAlterConfigsResponse]:
+    resources = [
+        _Resource(
+            resource.resource_type,
+            resource.resource_name,
+            [
+                _Wish(config.name, config.config_operation, config.value)
+                for config in resource.configs
+            ],
+        )
+        for resource in request.resources
+    ]
+    deferred: Deferred[IncrementalAlterConfigsResponse] = Deferred()
+
+    def respond(outcomes: Sequence[_Outcome]) -> None:
+        responses = []
+        for resource, refusal in outcomes:
+            response = IncrementalResourceResponse(
+                error_message=None, resource_type=resource.type, resource_name=resource.name
+            )
+            if refusal is not None:
+                response.error_code = int(refusal.code)
+                response.error_message = refusal.message
+            responses.append(response)
+        deferred.complete(IncrementalAlterConfigsResponse(responses=responses))
+
+    _alter(services, resources, True, request.validate_only, respond)
+    return deferred
+
+
+def _alter(
+    services: Services,
+    resources: Sequence[_Resource],
+    incremental: bool,
+    validate_only: bool,
+    respond: Callable[[Sequence[_Outcome]], None],
+) -> None:
+    outcomes: list[_Outcome] = []
+
+    def decide(image: MetadataImage) -> Sequence[Change]:
+        outcomes.clear()
+        changes = []
+        counts = Counter((resource.type, resource.name) for resource in resources)
+        for resource in resources:
+            try:
+                if counts[resource.type, resource.name] > 1:
+                    raise _invalid_request("Each resource must appear at most once.")
+                change = _decide(services, image, resource, incremental)
+            except Refusal as refusal:
+                outcomes.append(_Outcome(resource, refusal))
+            else:
+                outcomes.append(_Outcome(resource, None))
+                if change.values:
+                    changes.append(change)
+        return () if validate_only else changes
+
+    def done(error: BaseException | None) -> None:
+        if error is None:
+            respond(outcomes)
+        else:
+            failed = commit_refusal(error)
+            respond([_Outcome(resource, refusal or failed) for resource, refusal in outcomes])
+
+    services.metadata.write(decide, done)
+
+
+def _decide(
+    services: Services, image: MetadataImage, resource: _Resource, incremental: bool
+) -> AlterConfigs:
+    """The change of one resource. Raises Refusal."""
+    names = [wish.name for wish in resource.wishes]
+    if len(set(names)) != len(names):
+        raise _invalid_request("Error due to duplicate config keys")
+    nulls = [
+        wish.name
+        for wish in resource.wishes
+        if wish.value is None and wish.operation != Operation.DELETE
+    ]
+    if nulls:
+        raise _invalid_request(f"Null value not supported for : {','.join(nulls)}")
+    definitions = _check_resource(services, image, resource, incremental)
+    before = image.config_of(resource.type, resource.name)
+    after = dict(before) if incremental else {}
+    for wish in resource.wishes:
+        _fulfil(services, resource, definitions, after, wish)
+    _check_values(resource, before, after)
+    changed = [(name, value) for name, value in after.items() if before.get(name) != value]
+    removed = [(name, None) for name in before if name not in after]
+    return AlterConfigs(resource.type, resource.name, (*changed, *removed))
+
+
+def _check_resource(
+    services: Services, image: MetadataImage, resource: _Resource, incremental: bool
+) -> Mapping[str, ConfigDefinition]:
+    """That the resource exists and can be altered; its definitions. Raises Refusal."""
+    name = resource.name
+    match resource.type:
+        case ResourceType.TOPIC:
+            if not name:
+                raise _invalid_request("Default topic resources are not allowed.")
+            reason = invalid_name_reason(name)
+            if reason is not None:
+                raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+            if image.topic(name) is None:
+                raise Refusal(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
+                )
+            return TOPIC_DEFINITIONS
+        case ResourceType.BROKER:
+            if name:
+                _check_node(services, name, "broker id, expected")
+            return BROKER_DEFINITIONS
+        case ResourceType.GROUP:
+            if not name:
+                raise _invalid_request("Default group resources are not allowed.")
+            return GROUP_DEFINITIONS
+        case ResourceType.BROKER_LOGGER if incremental:
+            _check_node(services, name, "node id. Expected")
+            raise _invalid_request(
+                "Log levels are set at the start of this broker, with logging.level"
+            )
+    raise _invalid_request(f"Unknown resource type {resource.type}")
+
+
+def _check_node(services: Services, name: str, words: str) -> None:
+    try:
+        node_id = int(name)
+    except ValueError:
+        raise _invalid_request(f"Node id must be an integer, but it is: {name}") from None
+    if node_id != services.node_id:
+        raise _invalid_request(f"Unexpected {words} {services.node_id}, but received {name}")
+
+
+def _fulfil(
+    services: Services,
+    resource: _Resource,
+    definitions: Mapping[str, ConfigDefinition],
+    values: dict[str, str],
+    wish: _Wish,
+) -> None:
+    """Change `values` as one wish says. Raises Refusal."""
+    match wish.operation:
+        case Operation.SET:
+            assert wish.value is not None
+            values[wish.name] = wish.value
+        case Operation.DELETE:
+            values.pop(wish.name, None)
+        case Operation.APPEND | Operation.SUBTRACT:
+            assert wish.value is not None
+            operation = Operation(wish.operation)
+            definition = definitions.get(wish.name)
+            if definition is None or definition.type is not ConfigType.LIST:
+                raise Refusal(
+                    ErrorCode.INVALID_CONFIG,
+                    f"Can't {operation.name} to key {wish.name} because its type is not LIST.",
+                )
+            items = parse_list(_current(services, resource, definition, values))
+            for item in parse_list(wish.value):
+                if operation is Operation.SUBTRACT and item in items:
+                    items.remove(item)
+                elif operation is Operation.APPEND and item not in items:
+                    items.append(item)
+            values[wish.name] = ",".join(items)
+        case _:
+            raise _invalid_request(f"Unknown config operation {wish.operation}")
+
+
+def _current(
+    services: Services,
+    resource: _Resource,
+    definition: ConfigDefinition,
+    values: Mapping[str, str],
+) -> str:
+    """The list that an append or a subtraction starts from: the value in force."""
+    name = definition.name
+    if name in values:
+        return values[name]
+    config = effective_config(services)
+    if resource.type == ResourceType.TOPIC:
+        return config.topic_value_text(name, {})
+    if resource.type == ResourceType.BROKER:
+        synonyms = config.broker_synonyms(name)
+        return synonyms[0].value if synonyms else ""
+    return definition.default or ""
+
+
+def _check_values(resource: _Resource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Raises Refusal. What stands unchanged was checked when it was set."""
+    match resource.type:
+        case ResourceType.TOPIC:
+            check_topic_values(after)
+        case ResourceType.BROKER:
+            changed = {name: text for name, text in after.items() if before.get(name) != text}
+            check_broker_values(changed, for_all_brokers=not resource.name)
+        case ResourceType.GROUP:
+            check_group_values(after)
+
+
+def _invalid_request(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def register(table: HandlerTable) -> None:
+    table.register(ApiKey.ALTER_CONFIGS, ALTER_MIN_VERSION, ALTER_MAX_VERSION, handle_alter_configs)
+    table.register(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        INCREMENTAL_MIN_VERSION,
+        INCREMENTAL_MAX_VERSION,
+        handle_incremental_alter_configs,
+    )

@@ -1,0 +1,261 @@
+"""DescribeConfigs (versions 1 to 4) and ListConfigResources (versions 0 and 1).
+
+Shown are the properties that this broker knows, with where each value comes from: topic, this
+broker, all brokers, start-up, default. Values of sensitive properties are never shown. Resources
+are topics, brokers (the empty name: what is set for all brokers), a broker's loggers, and groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
+from data_plane.broker.config.definition import ConfigDefinition, Update
+from data_plane.broker.config.effective import Source, Synonym
+from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_SYNONYMS
+from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
+from data_plane.broker.config_validation import effective_config
+from data_plane.broker.refusal import Refusal
+from data_plane.broker.services import Services
+from data_plane.broker.topic_names import invalid_name_reason
+from data_plane.cell.metadata import ResourceType
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from data_plane.wire.messages.describe_configs_response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from data_plane.wire.messages.list_config_resources_request import ListConfigResourcesRequest
+from data_plane.wire.messages.list_config_resources_response import (
+    ConfigResource,
+    ListConfigResourcesResponse,
+)
+from data_plane.wire.registry import ApiKey
+
+DESCRIBE_MIN_VERSION, DESCRIBE_MAX_VERSION = 1, 4
+# Version 0 is ListClientMetricsResources by another name; there are none here.
+LIST_MIN_VERSION, LIST_MAX_VERSION = 0, 1
+
+# One logger stands for the whole broker.
+ROOT_LOGGER = "root"
+LOGGER_TYPE = 0
+
+
+class _Entry(NamedTuple):
+    """One property of a resource; the first synonym is in force."""
+
+    definition: ConfigDefinition
+    value: str | None
+    source: Source
+    read_only: bool
+    synonyms: Sequence[Synonym]
+
+
+def handle_describe_configs(
+    services: Services, context: RequestContext, request: DescribeConfigsRequest, now_ms: int
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=[_describe(services, request, resource) for resource in request.resources]
+    )
+
+
+def _describe(
+    services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> DescribeConfigsResult:
+    result = DescribeConfigsResult(
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    try:
+        if resource.resource_type == ResourceType.BROKER_LOGGER:
+            result.configs = _loggers(services, resource)
+        else:
+            keys = resource.configuration_keys
+            result.configs = [
+                _config(entry, request)
+                for entry in _entries(services, resource)
+                if keys is None or entry.definition.name in keys
+            ]
+    except Refusal as refusal:
+        result.error_code = int(refusal.code)
+        result.error_message = refusal.message
+    return result
+
+
+def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[_Entry]:
+    """Raises Refusal."""
+    name = resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return _topic_entries(services, name)
+        case ResourceType.BROKER:
+            if not name:
+                return _default_broker_entries(services)
+            _check_node(services, name, " or empty string,")
+            return _broker_entries(services)
+        case ResourceType.GROUP:
+            if not name:
+                raise _invalid_request("Group name must not be empty")
+            return _group_entries(services, name)
+    raise _invalid_request(ErrorCode.INVALID_REQUEST.message)
+
+
+def _topic_entries(services: Services, name: str) -> Iterable[_Entry]:
+    reason = invalid_name_reason(name)
+    if reason is not None:
+        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    topic = services.image.topic(name)
+    if topic is None:
+        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+    config = effective_config(services)
+    return [
+        _Entry(
+            TOPIC_DEFINITIONS[property_name],
+            value,
+            source,
+            False,
+            config.topic_synonyms(property_name, topic.configs),
+        )
+        for property_name, value, source in config.topic_values(topic.configs)
+    ]
+
+
+def _broker_entries(services: Services) -> Iterable[_Entry]:
+    config = effective_config(services)
+    entries = []
+    for name, definition in sorted(BROKER_DEFINITIONS.items()):
+        synonyms = config.broker_synonyms(name)
+        value, source = definition.default, Source.DEFAULT
+        if synonyms:
+            value, source = synonyms[0].value, synonyms[0].source
+        read_only = definition.update is Update.READ_ONLY
+        entries.append(_Entry(definition, value, source, read_only, synonyms))
+    return entries
+
+
+def _default_broker_entries(services: Services) -> Iterable[_Entry]:
+    source = Source.DYNAMIC_DEFAULT_BROKER
+    return [
+        _Entry(BROKER_DEFINITIONS[name], value, source, False, [Synonym(name, value, source)])
+        for name, value in sorted(effective_config(services).default_broker_values().items())
+        if name in BROKER_DEFINITIONS
+    ]
+
+
+def _group_entries(services: Services, group: str) -> Iterable[_Entry]:
+    overrides = services.image.config_of(ResourceType.GROUP, group)
+    config = effective_config(services)
+    entries = []
+    for name, definition in sorted(GROUP_DEFINITIONS.items()):
+        synonyms = config.broker_synonyms(GROUP_SYNONYMS[name])
+        if name in overrides:
+            synonyms.insert(0, Synonym(name, overrides[name], Source.GROUP))
+        value, source = synonyms[0].value, synonyms[0].source
+        entries.append(_Entry(definition, value, source, False, synonyms))
+    return entries
+
+
+def _loggers(
+    services: Services, resource: DescribeConfigsResource
+) -> list[DescribeConfigsResourceResult]:
+    if not resource.resource_name:
+        raise _invalid_request("Broker id must not be empty")
+    _check_node(services, resource.resource_name, "")
+    keys = resource.configuration_keys
+    if keys is not None and ROOT_LOGGER not in keys:
+        return []
+    return [
+        DescribeConfigsResourceResult(
+            name=ROOT_LOGGER,
+            value=services.config.get_str("logging.level"),
+            read_only=True,
+            config_source=int(Source.DYNAMIC_BROKER_LOGGER),
+            config_type=LOGGER_TYPE,
+            documentation=None,
+        )
+    ]
+
+
+def _check_node(services: Services, name: str, alternative: str) -> None:
+    if not name.isdigit():
+        raise _invalid_request(f"Broker id must be an integer, but it is: {name}")
+    if int(name) != services.node_id:
+        raise _invalid_request(
+            f"Unexpected broker id, expected {services.node_id}{alternative} but received {name}"
+        )
+
+
+def _config(entry: _Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    definition = entry.definition
+    hidden = definition.sensitive
+    return DescribeConfigsResourceResult(
+        name=definition.name,
+        value=None if hidden else entry.value,
+        read_only=entry.read_only,
+        config_source=int(entry.source),
+        is_sensitive=hidden,
+        synonyms=[
+            DescribeConfigsSynonym(
+                name=synonym.name,
+                value=None if hidden else synonym.value,
+                source=int(synonym.source),
+            )
+            for synonym in (entry.synonyms if request.include_synonyms else ())
+        ],
+        config_type=int(definition.type),
+        documentation=definition.documentation if request.include_documentation else None,
+    )
+
+
+def _invalid_request(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def handle_list_config_resources(
+    services: Services, context: RequestContext, request: ListConfigResourcesRequest, now_ms: int
+) -> ListConfigResourcesResponse:
+    resources: Mapping[int, list[str]] = {
+        int(ResourceType.GROUP): sorted(
+            resource.name
+            for resource in services.image.configs
+            if resource.type == ResourceType.GROUP
+        ),
+        int(ResourceType.CLIENT_METRICS): [],
+        int(ResourceType.BROKER_LOGGER): [str(services.node_id)],
+        int(ResourceType.BROKER): [str(services.node_id)],
+        int(ResourceType.TOPIC): sorted(services.image.topics_by_name),
+    }
+    if context.api_version == 0:
+        wanted = [int(ResourceType.CLIENT_METRICS)]
+    else:
+        wanted = request.resource_types or list(resources)
+    if any(resource_type not in resources for resource_type in wanted):
+        return ListConfigResourcesResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type, names in resources.items()
+            if resource_type in wanted
+            for name in names
+        ]
+    )
+
+
+def register(table: HandlerTable) -> None:
+    table.register(
+        ApiKey.DESCRIBE_CONFIGS, DESCRIBE_MIN_VERSION, DESCRIBE_MAX_VERSION, handle_describe_configs
+    )
+    table.register(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        LIST_MIN_VERSION,
+        LIST_MAX_VERSION,
+        handle_list_config_resources,
+    )
