@@ -259,6 +259,7 @@ def handle_offset_commit(
             image = services.image.topics_by_name.get(topic.name)
         partition_count = 0 if image is None else len(image.partitions)
         name = topic.name if image is None else image.name
+        topic_id = topic.topic_id if image is None else image.topic_id
         known, unknown = _split(topic.partitions, partition_count)
         if unknown or not topic.partitions:
             answers = [
@@ -268,11 +269,11 @@ def handle_offset_commit(
                 for each in unknown
             ]
             refused.append(
-                OffsetCommitResponseTopic(name=name, topic_id=topic.topic_id, partitions=answers)
+                OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=answers)
             )
         if known:
             accepted.append(
-                OffsetCommitRequestTopic(name=name, topic_id=topic.topic_id, partitions=known)
+                OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=known)
             )
     if not accepted:
         return OffsetCommitResponse(topics=refused)
@@ -321,7 +322,7 @@ def handle_offset_fetch(
                 for each in request.topics
             ]
         group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        answer = service.coordinator.fetch_offsets(group, require_stable=request.require_stable)
+        answer = _fetch_group(services, service, group, request.require_stable, version)
         return _fetch_of_one(group, answer, version)
     return OffsetFetchResponse(
         groups=[
@@ -338,9 +339,12 @@ def _fetch_group(
     require_stable: bool,
     version: int,
 ) -> OffsetFetchResponseGroup:
-    if version < VERSION_WITH_TOPIC_IDS:
-        return service.coordinator.fetch_offsets(group, require_stable=require_stable)
     image = services.image
+    if version < VERSION_WITH_TOPIC_IDS:
+        for named in group.topics or ():
+            if named.name in image.topics_by_name:
+                named.topic_id = image.topics_by_name[named.name].topic_id
+        return service.coordinator.fetch_offsets(group, require_stable=require_stable)
     unknown: list[OffsetFetchResponseTopics] = []
     if group.topics is not None:
         known: list[OffsetFetchRequestTopics] = []

@@ -253,10 +253,14 @@ class GroupService:
     def _delete_orphans(self, now_ms: int) -> None:
         """A crash between a topic's deletion and the end of its offsets leaves offsets that a
         topic made anew under the same name must not inherit."""
-        known = self._services.image.topics_by_name
-        orphans = {key.topic for key in self.coordinator.committed_offsets()} - known.keys()
+        topics = self._services.image.topics_by_name
+        orphans = []
+        for key, committed in self.coordinator.committed_offsets().items():
+            topic = topics.get(key.topic)
+            if topic is None or not committed.is_of_topic(topic.topic_id):
+                orphans.append(key)
         if orphans:
-            self.carry_out(self.coordinator.topics_deleted(orphans, now_ms), now_ms)
+            self.carry_out(self.coordinator.delete_committed(orphans, now_ms), now_ms)
 
 
 def _read_and_fold(reader: Callable[[], Iterator[Record]]) -> tuple[Folded, int]:

@@ -324,6 +324,17 @@ class GroupCoordinator:
             loaded.commits.delete_topics(names, now_ms)
         return self._drain()
 
+    def delete_committed(self, keys: Iterable[OffsetKey], now_ms: int) -> list[Effect]:
+        """Delete these offsets, whoever uses them."""
+        by_shard: dict[str, list[OffsetKey]] = {}
+        for key in keys:
+            by_shard.setdefault(key.group_id, []).append(key)
+        for group_id, group_keys in by_shard.items():
+            loaded, _ = self._shard_of(group_id)
+            if loaded is not None:
+                loaded.commits.delete_keys(group_keys, now_ms)
+        return self._drain()
+
     # ---- administration
 
     def describe_groups(self, group_ids: Iterable[str], api_version: int) -> DescribeGroupsResponse:

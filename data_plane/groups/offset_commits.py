@@ -106,6 +106,7 @@ class OffsetCommits:
                         metadata=partition.committed_metadata or "",
                         commit_timestamp_ms=now_ms,
                         expire_timestamp_ms=expire_timestamp_ms,
+                        topic_id=topic.topic_id,
                     )
         if not commits:
             self._shard.respond(token, response)
@@ -193,7 +194,8 @@ class OffsetCommits:
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup:
-        """Offsets of the named topics, -1 where there is none; all offsets if `topics` is None."""
+        """Offsets of the named topics, -1 where there is none; all offsets if `topics` is None.
+        A topic id, if given, must be the one that the offset was committed for."""
         group_id = request.group_id
         response = OffsetFetchResponseGroup(group_id=group_id)
         if request.topics is None:
@@ -211,6 +213,8 @@ class OffsetCommits:
             for index in topic.partition_indexes:
                 key = OffsetKey(group_id, topic.name, index)
                 committed_or_none = self._shard.offsets.get(key)
+                if committed_or_none and not committed_or_none.is_of_topic(topic.topic_id):
+                    committed_or_none = None
                 answer.partitions.append(self._fetched(key, committed_or_none, require_stable))
         return response
 
@@ -270,7 +274,7 @@ class OffsetCommits:
 
     def delete_topics(self, topics: Iterable[str], now_ms: int) -> None:
         """These topics exist no more: nor do offsets in them, in any group."""
-        self._delete_chunks(self._shard.offsets.of_topics(topics), now_ms)
+        self.delete_keys(self._shard.offsets.of_topics(topics), now_ms)
 
     def delete_group_error(self, group_id: str) -> ErrorCode:
         """Whether DeleteGroups may delete this group."""
@@ -290,7 +294,7 @@ class OffsetCommits:
         while group.pending_join_timers:
             group.take_pending_member(next(iter(group.pending_join_timers)))
         group.transition_to(GroupState.DEAD, now_ms)
-        self._delete_chunks(list(keys), now_ms)
+        self.delete_keys(list(keys), now_ms)
         self._shard.appends.append(
             group_records(group_id, None, now_ms),
             now_ms,
@@ -308,7 +312,8 @@ class OffsetCommits:
             self._shard.tell(group.group_id, "append_failed", error.name)
             group.state = GroupState.EMPTY
 
-    def _delete_chunks(self, keys: list[OffsetKey], now_ms: int) -> None:
+    def delete_keys(self, keys: list[OffsetKey], now_ms: int) -> None:
+        """Write tombstones for `keys`, some at a time."""
         for start in range(0, len(keys), TOMBSTONES_PER_APPEND_MAX):
             chunk = keys[start : start + TOMBSTONES_PER_APPEND_MAX]
             self._append(dict.fromkeys(chunk), now_ms)
@@ -327,7 +332,7 @@ class OffsetCommits:
             else:
                 expired.extend(keys)
             self._shard.counters.offset_expirations += len(keys)
-        self._delete_chunks(expired, now_ms)
+        self.delete_keys(expired, now_ms)
         for group_id in deletable:
             self.delete_group(group_id, now_ms, None)
 

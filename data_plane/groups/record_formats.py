@@ -7,27 +7,30 @@ A key starts with an int16 that says what the record is about:
     2      GroupMetadataKey    group                        value: GroupMetadataValue
     3…     KIP-848 and later coordinators; read as `None` and skipped
 
-A value starts with an int16 version; versions 0 to 4 are read, 3 is written (1 for an offset with
-an explicit expiry), as Kafka 4.3 does. No value at all is a tombstone. Version 4 is flexible; its
-tagged fields are skipped.
+A value starts with an int16 version; versions 0 to 4 are read. As Kafka 4.3 does, offsets are
+written in version 4, or in 1 when they have an expiry of their own, and groups in version 3. No
+value at all is a tombstone. Version 4 is flexible; of its tagged fields only an offset's topic id
+is known.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, TypeAlias
+from uuid import UUID
 
 from data_plane.wire.errors import MalformedFrame
-from data_plane.wire.primitives import Reader, Writer
+from data_plane.wire.primitives import ZERO_UUID, Reader, Writer
 
 _OFFSET_KEY_VERSION: Final = 1
 _GROUP_KEY_VERSION: Final = 2
-_OFFSET_VALUE_VERSION: Final = 3
+_OFFSET_VALUE_VERSION: Final = 4
 _OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 _GROUP_VALUE_VERSION: Final = 3
 _FLEXIBLE_VALUE_VERSION: Final = 4
 _VALUE_VERSION_MAX: Final = 4
 _MEMBER_BYTES_MIN: Final = 8
+_TOPIC_ID_TAG: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +53,19 @@ RecordKey: TypeAlias = OffsetKey | GroupKey
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
     """A committed position. `leader_epoch` is -1 when the client did not say; an
-    `expire_timestamp_ms` exists only for commits of old clients with a retention of their own."""
+    `expire_timestamp_ms` exists only for commits of old clients with a retention of their own;
+    `topic_id` is zero where it was not known."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
+    topic_id: UUID = ZERO_UUID
+
+    def is_of_topic(self, topic_id: UUID) -> bool:
+        """False when both ids are known and differ: the topic was deleted and made anew."""
+        return self.topic_id == topic_id or ZERO_UUID in (self.topic_id, topic_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +128,14 @@ def encode_committed_offset(committed: CommittedOffset) -> bytes:
         writer.write_int16(_OFFSET_VALUE_VERSION)
         writer.write_int64(committed.offset)
         writer.write_int32(committed.leader_epoch)
-        writer.write_string(committed.metadata)
+        writer.write_compact_string(committed.metadata)
         writer.write_int64(committed.commit_timestamp_ms)
+        tagged_fields = []
+        if committed.topic_id != ZERO_UUID:
+            content = Writer()
+            content.write_uuid(committed.topic_id)
+            tagged_fields.append((_TOPIC_ID_TAG, content))
+        writer.write_tagged_fields(tagged_fields)
     else:
         writer.write_int16(_OFFSET_VALUE_VERSION_WITH_EXPIRY)
         writer.write_int64(committed.offset)
@@ -138,12 +153,23 @@ def decode_committed_offset(data: bytes) -> CommittedOffset:
     metadata = _read_string(reader, version)
     commit_timestamp_ms = reader.read_int64()
     expire_timestamp_ms = reader.read_int64() if version == 1 else -1
+    topic_id = ZERO_UUID
+    if version >= _FLEXIBLE_VALUE_VERSION:
+        for _ in range(reader.read_uvarint()):
+            tag = reader.read_uvarint()
+            end = reader.read_tagged_field_end()
+            if tag == _TOPIC_ID_TAG:
+                topic_id = reader.read_uuid()
+            else:
+                reader.pos = end
+            reader.check_tagged_field_end(end)
     return CommittedOffset(
         offset,
         leader_epoch,
         metadata,
         commit_timestamp_ms,
         None if expire_timestamp_ms == -1 else expire_timestamp_ms,
+        topic_id,
     )
 
 

@@ -21,7 +21,6 @@ from data_plane.wire.messages.create_topics_request import CreatableTopic, Creat
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import API_BY_KEY, ApiKey
-
 from tests.groups import scripts
 from tests.groups.player import Player
 

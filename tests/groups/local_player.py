@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+from prometheus_client import CollectorRegistry
+
 from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable, RequestContext
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.group_handlers import register
@@ -27,8 +29,6 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.records import NewRecord, Record
 from data_plane.wire.registry import API_BY_KEY, ApiKey
-from prometheus_client import CollectorRegistry
-
 from tests.groups.player import Player
 from tests.groups.scripts import BROKER_PROPERTIES
 

@@ -170,9 +170,7 @@ def fetch(
     require_stable: bool = False,
 ) -> OffsetFetchRequest:
     """For version 8 and later; `topics` None asks for all."""
-    return OffsetFetchRequest(
-        require_stable=require_stable, groups=[fetch_group(group_id, topics)]
-    )
+    return OffsetFetchRequest(require_stable=require_stable, groups=[fetch_group(group_id, topics)])
 
 
 def fetch_group(

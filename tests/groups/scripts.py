@@ -7,6 +7,7 @@ received in an order that does not depend on who is served first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -15,7 +16,6 @@ from data_plane.wire.messages.find_coordinator_request import FindCoordinatorReq
 from data_plane.wire.messages.leave_group_request import LeaveGroupRequest
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
 from data_plane.wire.registry import ApiKey as Api
-
 from tests.groups.player import Player
 from tests.groups.requests import (
     commit,
@@ -57,15 +57,13 @@ def find_coordinator_request(key: str) -> FindCoordinatorRequest:
 
 
 def describe(*group_ids: str, operations: bool = False) -> DescribeGroupsRequest:
-    return DescribeGroupsRequest(
-        groups=list(group_ids), include_authorized_operations=operations
-    )
+    return DescribeGroupsRequest(groups=list(group_ids), include_authorized_operations=operations)
 
 
 class Client:
     """A group member over its own connection; remembers what it has been told."""
 
-    def __init__(self, player: Player, name: str, group_id: str, **joining: object) -> None:
+    def __init__(self, player: Player, name: str, group_id: str, **joining: Any) -> None:
         self.player = player
         self.name = name
         self.group_id = group_id
@@ -73,8 +71,8 @@ class Client:
         self.member_id = ""
         self.generation_id = -1
 
-    def send_join(self, version: int = 9, **changes: object) -> None:
-        request = join(self.group_id, self.member_id, **{**self.joining, **changes})  # type: ignore[arg-type]
+    def send_join(self, version: int = 9, **changes: Any) -> None:
+        request = join(self.group_id, self.member_id, **{**self.joining, **changes})
         self.player.send(self.name, Api.JOIN_GROUP, version, request)
 
     def joined(self) -> None:
@@ -82,26 +80,26 @@ class Client:
         self.member_id = response.member_id
         self.generation_id = response.generation_id
 
-    def get_id(self, **changes: object) -> None:
+    def get_id(self, **changes: Any) -> None:
         """The first join of a dynamic member: MEMBER_ID_REQUIRED."""
         self.send_join(**changes)
         self.joined()
 
-    def join(self, version: int = 9, **changes: object) -> None:
+    def join(self, version: int = 9, **changes: Any) -> None:
         self.send_join(version, **changes)
         self.joined()
 
     def send_sync(
-        self, assignments: dict[str, bytes] | None = None, version: int = 5, **kwargs: object
+        self, assignments: dict[str, bytes] | None = None, version: int = 5, **kwargs: Any
     ) -> None:
-        request = sync(self.group_id, self.member_id, self.generation_id, assignments, **kwargs)  # type: ignore[arg-type]
+        request = sync(self.group_id, self.member_id, self.generation_id, assignments, **kwargs)
         self.player.send(self.name, Api.SYNC_GROUP, version, request)
 
     def synced(self) -> None:
         self.player.receive(self.name)
 
-    def sync(self, assignments: dict[str, bytes] | None = None, **kwargs: object) -> None:
-        self.send_sync(assignments, **kwargs)  # type: ignore[arg-type]
+    def sync(self, assignments: dict[str, bytes] | None = None, **kwargs: Any) -> None:
+        self.send_sync(assignments, **kwargs)
         self.synced()
 
     def heartbeat(self, instance_id: str | None = None) -> None:
@@ -122,7 +120,7 @@ class Client:
         self.player.call(self.name, Api.LEAVE_GROUP, version, request)
 
 
-def stable_pair(player: Player, group_id: str, **joining: object) -> tuple[Client, Client]:
+def stable_pair(player: Player, group_id: str, **joining: Any) -> tuple[Client, Client]:
     """Two dynamic members in generation 1; the first leads."""
     a = Client(player, "a", group_id, **joining)
     b = Client(player, "b", group_id, **joining)
@@ -158,6 +156,7 @@ def list_groups(player: Player) -> None:
 
 @script
 def find_coordinator(player: Player) -> None:
+    request: Any
     for version in range(4):
         request = FindCoordinatorRequest(key="g1")
         player.call("c", Api.FIND_COORDINATOR, version, request)
@@ -201,6 +200,7 @@ def life_of_a_group(player: Player) -> None:
 
 @script
 def unknown_groups(player: Player) -> None:
+    request: Any
     player.create_topic("orders", 2)
     for group_id in ("nobody", ""):
         player.note(f"group {group_id!r}")
@@ -223,6 +223,7 @@ def unknown_groups(player: Player) -> None:
 
 @script
 def refused_joins(player: Player) -> None:
+    request: Any
     for session_timeout_ms in (999, 60_001):
         request = join("refused", session_timeout_ms=session_timeout_ms)
         player.call("c", Api.JOIN_GROUP, 9, request)
@@ -250,6 +251,7 @@ def refused_joins(player: Player) -> None:
 
 @script
 def rebalance_of_two(player: Player) -> None:
+    request: Any
     player.create_topic("orders", 2)
     a = Client(player, "a", "two")
     a.get_id()
@@ -357,6 +359,7 @@ def group_max_size(player: Player) -> None:
 
 @script
 def static_members(player: Player) -> None:
+    request: Any
     player.create_topic("orders", 2)
     a = Client(player, "a", "static", instance_id="i-a")
     b = Client(player, "b", "static", instance_id="i-b")
@@ -435,6 +438,7 @@ def fenced_while_waiting(player: Player) -> None:
 
 @script
 def old_versions(player: Player) -> None:
+    request: Any
     player.create_topic("orders", 2)
     for version in range(4):
         group_id = f"old-{version}"
@@ -453,12 +457,12 @@ def old_versions(player: Player) -> None:
         a = Client(player, f"a{version}", f"old-{version}")
         a.join(version)
         a.join(version)
-        request = sync if version >= 7 else old_sync
+        build: Callable[..., Any] = sync if version >= 7 else old_sync
         player.call(
             a.name,
             Api.SYNC_GROUP,
             5 if version >= 7 else 4,
-            request(f"old-{version}", a.member_id, 1, assignments={a.member_id: b"x"}),
+            build(f"old-{version}", a.member_id, 1, assignments={a.member_id: b"x"}),
         )
     player.note("commit and fetch")
     for version in range(2, 10):
@@ -474,6 +478,7 @@ def old_versions(player: Player) -> None:
 
 @script
 def simple_consumers(player: Player) -> None:
+    request: Any
     player.create_topic("orders", 2)
     request = commit("simple", {("orders", 0): 10}, metadata="note", leader_epoch=3)
     player.call("c", Api.OFFSET_COMMIT, 9, request)
@@ -505,6 +510,7 @@ def simple_consumers(player: Player) -> None:
 
 @script
 def offsets_of_odd_topics(player: Player) -> None:
+    request: Any
     player.create_topic("orders", 2)
     orders = player.topic_ids["orders"]
     offsets: dict[tuple[str | UUID, int], int] = {
@@ -550,6 +556,7 @@ def offsets_of_odd_topics(player: Player) -> None:
 
 @script
 def offset_delete(player: Player) -> None:
+    request: Any
     player.create_topic("orders", 2)
     player.create_topic("payments", 1)
     a = Client(player, "a", "del-offsets")
@@ -604,6 +611,7 @@ def delete_groups(player: Player) -> None:
 
 @script
 def leaving(player: Player) -> None:
+    request: Any
     a, b = stable_pair(player, "leaving")
     pending = Client(player, "p", "leaving")
     pending.get_id()
@@ -623,6 +631,7 @@ def leaving(player: Player) -> None:
 @script
 def leaving_while_waiting(player: Player) -> None:
     """A member leaves while its JoinGroup waits on another connection."""
+    request: Any
     a, b = stable_pair(player, "leaving-join")
     b.send_join(protocols=[("range", b"changed")])
     player.sleep(50)
@@ -638,9 +647,7 @@ def protocol_votes(player: Player) -> None:
     meta = subscription("orders")
     a = Client(player, "a", "votes", protocols=[("range", meta), ("sticky", meta)])
     b = Client(player, "b", "votes", protocols=[("sticky", meta), ("range", meta)])
-    d = Client(
-        player, "d", "votes", protocols=[("extra", meta), ("sticky", meta), ("range", meta)]
-    )
+    d = Client(player, "d", "votes", protocols=[("extra", meta), ("sticky", meta), ("range", meta)])
     for client in (a, b, d):
         client.get_id()
     for client in (a, b, d):

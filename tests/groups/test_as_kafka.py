@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from data_plane.broker.api import Deferred
 from data_plane.wire.registry import ApiKey
-
 from tests.groups import scripts
 from tests.groups.local_player import LocalPlayer
 
