@@ -132,6 +132,7 @@ def _decompress_growing(codec: Compression, data: Buffer, size_max: int) -> byte
             if size >= size_max:
                 raise _too_large(codec, size_max) from error
             size = min(size_max, size * _GROWTH)
+            del out  # So that the two are never held at once.
             continue
         del out[written:]
         return out

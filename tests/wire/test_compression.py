@@ -1,0 +1,137 @@
+"""Codecs: round trips, other people's framings, and inputs that lie about their size."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import tracemalloc
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.wire.compression import Compression, compress, decompress
+from data_plane.wire.errors import ErrorCode, InvalidRecords
+from tests.wire.kernel_pairs import mutate
+
+PACKED = [codec for codec in Compression if codec is not Compression.NONE]
+MIXED = b"".join(b'{"row": %d, "tail": "N%d"}' % (i, i * i % 977) for i in range(9000))
+codecs = pytest.mark.parametrize("codec", list(Compression))
+packed_codecs = pytest.mark.parametrize("codec", PACKED)
+
+
+@codecs
+@pytest.mark.parametrize("size", [0, 1, 100, 32768, 32769, 65535, 65536, 65537, len(MIXED)])
+def test_round_trip(codec: Compression, size: int) -> None:
+    assert decompress(codec, compress(codec, MIXED[:size]), size) == MIXED[:size]
+
+
+@codecs
+def test_round_trip_of_noise(codec: Compression) -> None:
+    noise = random.Random(5).randbytes(200_000)
+    assert decompress(codec, compress(codec, memoryview(noise))) == noise
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Compression.GZIP, [1, 9]),
+        (Compression.LZ4, [1, 9, 12]),
+        (Compression.ZSTD, [1, 19]),
+    ],
+)
+def test_levels(codec: Compression, levels: list[int]) -> None:
+    sizes = [len(compress(codec, MIXED, level)) for level in levels]
+    assert sizes == sorted(sizes, reverse=True)
+    assert all(decompress(codec, compress(codec, MIXED, level)) == MIXED for level in levels)
+
+
+def test_reads_snappy_as_librdkafka_writes_it() -> None:
+    assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(MIXED))) == MIXED
+
+
+def test_writes_snappy_as_java_does() -> None:
+    data = compress(Compression.SNAPPY, MIXED)
+    assert data[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    size = int.from_bytes(data[16:20], "big")
+    assert cramjam.snappy.decompress_raw_len(data[20 : 20 + size]) == 32 * 1024
+
+
+def test_writes_lz4_that_java_reads() -> None:
+    """Java refuses frames whose blocks depend on each other (FLG bit 5 clear)."""
+    data = compress(Compression.LZ4, MIXED)
+    assert data[:4] == b"\x04\x22\x4d\x18"
+    assert data[4] & 0b1111_1101 == 0b0110_0000
+    assert data.endswith(b"\0\0\0\0")
+    assert bytes(cramjam.lz4.decompress(data)) == MIXED
+
+
+def test_reads_what_others_write() -> None:
+    assert decompress(Compression.GZIP, gzip.compress(MIXED) + gzip.compress(b"more")) == (
+        MIXED + b"more"
+    )
+    assert decompress(Compression.LZ4, bytes(cramjam.lz4.compress(MIXED))) == MIXED
+    assert decompress(Compression.ZSTD, bytes(cramjam.zstd.compress(MIXED, 12))) == MIXED
+
+
+@codecs
+def test_size_limit_is_exact(codec: Compression) -> None:
+    data = compress(codec, MIXED)
+    assert decompress(codec, data, len(MIXED)) == MIXED
+    assert decompress(codec, data, len(MIXED) + 1) == MIXED
+    with pytest.raises(InvalidRecords, match=f"more than {len(MIXED) - 1} bytes") as caught:
+        decompress(codec, data, len(MIXED) - 1)
+    assert caught.value.error_code is ErrorCode.INVALID_RECORD
+
+
+@packed_codecs
+def test_bomb_takes_no_more_memory_than_allowed(codec: Compression) -> None:
+    bomb = compress(codec, bytes(64 * 1024 * 1024))
+    size_max = 4 * 1024 * 1024
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRecords, match="unpacks to more than"):
+            decompress(codec, bomb, size_max)
+        assert tracemalloc.get_traced_memory()[1] < size_max + 500_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff\x0f",  # Raw, stating 4 GiB.
+        b"\xff\xff\xff\x07\x00a",  # Raw, stating 16 MiB in two bytes.
+        b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x09\x01\x00a",
+        b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\xff\xff\xff\xff\x01\x00a",
+        b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00",
+        b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x00",
+    ],
+)
+def test_snappy_that_lies(data: bytes) -> None:
+    with pytest.raises(InvalidRecords) as caught:
+        decompress(Compression.SNAPPY, data)
+    assert caught.value.error_code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_unknown_codec(codec: int) -> None:
+    for call in (compress, decompress):
+        with pytest.raises(InvalidRecords) as caught:
+            call(codec, b"abc")
+        assert caught.value.error_code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+@packed_codecs
+@given(seed=st.integers(0, 2**32))
+def test_hostile_input_raises_nothing_else(codec: Compression, seed: int) -> None:
+    rng = random.Random(seed)
+    data = mutate(rng, compress(codec, MIXED[: rng.choice([0, 10, 900])]), 4)
+    if rng.random() < 0.1:
+        data = bytearray(rng.randbytes(rng.randrange(60)))
+    try:
+        unpacked = decompress(codec, data, 5000)
+    except InvalidRecords:
+        return
+    assert len(unpacked) <= 5000
