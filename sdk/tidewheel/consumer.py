@@ -287,7 +287,11 @@ class Consumer:
             stopping.cancel()
             if not fetching.done():
                 fetching.cancel()
-        return fetching.result() if fetching.done() and not fetching.cancelled() else []
+        if self._stopped.is_set():
+            # Whatever it still brings, closing or nobody at all deals with it.
+            await asyncio.gather(fetching, return_exceptions=True)
+            return []
+        return await fetching
 
     def prepared(self, message: Message) -> Message:
         """The message after interceptors and deserializers. `message` itself stays raw."""

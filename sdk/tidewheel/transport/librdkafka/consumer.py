@@ -1,9 +1,8 @@
-"""Consuming through librdkafka: one fetching thread per consumer, everything else by the loop.
+"""Consuming through librdkafka: one thread per consumer that fetches and calls librdkafka.
 
-The fetching thread waits in librdkafka and hands whole batches to the loop; it runs no code of
-the application. librdkafka calls back about rebalances on that thread: it then waits until the
-listener's coroutine on the loop is done, while commits and the like go through a second thread
-(librdkafka's consumer is thread-safe).
+The thread hands whole batches to the event loop and runs no code of the application (see
+`worker`). librdkafka calls back about rebalances on it: the listener's coroutine then runs on the
+loop, and may commit or seek, before the rebalance goes on.
 
 A fetch that is cancelled loses nothing: its job goes on and the next fetch takes its messages.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import confluent_kafka as ck
@@ -28,12 +26,13 @@ from tidewheel.errors import (
 from tidewheel.message import Message, TopicPartition
 from tidewheel.settings import ConsumerSettings
 from tidewheel.transport.librdkafka.connection import Connection, faults, logger, translated
+from tidewheel.transport.librdkafka.worker import Worker
 from tidewheel.transport.port import ConsumerPlan, RebalanceListener
 
 T = TypeVar("T")
 
-POLL_SLICE_S = 0.1
-"""How long the fetching thread waits in one go; bounds how long closing waits for it."""
+POLL_SLICE_S = 0.05
+"""How long the thread waits for messages in one go: commits and the like wait for its end."""
 
 NO_GROUP_ID = "tidewheel-no-group"
 """librdkafka insists on a group id; a consumer that only assigns never joins or commits to it."""
@@ -74,8 +73,7 @@ class LibrdkafkaConsumer:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._cooperative = plan.settings.assignment == "cooperative-sticky"
-        self._fetching = ThreadPoolExecutor(1, "tidewheel-fetch")
-        self._control = ThreadPoolExecutor(1, "tidewheel-control")
+        self._worker = Worker(self._loop, "tidewheel-consumer")
         self._pending: asyncio.Future[list[Message]] | None = None
         self._moved_away: set[TopicPartition] = set()
         self._assignment: frozenset[TopicPartition] = frozenset()
@@ -100,9 +98,7 @@ class LibrdkafkaConsumer:
             remaining_s = deadline - self._loop.time()
             if self._pending is None:
                 slice_s = max(0.0, min(POLL_SLICE_S, remaining_s))
-                self._pending = self._loop.run_in_executor(
-                    self._fetching, self._poll_batch, messages_max, slice_s
-                )
+                self._pending = self._worker.submit(self._poll_batch, messages_max, slice_s)
             await asyncio.wait({self._pending}, timeout=max(0.0, remaining_s) + POLL_SLICE_S)
             if self._pending is not None and self._pending.done():
                 batch = self._take_pending()
@@ -163,19 +159,11 @@ class LibrdkafkaConsumer:
 
     # Rebalances: called by librdkafka on the fetching thread, inside poll, consume and close.
 
-    def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T | None:
-        try:
-            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:
-            coroutine.close()  # The loop is gone: the application ended without closing us.
-            return None
-        return future.result()
-
     def _on_assign(self, consumer: ck.Consumer, partitions: list[ck.TopicPartition]) -> None:
         added = [TopicPartition(p.topic, p.partition) for p in partitions]
         starts: Mapping[TopicPartition, int] | None = None
         try:
-            starts = self._ask(self._listener.on_assigned(added))
+            starts = self._worker.ask(self._listener.on_assigned(added))
         finally:
             for partition in partitions:
                 start = (starts or {}).get(TopicPartition(partition.topic, partition.partition))
@@ -202,17 +190,17 @@ class LibrdkafkaConsumer:
         gone = [TopicPartition(p.topic, p.partition) for p in partitions]
         self._moved_away.update(gone)
         try:
-            self._ask(tell(gone))
+            self._worker.ask(tell(gone))
         finally:
             self._assignment -= frozenset(gone)
 
-    # Everything else: short calls on the control thread.
+    # Everything else: short calls on the thread, between two slices of waiting.
 
     async def _call(self, what: str, call: Callable[..., T], *args: Any) -> T:
         if self._closed:
             raise ClientClosed("The consumer is closed")
         with faults(what):
-            return await self._loop.run_in_executor(self._control, call, *args)
+            return await self._worker.submit(call, *args)
 
     async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read exactly these."""
@@ -327,7 +315,6 @@ class LibrdkafkaConsumer:
         if self._pending is not None:
             await asyncio.wait({self._pending})
         with faults("closing the consumer"):
-            await self._loop.run_in_executor(self._fetching, self._consumer.close)
+            await self._worker.submit(self._consumer.close)
         self._closed = True
-        self._fetching.shutdown(wait=False)
-        self._control.shutdown(wait=False)
+        self._worker.stop()
