@@ -1,0 +1,401 @@
+"""A broker without server: requests in, decoded responses out, with a clock that stands still.
+
+The handlers are the real ones over real logs on the simulated disk. File work queues up in
+`executor` until `run_jobs`; time passes only in `pass_time`. Requests go through the dispatcher as
+bytes, so codecs and response encoders are part of every test.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from data_plane.broker import (
+    api_versions,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
+from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable
+from data_plane.broker.config.effective import EffectiveConfig
+from data_plane.broker.dispatch import Dispatcher
+from data_plane.broker.fetch import FetchSessions
+from data_plane.broker.group_commit import GroupCommit
+from data_plane.broker.init_producer_id import ProducerIds
+from data_plane.broker.metadata_writer import MetadataWriter
+from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
+from data_plane.broker.services import Services
+from data_plane.broker.topic_partitions import TopicPartitions
+from data_plane.cell.changes import AlterConfigs, CreateTopic, DeleteTopic
+from data_plane.cell.metadata import MetadataImage, ResourceType
+from data_plane.cell.metadata_store import InMemoryMetadataStore
+from data_plane.log.manager import LogManager
+from data_plane.log.sim_file_system import SimFileSystem
+from data_plane.replica.partition import Partition
+from data_plane.wire.compression import Compression
+from data_plane.wire.headers import (
+    RequestHeader,
+    decode_response_header,
+    encode_request_header,
+)
+from data_plane.wire.messages.fetch_request import FetchPartition as FetchPartitionRequest
+from data_plane.wire.messages.fetch_request import FetchRequest, FetchTopic, ForgottenTopic
+from data_plane.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from data_plane.wire.primitives import Reader, Writer
+from data_plane.wire.records import NewRecord, build_batch, decode_batch
+from data_plane.wire.registry import API_BY_KEY, ApiKey
+
+NODE_ID = 7
+NOW_MS = 1_700_000_000_000
+CORRELATION_ID = 4711
+
+
+class QueueExecutor:
+    """Runs work when told to, in order. The Executor port's double."""
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]]
+        self.queue = deque()
+
+    def submit(self, work: Any, on_done: Any) -> None:
+        self.queue.append((work, on_done))
+
+    def run_one(self) -> None:
+        work, on_done = self.queue.popleft()
+        try:
+            result = work()
+        except Exception as error:
+            on_done(None, error)
+        else:
+            on_done(result, None)
+
+
+class RememberingLog:
+    """The Logger port's double: (level, event, fields)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self.events.append(("debug", event, fields))
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.events.append(("info", event, fields))
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self.events.append(("warning", event, fields))
+
+    def error(self, event: str, **fields: Any) -> None:
+        self.events.append(("error", event, fields))
+
+
+class Pending:
+    """A request that was sent: its answer, once there is one."""
+
+    def __init__(self, api_key: ApiKey, version: int) -> None:
+        self._api_key = api_key
+        self._version = version
+        self.frames: list[Any] | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        return self.frames is not None
+
+    def take(self, frames: Any) -> None:
+        assert self.frames is None
+        self.frames = list(frames)
+
+    @property
+    def response(self) -> Any:
+        assert self.frames is not None, "not answered yet"
+        data = b"".join(bytes(buffer) for buffer in self.frames)
+        assert int.from_bytes(data[:4], "big") == len(data) - 4
+        reader = Reader(data, 4)
+        assert decode_response_header(reader, self._api_key, self._version) == CORRELATION_ID
+        spec = API_BY_KEY[self._api_key]
+        message = spec.decode_response(reader, self._version)
+        assert reader.pos == len(data), "bytes follow the response"
+        return message
+
+
+class BrokerPlayer:
+    """One broker with the APIs of the hot path."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None, seed: int = 1) -> None:
+        self.fs = SimFileSystem(maps_files=True)
+        self.executor = QueueExecutor()
+        self.log = RememberingLog()
+        self.now_ms = NOW_MS
+        image = MetadataImage("cluster")
+        config = EffectiveConfig(properties or {}, NODE_ID)
+        self.logs = LogManager(
+            [Path("/data")], fs=self.fs, default_config=config.log_config({}), now_ms=NOW_MS
+        )
+        assert self.logs.start(NOW_MS) == []
+
+        def sync_failed(partition: Partition, error: BaseException) -> None:
+            self.log.error("sync_failed", error=error)
+
+        group_commit = GroupCommit(self.executor, lambda partition: Path("/data"), sync_failed)
+        counters = BrokerCounters()
+        partitions = TopicPartitions(
+            NODE_ID, image, self.logs, config.log_config, group_commit.request_sync
+        )
+        handlers = HandlerTable()
+        for module in (
+            api_versions,
+            produce,
+            fetch,
+            list_offsets,
+            offset_for_leader_epoch,
+            init_producer_id,
+        ):
+            module.register(handlers)
+        self.services = Services(
+            config=config,
+            store=InMemoryMetadataStore(image),
+            image=image,
+            logs=self.logs,
+            partitions=partitions,
+            handlers=handlers,
+            executor=self.executor,
+            counters=counters,
+            metrics=make_registry(BrokerCollector(counters)),
+            node_id=NODE_ID,
+            cluster_id="cluster",
+            random=random.Random(seed),
+            log=self.log,
+        )
+        self.services.metadata = MetadataWriter(self.services, lambda: self.now_ms)
+        self.services.parts[init_producer_id.PART] = ProducerIds(self.services)
+        self.sessions = FetchSessions(self.services)
+        self.services.parts[fetch.PART] = self.sessions
+        self.dispatcher = Dispatcher(self.services)
+        self.close_reasons: list[str] = []
+        self.connection = self.connect()
+
+    def connect(self, *, is_inter_broker: bool = False) -> ConnectionInfo:
+        return ConnectionInfo(
+            1,
+            "peer:1",
+            "tenants",
+            "peer",
+            1,
+            close=self.close_reasons.append,
+            is_inter_broker=is_inter_broker,
+        )
+
+    # Metadata
+
+    def create_topic(
+        self, name: str, partitions_count: int = 1, configs: Mapping[str, str] | None = None
+    ) -> UUID:
+        topic_id = UUID(int=self.services.random.getrandbits(128))
+        image = self.services.store.apply(
+            (
+                CreateTopic(
+                    name,
+                    topic_id,
+                    ((NODE_ID,),) * partitions_count,
+                    tuple((configs or {}).items()),
+                ),
+            ),
+            self.services.image.version,
+            f"create {name} {topic_id}",
+        )
+        self.services.apply_image(image, self.now_ms)
+        return topic_id
+
+    def delete_topic(self, topic_id: UUID) -> None:
+        image = self.services.store.apply(
+            (DeleteTopic(topic_id),), self.services.image.version, f"delete {topic_id}"
+        )
+        self.services.apply_image(image, self.now_ms)
+
+    def configure_topic(self, name: str, **configs: str) -> None:
+        values = tuple((key.replace("_", "."), value) for key, value in configs.items())
+        image = self.services.store.apply(
+            (AlterConfigs(ResourceType.TOPIC, name, values),),
+            self.services.image.version,
+            f"configure {name} {self.services.image.version}",
+        )
+        self.services.apply_image(image, self.now_ms)
+
+    def partition(self, topic: str, index: int = 0) -> Partition:
+        partition = self.services.partitions.get_by_name(topic, index)
+        assert partition is not None
+        return partition
+
+    # Requests
+
+    def send(
+        self,
+        api_key: ApiKey,
+        version: int,
+        message: Any,
+        *,
+        connection: ConnectionInfo | None = None,
+        client_id: str | None = "tester",
+    ) -> Pending:
+        """Dispatch one request and end the pass."""
+        writer = Writer()
+        encode_request_header(
+            writer,
+            RequestHeader(
+                api_key=int(api_key),
+                api_version=version,
+                correlation_id=CORRELATION_ID,
+                client_id=client_id,
+            ),
+        )
+        API_BY_KEY[api_key].encode_request(writer, message, version)
+        return self.send_bytes(api_key, version, writer.buf, connection=connection)
+
+    def send_bytes(
+        self,
+        api_key: ApiKey,
+        version: int,
+        data: bytearray,
+        *,
+        connection: ConnectionInfo | None = None,
+    ) -> Pending:
+        pending = Pending(api_key, version)
+        result = self.dispatcher.dispatch(
+            connection or self.connection, data, 0, len(data), self.now_ms
+        )
+        if isinstance(result, Deferred):
+            result.when_complete(pending.take)
+        elif result is not None:
+            pending.take(result)
+        self.services.wakes.run(self.now_ms)
+        return pending
+
+    def ask(self, api_key: ApiKey, version: int, message: Any, **options: Any) -> Any:
+        """Send, do the file work, and return the decoded response."""
+        pending = self.send(api_key, version, message, **options)
+        self.run_jobs()
+        return pending.response
+
+    def run_jobs(self) -> None:
+        while self.executor.queue:
+            self.executor.run_one()
+            self.services.wakes.run(self.now_ms)
+
+    def pass_time(self, ms: int) -> None:
+        self.now_ms += ms
+        self.services.tick(self.now_ms)
+
+    def produce(
+        self,
+        topic: str,
+        values: list[bytes],
+        *,
+        index: int = 0,
+        version: int = 12,
+        acks: int = -1,
+        batch: bytes | bytearray | None = None,
+        **options: Any,
+    ) -> Pending:
+        """One batch of records with `values`, or `batch` as it is."""
+        data = batch if batch is not None else make_batch(values)
+        topic_data = TopicProduceData(
+            partition_data=[PartitionProduceData(index=index, records=bytes(data))]
+        )
+        if version >= 13:
+            image = self.services.image.topics_by_name.get(topic)
+            topic_data.topic_id = UUID(int=99) if image is None else image.topic_id
+        else:
+            topic_data.name = topic
+        request = ProduceRequest(
+            transactional_id=None, acks=acks, timeout_ms=30_000, topic_data=[topic_data]
+        )
+        return self.send(ApiKey.PRODUCE, version, request, **options)
+
+    def fetch(
+        self,
+        wanted: Mapping[tuple[str, int], int] | None = None,
+        *,
+        version: int = 12,
+        session_id: int = 0,
+        session_epoch: int = -1,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
+        max_bytes: int = 50 << 20,
+        partition_max_bytes: int = 1 << 20,
+        isolation_level: int = 0,
+        replica_id: int = -1,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        forgotten: list[tuple[str, int]] | None = None,
+        connection: ConnectionInfo | None = None,
+    ) -> Pending:
+        """Fetch `wanted`: {(topic, index): offset}."""
+        topics: dict[str, FetchTopic] = {}
+        for (name, index), offset in (wanted or {}).items():
+            topic = topics.get(name)
+            if topic is None:
+                topic = FetchTopic(partitions=[])
+                self._name(topic, name, version)
+                topics[name] = topic
+            piece = FetchPartitionRequest(
+                partition=index, fetch_offset=offset, partition_max_bytes=partition_max_bytes
+            )
+            if version >= 9:
+                piece.current_leader_epoch = current_leader_epoch
+            if version >= 12:
+                piece.last_fetched_epoch = last_fetched_epoch
+            topic.partitions.append(piece)
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation_level,
+            topics=list(topics.values()),
+        )
+        if version >= 15:
+            request.replica_state.replica_id = replica_id
+        else:
+            request.replica_id = replica_id
+        if version >= 7:
+            request.session_id = session_id
+            request.session_epoch = session_epoch
+        for name, index in forgotten or []:
+            gone = ForgottenTopic(partitions=[index])
+            self._name(gone, name, version)
+            request.forgotten_topics_data.append(gone)
+        return self.send(ApiKey.FETCH, version, request, connection=connection)
+
+    def _name(self, topic: Any, name: str, version: int) -> None:
+        if version >= 13:
+            image = self.services.image.topics_by_name.get(name)
+            topic.topic_id = UUID(int=99) if image is None else image.topic_id
+        else:
+            topic.topic = name
+
+
+def make_batch(values: list[bytes], **options: Any) -> bytearray:
+    """A batch as a client sends it."""
+    timestamp = options.pop("timestamp", NOW_MS)
+    records = [NewRecord(timestamp, None, value) for value in values]
+    return build_batch(records, compression=options.pop("compression", Compression.NONE), **options)
+
+
+def values_of(records: Any) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of all records in a fetch answer's records."""
+    data = bytes(records or b"")
+    found: list[tuple[int, bytes | None]] = []
+    position = 0
+    while position < len(data):
+        found += [(record.offset, record.value) for record in decode_batch(data, position)]
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return found

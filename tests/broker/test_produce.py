@@ -1,0 +1,262 @@
+"""Produce, version by version and error by error."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from data_plane.broker.api import CloseConnection
+from data_plane.wire.compression import Compression
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from data_plane.wire.registry import ApiKey
+from tests.broker.broker_player import NODE_ID, NOW_MS, BrokerPlayer, make_batch, values_of
+
+VERSIONS = range(3, 14)
+
+
+def only(response: Any) -> Any:
+    """The one partition of a produce or fetch answer."""
+    topics = response.responses
+    assert len(topics) == 1
+    parts = (
+        topics[0].partition_responses
+        if hasattr(topics[0], "partition_responses")
+        else (topics[0].partitions)
+    )
+    assert len(parts) == 1
+    return parts[0]
+
+
+@pytest.fixture
+def broker() -> BrokerPlayer:
+    player = BrokerPlayer()
+    player.create_topic("orders", 2)
+    return player
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_stores_and_answers(broker: BrokerPlayer, version: int) -> None:
+    broker.produce("orders", [b"zero"], index=1, version=version)
+    answer = only(broker.produce("orders", [b"a", b"b"], index=1, version=version).response)
+    assert (answer.index, answer.error_code, answer.base_offset) == (1, 0, 1)
+    assert answer.log_append_time_ms == -1
+    if version >= 5:
+        assert answer.log_start_offset == 0
+    if version >= 8:
+        assert answer.record_errors == []
+        assert answer.error_message is None
+    fetched = only(broker.fetch({("orders", 1): 0}).response)
+    assert values_of(fetched.records) == [(0, b"zero"), (1, b"a"), (2, b"b")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_unknown_topic(broker: BrokerPlayer, version: int) -> None:
+    answer = only(broker.produce("nowhere", [b"a"], version=version).response)
+    expected = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (answer.error_code, answer.base_offset) == (expected, -1)
+
+
+def test_an_unknown_partition(broker: BrokerPlayer) -> None:
+    answer = only(broker.produce("orders", [b"a"], index=2).response)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("acks", [-2, 2, 32767])
+def test_unknown_acks_store_nothing(broker: BrokerPlayer, acks: int) -> None:
+    answer = only(broker.produce("orders", [b"a"], acks=acks).response)
+    assert answer.error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert broker.partition("orders").log.log_end_offset == 0
+
+
+def test_acks_0_is_not_answered(broker: BrokerPlayer) -> None:
+    assert not broker.produce("orders", [b"a"], acks=0).is_answered
+    assert broker.partition("orders").high_watermark == 1
+
+
+def test_acks_0_with_an_error_closes_the_connection(broker: BrokerPlayer) -> None:
+    with pytest.raises(CloseConnection, match="nowhere-0: UNKNOWN_TOPIC_OR_PARTITION"):
+        broker.produce("nowhere", [b"a"], acks=0)
+
+
+def test_one_bad_partition_does_not_touch_the_others(broker: BrokerPlayer) -> None:
+    bad = make_batch([b"bad"])
+    bad[-1] ^= 1
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name="orders",
+                partition_data=[
+                    PartitionProduceData(index=0, records=bytes(bad)),
+                    PartitionProduceData(index=1, records=bytes(make_batch([b"good"]))),
+                ],
+            )
+        ],
+    )
+    response = broker.send(ApiKey.PRODUCE, 9, request).response
+    first, second = response.responses[0].partition_responses
+    assert (first.error_code, first.base_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+    assert first.error_message
+    assert (second.error_code, second.base_offset) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("batch", "error"),
+    [
+        (b"", ErrorCode.INVALID_RECORD),
+        (make_batch([b"a"]) + make_batch([b"b"]), ErrorCode.INVALID_RECORD),
+        (
+            make_batch(
+                [b"a"], is_transactional=True, producer_id=5, producer_epoch=0, base_sequence=0
+            ),
+            ErrorCode.INVALID_TXN_STATE,
+        ),
+        (make_batch([bytes(1_100_000)]), ErrorCode.MESSAGE_TOO_LARGE),
+        (make_batch([b"a"], timestamp=NOW_MS + 3_600_001), ErrorCode.INVALID_TIMESTAMP),
+        (
+            make_batch([b"a"], producer_id=5, producer_epoch=0, base_sequence=3),
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ),
+    ],
+)
+def test_refused_batches(broker: BrokerPlayer, batch: bytes, error: ErrorCode) -> None:
+    broker.produce("orders", [b"first"])
+    if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        broker.produce(
+            "orders",
+            [],
+            batch=make_batch([b"x"], producer_id=5, producer_epoch=0, base_sequence=0),
+        )
+    before = broker.partition("orders").log.log_end_offset
+    answer = only(broker.produce("orders", [], batch=batch).response)
+    assert ErrorCode(answer.error_code) is error
+    assert answer.base_offset == -1
+    assert broker.partition("orders").log.log_end_offset == before
+
+
+def test_null_records(broker: BrokerPlayer) -> None:
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name="orders", partition_data=[PartitionProduceData(index=0, records=None)]
+            )
+        ],
+    )
+    answer = only(broker.send(ApiKey.PRODUCE, 9, request).response)
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+
+
+def test_zstd_needs_version_7(broker: BrokerPlayer) -> None:
+    batch = make_batch([b"a" * 100], compression=Compression.ZSTD)
+    answer = only(broker.produce("orders", [], batch=batch, version=6).response)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert only(broker.produce("orders", [], batch=batch, version=7).response).error_code == 0
+
+
+def test_a_repeated_batch_is_acknowledged_with_its_first_offset(broker: BrokerPlayer) -> None:
+    def send(sequence: int) -> Any:
+        batch = make_batch([b"a", b"b"], producer_id=9, producer_epoch=0, base_sequence=sequence)
+        return only(broker.produce("orders", [], batch=batch).response)
+
+    assert send(0).base_offset == 0
+    assert send(2).base_offset == 2
+    again = send(0)
+    assert (again.error_code, again.base_offset) == (0, 0)
+    assert broker.partition("orders").log.log_end_offset == 4
+
+
+def test_clients_do_not_write_to_internal_topics(broker: BrokerPlayer) -> None:
+    broker.create_topic("__consumer_offsets")
+    answer = only(broker.produce("__consumer_offsets", [b"a"]).response)
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_log_append_time_is_in_the_answer(broker: BrokerPlayer) -> None:
+    broker.create_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"})
+    answer = only(broker.produce("stamped", [b"a"]).response)
+    assert answer.log_append_time_ms == NOW_MS
+
+
+def test_a_deleted_topic_is_unknown_at_once(broker: BrokerPlayer) -> None:
+    topic_id = broker.create_topic("gone")
+    broker.produce("gone", [b"a"])
+    broker.delete_topic(topic_id)
+    answer = only(broker.produce("gone", [b"a"]).response)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.create_topic("gone")
+    assert only(broker.produce("gone", [b"new"]).response).base_offset == 0
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_durable_topics_are_acknowledged_after_the_sync(broker: BrokerPlayer, acks: int) -> None:
+    broker.create_topic("ledger", configs={"durability": "fsync"})
+    first = broker.produce("ledger", [b"a"], acks=acks)
+    second = broker.produce("ledger", [b"b"], acks=acks)
+    assert not first.is_answered
+    partition = broker.partition("ledger")
+    assert (partition.log.log_end_offset, partition.high_watermark) == (2, 0)
+    assert values_of(only(broker.fetch({("ledger", 0): 0}).response).records) == []
+    broker.executor.run_one()
+    # The first sync began before the second batch came.
+    assert first.is_answered
+    assert not second.is_answered
+    assert partition.high_watermark == 1
+    broker.run_jobs()
+    assert only(second.response).base_offset == 1
+    assert partition.high_watermark == 2
+
+
+def test_flush_messages_syncs_every_so_many_records(broker: BrokerPlayer) -> None:
+    broker.create_topic("flushed", configs={"flush.messages": "3"})
+    assert broker.produce("flushed", [b"a", b"b"]).is_answered
+    third = broker.produce("flushed", [b"c"])
+    assert not third.is_answered
+    broker.run_jobs()
+    assert third.is_answered
+    assert broker.produce("flushed", [b"d"]).is_answered
+
+
+def test_a_sync_that_takes_too_long_times_out(broker: BrokerPlayer) -> None:
+    broker.create_topic("ledger", configs={"durability": "fsync"})
+    pending = broker.produce("ledger", [b"a"])
+    broker.pass_time(29_999)
+    assert not pending.is_answered
+    broker.pass_time(1)
+    assert only(pending.response).error_code == ErrorCode.REQUEST_TIMED_OUT
+    broker.run_jobs()
+
+
+def test_a_topic_deleted_during_the_sync_fails_its_produce(broker: BrokerPlayer) -> None:
+    topic_id = broker.create_topic("ledger", configs={"durability": "fsync"})
+    pending = broker.produce("ledger", [b"a"])
+    broker.delete_topic(topic_id)
+    assert only(pending.response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.run_jobs()
+
+
+def test_the_leader_is_named_where_it_moved(broker: BrokerPlayer) -> None:
+    from data_plane.cell.changes import CreateTopic
+
+    services = broker.services
+    topic_id = UUID(int=5)
+    image = services.store.apply(
+        (CreateTopic("elsewhere", topic_id, ((NODE_ID + 1,),)),), services.image.version, "x"
+    )
+    services.apply_image(image, broker.now_ms)
+    response = broker.produce("elsewhere", [b"a"], version=10).response
+    answer = only(response)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer.current_leader.leader_id == NODE_ID + 1
+    assert answer.current_leader.leader_epoch == 0
