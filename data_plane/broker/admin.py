@@ -1,11 +1,39 @@
-"""The administrative APIs, all of them, for the composition root."""
+"""The administrative APIs, all of them, for the composition root.
+
+Deliberately absent, and so not advertised: ACLs, SCRAM credentials, client quotas, delegation
+tokens and features, which come with tenancy; DescribeQuorum, since there is no quorum.
+"""
 
 from __future__ import annotations
 
-from data_plane.broker import alter_configs, describe_configs, metadata, topics
+from data_plane.broker import (
+    alter_configs,
+    cluster,
+    describe_configs,
+    describe_topic_partitions,
+    log_dirs,
+    metadata,
+    partitions_admin,
+    producers,
+    records_admin,
+    replica_placement,
+    topics,
+)
 from data_plane.broker.api import HandlerTable
 
-_MODULES = (metadata, topics, describe_configs, alter_configs)
+_MODULES = (
+    metadata,
+    describe_topic_partitions,
+    topics,
+    partitions_admin,
+    records_admin,
+    describe_configs,
+    alter_configs,
+    cluster,
+    log_dirs,
+    producers,
+    replica_placement,
+)
 
 
 def register_admin(table: HandlerTable) -> None:

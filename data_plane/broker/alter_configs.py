@@ -199,7 +199,7 @@ def _decide(
     after = dict(before) if incremental else {}
     for wish in resource.wishes:
         _fulfil(services, resource, definitions, after, wish)
-    _check_values(resource, before, after)
+    _check_values(services, resource, before, after)
     changed = [(name, value) for name, value in after.items() if before.get(name) != value]
     removed = [(name, None) for name in before if name not in after]
     return AlterConfigs(resource.type, resource.name, (*changed, *removed))
@@ -300,7 +300,12 @@ def _current(
     return definition.default or ""
 
 
-def _check_values(resource: _Resource, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+def _check_values(
+    services: Services,
+    resource: _Resource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+) -> None:
     """Raises Refusal. What stands unchanged was checked when it was set."""
     match resource.type:
         case ResourceType.TOPIC:
@@ -309,7 +314,7 @@ def _check_values(resource: _Resource, before: Mapping[str, str], after: Mapping
             changed = {name: text for name, text in after.items() if before.get(name) != text}
             check_broker_values(changed, for_all_brokers=not resource.name)
         case ResourceType.GROUP:
-            check_group_values(after)
+            check_group_values(effective_config(services), after)
 
 
 def _invalid_request(message: str) -> Refusal:

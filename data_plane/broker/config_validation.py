@@ -13,7 +13,7 @@ from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.compatibility_definitions import refusal_of
 from data_plane.broker.config.definition import ConfigDefinition, InvalidValue, Update, Value
 from data_plane.broker.config.effective import EffectiveConfig
-from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
+from data_plane.broker.config.group_definitions import GROUP_BOUNDS, GROUP_DEFINITIONS
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.refusal import Refusal
 from data_plane.broker.services import Services
@@ -82,12 +82,22 @@ def check_broker_values(values: Mapping[str, str], for_all_brokers: bool) -> Non
     _parse_all(values, BROKER_DEFINITIONS, ErrorCode.INVALID_REQUEST)
 
 
-def check_group_values(values: Mapping[str, str]) -> None:
-    """Overrides of one group. Raises Refusal."""
+def check_group_values(config: EffectiveConfig, values: Mapping[str, str]) -> None:
+    """Overrides of one group, within the broker's bounds. Raises Refusal."""
     for name in values:
         if name not in GROUP_DEFINITIONS:
             raise _invalid(f"Unknown group config name: {name}")
-    _parse_all(values, GROUP_DEFINITIONS, ErrorCode.INVALID_CONFIG)
+    parsed = _parse_all(values, GROUP_DEFINITIONS, ErrorCode.INVALID_CONFIG)
+    for name, value in parsed.items():
+        bounds = GROUP_BOUNDS.get(name)
+        if bounds is None:
+            continue
+        low, high = bounds
+        assert isinstance(value, int)
+        if value < config.get_int(low):
+            raise _invalid(f"{name} must be greater than or equal to {low}")
+        if value > config.get_int(high):
+            raise _invalid(f"{name} must be less than or equal to {high}")
 
 
 def _parse_all(

@@ -214,7 +214,10 @@ def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | 
     def problem(name: str, reason: str) -> None:
         problems.append(f"{source(name)}: {name}: {reason}")
 
-    if "broker.id" in properties and "node.id" not in properties:
+    # Two names of one thing: clients ask for either.
+    if "node.id" in properties:
+        properties.setdefault("broker.id", properties["node.id"])
+    elif "broker.id" in properties:
         properties["node.id"] = properties["broker.id"]
     resolver = EffectiveConfig(properties, 0)
     node_id = resolver.get_int("node.id")

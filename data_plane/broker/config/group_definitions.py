@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from data_plane.broker.config.definition import at_least, between, by_name, define
+from data_plane.broker.config.definition import at_least, by_name, define
 
 _NEW_GROUPS = "only classic consumer groups are served yet"
-_HEARTBEAT_MS = (5_000, 15_000)
-_SESSION_MS = (45_000, 60_000)
 
 _DEFINITIONS = (
     define(
@@ -26,17 +24,17 @@ _DEFINITIONS = (
     define(
         "consumer.heartbeat.interval.ms",
         "INT",
-        _HEARTBEAT_MS[0],
+        5_000,
         "How often members of a group report.",
-        between(*_HEARTBEAT_MS),
+        at_least(1),
         moot=_NEW_GROUPS,
     ),
     define(
         "consumer.session.timeout.ms",
         "INT",
-        _SESSION_MS[0],
+        45_000,
         "How long a member of a group may be silent.",
-        between(*_SESSION_MS),
+        at_least(1),
         moot=_NEW_GROUPS,
     ),
 )
@@ -46,4 +44,18 @@ GROUP_DEFINITIONS = MappingProxyType(by_name(_DEFINITIONS))
 # group property → the broker property that gives its default.
 GROUP_SYNONYMS = MappingProxyType(
     {name: f"group.{name}" for name in sorted(GROUP_DEFINITIONS)},
+)
+
+# group property → the broker properties that bound it, the lower one first.
+GROUP_BOUNDS = MappingProxyType(
+    {
+        "consumer.heartbeat.interval.ms": (
+            "group.consumer.min.heartbeat.interval.ms",
+            "group.consumer.max.heartbeat.interval.ms",
+        ),
+        "consumer.session.timeout.ms": (
+            "group.consumer.min.session.timeout.ms",
+            "group.consumer.max.session.timeout.ms",
+        ),
+    }
 )

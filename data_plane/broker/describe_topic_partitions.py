@@ -1,0 +1,123 @@
+"""DescribeTopicPartitions, version 0: topics and partitions in pages (KIP-966).
+
+Topics come in the order of their names; the cursor names the first partition of the next page.
+A page holds at most what the request and `max.request.partition.size.limit` allow, and at least
+one partition, so that every client gets on.
+"""
+
+from __future__ import annotations
+
+from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from data_plane.broker.services import Services
+from data_plane.broker.topic_names import invalid_name_reason
+from data_plane.cell.metadata import INTERNAL_TOPICS, PartitionImage, TopicImage
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+)
+from data_plane.wire.messages.describe_topic_partitions_response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from data_plane.wire.registry import ApiKey
+
+MIN_VERSION, MAX_VERSION = 0, 0
+
+
+def handle_describe_topic_partitions(
+    services: Services,
+    context: RequestContext,
+    request: DescribeTopicPartitionsRequest,
+    now_ms: int,
+) -> DescribeTopicPartitionsResponse:
+    image = services.image
+    asked = {topic.name for topic in request.topics}
+    names = sorted(asked or image.topics_by_name)
+    first_partition = 0
+    cursor = request.cursor
+    if cursor is not None:
+        if cursor.partition_index < 0 or (asked and cursor.topic_name not in asked):
+            return _invalid_cursor(request)
+        names = [name for name in names if name >= cursor.topic_name]
+        if names and names[0] == cursor.topic_name:
+            first_partition = cursor.partition_index
+    limit = services.config.get_int("max.request.partition.size.limit")
+    budget = max(1, min(limit, request.response_partition_limit))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        topic = image.topic(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        if budget == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)
+            break
+        end = min(len(topic.partitions), first_partition + budget)
+        response.topics.append(_page(topic, first_partition, end))
+        budget -= max(0, end - first_partition)
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+        first_partition = 0
+    return response
+
+
+def _invalid_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(
+                error_code=int(ErrorCode.INVALID_REQUEST),
+                name=topic.name,
+                topic_authorized_operations=NOT_ASKED,
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if invalid_name_reason(name) is not None:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=int(code),
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _page(topic: TopicImage, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_partition(index, topic.partitions[index]) for index in range(first, end)],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    has_leader = partition.leader >= 0
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=int(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+    )
+
+
+def register(table: HandlerTable) -> None:
+    table.register(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        MIN_VERSION,
+        MAX_VERSION,
+        handle_describe_topic_partitions,
+    )

@@ -1,0 +1,75 @@
+"""DescribeProducers, version 0: who has been writing to a partition, and with which sequence."""
+
+from __future__ import annotations
+
+from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.services import Services
+from data_plane.broker.topic_names import invalid_name_reason
+from data_plane.log.errors import LogError
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.describe_producers_request import (
+    DescribeProducersRequest,
+    TopicRequest,
+)
+from data_plane.wire.messages.describe_producers_response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from data_plane.wire.registry import ApiKey
+
+MIN_VERSION, MAX_VERSION = 0, 0
+
+
+def handle_describe_producers(
+    services: Services, context: RequestContext, request: DescribeProducersRequest, now_ms: int
+) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(services, topic, index) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(services: Services, topic: TopicRequest, index: int) -> PartitionResponse:
+    response = PartitionResponse(partition_index=index)
+    reason = invalid_name_reason(topic.name)
+    if reason is not None:
+        response.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        response.error_message = reason
+        return response
+    partition = services.partitions.get_by_name(topic.name, index)
+    if partition is None:
+        code = services.partitions.error_by_name(topic.name, index)
+        response.error_code = int(code)
+        # Kafka explains an unknown topic, not an unknown partition of a known one.
+        if topic.name not in services.image.topics_by_name:
+            response.error_message = code.message
+        return response
+    try:
+        entries = partition.log.producer_states().producers.values()
+    except LogError as error:
+        response.error_code = int(error.error_code)
+        response.error_message = str(error)
+        return response
+    response.active_producers = [
+        ProducerState(
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            last_sequence=entry.last_sequence,
+            last_timestamp=entry.last_timestamp,
+            coordinator_epoch=entry.coordinator_epoch,
+            current_txn_start_offset=entry.transaction_first_offset,
+        )
+        for entry in entries
+    ]
+    return response
+
+
+def register(table: HandlerTable) -> None:
+    table.register(ApiKey.DESCRIBE_PRODUCERS, MIN_VERSION, MAX_VERSION, handle_describe_producers)
