@@ -10,6 +10,7 @@ rename, sync of the folder. A crash leaves the old file or the new one, never a 
 from __future__ import annotations
 
 import contextlib
+import posixpath
 from enum import Enum
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ TEMPORARY_SUFFIX = ".tmp"
 class CellSyncSite(Enum):
     """All places of this room that sync, each with what would be lost without it."""
 
+    DATA_FOLDER = "the name of a data folder and of the folders above it"
     IDENTITY = "meta.properties: whose data this is"
     IDENTITY_FOLDER = "the name of meta.properties"
     METADATA_FOLDER = "the name of the metadata folder"
@@ -47,6 +49,22 @@ class FileSystem(Protocol):
     def sync_data(self, file: Any, site: Any) -> None: ...
     def sync_directory(self, path: str, site: Any) -> None: ...
     def lock(self, path: str) -> Any: ...
+
+
+def make_directories(fs: FileSystem, path: str) -> None:
+    """Make a folder and what is missing above it, durably. Raises OSError."""
+    missing = []
+    while True:
+        try:
+            fs.list_directory(path)
+        except FileNotFoundError:
+            missing.append(path)
+            path = posixpath.dirname(path)
+        else:
+            break
+    for folder in reversed(missing):
+        fs.make_directory(folder)
+        fs.sync_directory(posixpath.dirname(folder), CellSyncSite.DATA_FOLDER)
 
 
 def write_file_atomically(

@@ -10,7 +10,12 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass
 
-from data_plane.cell.files import CellSyncSite, FileSystem, write_file_atomically
+from data_plane.cell.files import (
+    CellSyncSite,
+    FileSystem,
+    make_directories,
+    write_file_atomically,
+)
 
 IDENTITY_FILE = "meta.properties"
 FORMAT_VERSION = "1"
@@ -63,11 +68,12 @@ def read_identity(fs: FileSystem, directory: str) -> Identity | None:
 def claim_directory(
     fs: FileSystem, directory: str, *, node_id: int, cluster_id: str | None, new_cluster_id: str
 ) -> Identity:
-    """Make sure that an existing `directory` is this node's, writing its identity when it is new.
+    """Make sure that `directory` is this node's; a new one is made and gets its identity.
 
     `cluster_id` is what the configuration demands, None when it leaves that open; a new folder then
     becomes part of `new_cluster_id`. Raises IdentityMismatch, OSError.
     """
+    make_directories(fs, directory)
     found = read_identity(fs, directory)
     if found is None:
         identity = Identity(cluster_id or new_cluster_id, node_id)

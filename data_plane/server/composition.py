@@ -68,7 +68,6 @@ def make_services(
     data_directory = str(settings.data_directories[0])
     identity = None
     for directory in settings.data_directories:
-        fs.make_directory(str(directory))
         identity = claim_directory(
             fs,
             str(directory),
