@@ -1,0 +1,467 @@
+"""Fetch: limits, long polls, sessions, errors; version by version where versions differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.wire.errors import ErrorCode
+from tests.broker.broker_player import BrokerPlayer, Pending, make_batch, values_of
+from tests.broker.test_produce import only
+
+VERSIONS = range(4, 19)
+Wanted = dict[tuple[str, int], int]
+
+
+@pytest.fixture
+def broker() -> BrokerPlayer:
+    player = BrokerPlayer()
+    player.create_topic("orders", 3)
+    return player
+
+
+def parts(response: Any) -> dict[int, Any]:
+    """Partition index → its part of the answer; for answers of one topic."""
+    return {part.partition_index: part for topic in response.responses for part in topic.partitions}
+
+
+def fill(broker: BrokerPlayer, index: int, count: int, size: int = 100) -> None:
+    for _ in range(count):
+        broker.produce("orders", [bytes(size)], index=index)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_reads(broker: BrokerPlayer, version: int) -> None:
+    broker.produce("orders", [b"a", b"b"], index=1)
+    broker.produce("orders", [b"c"], index=1)
+    response = broker.fetch({("orders", 1): 1}, version=version).response
+    part = only(response)
+    assert values_of(part.records) == [(0, b"a"), (1, b"b"), (2, b"c")]
+    assert (part.partition_index, part.error_code) == (1, 0)
+    assert (part.high_watermark, part.last_stable_offset) == (3, 3)
+    assert part.aborted_transactions is None
+    if version >= 5:
+        assert part.log_start_offset == 0
+    if version >= 11:
+        assert part.preferred_read_replica == -1
+    if version >= 7:
+        assert (response.error_code, response.session_id) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [4, 11, 12, 18])
+def test_read_committed_has_an_empty_list_of_aborted_transactions(
+    broker: BrokerPlayer, version: int
+) -> None:
+    broker.produce("orders", [b"a"])
+    part = only(broker.fetch({("orders", 0): 0}, version=version, isolation_level=1).response)
+    assert part.aborted_transactions == []
+    assert values_of(part.records) == [(0, b"a")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_unknown_topics_and_partitions(broker: BrokerPlayer, version: int) -> None:
+    topic_error = (
+        ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    part = only(broker.fetch({("nowhere", 0): 0}, version=version, max_wait_ms=500).response)
+    assert ErrorCode(part.error_code) is topic_error
+    assert (part.high_watermark, part.last_stable_offset) == (-1, -1)
+    part = only(broker.fetch({("orders", 9): 0}, version=version).response)
+    assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("offset", [-1, 2, 2**40])
+def test_offsets_outside_the_log(broker: BrokerPlayer, offset: int) -> None:
+    broker.produce("orders", [b"a"])
+    part = only(broker.fetch({("orders", 0): offset}, max_wait_ms=500).response)
+    assert part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (part.high_watermark, part.log_start_offset) == (-1, -1)
+
+
+def test_the_log_end_is_a_place_to_wait(broker: BrokerPlayer) -> None:
+    broker.produce("orders", [b"a"])
+    part = only(broker.fetch({("orders", 0): 1}).response)
+    assert (part.error_code, part.high_watermark) == (0, 1)
+    assert values_of(part.records) == []
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, 0)])
+def test_leader_epochs(broker: BrokerPlayer, epoch: int, error: int) -> None:
+    broker.produce("orders", [b"a"])
+    part = only(broker.fetch({("orders", 0): 0}, current_leader_epoch=epoch).response)
+    assert part.error_code == error
+
+
+def test_an_old_leader_epoch_is_fenced_and_the_leader_named(broker: BrokerPlayer) -> None:
+    broker.produce("orders", [b"a"])
+    broker.partition("orders").leader_epoch = 3
+    part = only(broker.fetch({("orders", 0): 0}, current_leader_epoch=2).response)
+    assert part.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert part.current_leader.leader_id == 7
+
+
+def test_a_diverging_epoch(broker: BrokerPlayer) -> None:
+    broker.produce("orders", [b"a"])
+    broker.partition("orders").leader_epoch = 4
+    broker.produce("orders", [b"b"])
+    same = only(broker.fetch({("orders", 0): 1}, last_fetched_epoch=0).response)
+    assert same.diverging_epoch.epoch == -1
+    assert values_of(same.records) == [(1, b"b")]
+    other = only(broker.fetch({("orders", 0): 2}, last_fetched_epoch=2).response)
+    assert (other.diverging_epoch.epoch, other.diverging_epoch.end_offset) == (0, 1)
+    assert values_of(other.records) == []
+
+
+@pytest.mark.parametrize("version", [4, 7, 12, 15, 18])
+def test_followers_have_a_door_of_their_own(broker: BrokerPlayer, version: int) -> None:
+    broker.produce("orders", [b"a"])
+    response = broker.fetch({("orders", 0): 0}, version=version, replica_id=1).response
+    if version >= 7:
+        assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert response.responses == []
+    else:
+        assert only(response).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert not only(response).records
+    door = broker.connect(is_inter_broker=True)
+    response = broker.fetch(
+        {("orders", 0): 0}, version=version, replica_id=1, connection=door
+    ).response
+    assert values_of(only(response).records) == [(0, b"a")]
+
+
+# Byte limits
+
+
+def test_the_first_batch_is_returned_however_large(broker: BrokerPlayer) -> None:
+    fill(broker, 0, 2, size=5_000)
+    fill(broker, 1, 2, size=5_000)
+    wanted: Wanted = {("orders", 0): 0, ("orders", 1): 0}
+    found = parts(broker.fetch(wanted, max_bytes=1, partition_max_bytes=1).response)
+    assert [offset for offset, _ in values_of(found[0].records)] == [0]
+    assert values_of(found[1].records) == []
+    found = parts(broker.fetch({("orders", 0): 0}, max_bytes=0).response)
+    assert [offset for offset, _ in values_of(found[0].records)] == [0]
+
+
+def test_partitions_share_max_bytes_in_order(broker: BrokerPlayer) -> None:
+    for index in range(3):
+        fill(broker, index, 10, size=1_000)
+    wanted: Wanted = {("orders", index): 0 for index in range(3)}
+    found = parts(broker.fetch(wanted, max_bytes=8_000, partition_max_bytes=5_000).response)
+    counts = [len(values_of(found[index].records)) for index in range(3)]
+    assert counts == [4, 3, 0]
+
+
+def test_fetch_max_bytes_of_the_broker_bounds_the_client() -> None:
+    broker = BrokerPlayer({"fetch.max.bytes": "4000"})
+    broker.create_topic("orders")
+    fill(broker, 0, 10, size=1_000)
+    part = only(broker.fetch({("orders", 0): 0}).response)
+    assert len(values_of(part.records)) == 3
+
+
+# Long polls
+
+
+def test_a_long_poll_is_answered_when_records_come(broker: BrokerPlayer) -> None:
+    wanted: Wanted = {("orders", index): 0 for index in range(3)}
+    poll = broker.fetch(wanted, max_wait_ms=500)
+    assert not poll.is_answered
+    broker.produce("orders", [b"a"], index=1)
+    found = parts(poll.response)
+    assert values_of(found[1].records) == [(0, b"a")]
+    assert sorted(found) == [0, 1, 2]
+    assert not broker.partition("orders", 1).watchers
+    assert len(broker.services.timers) <= 1
+    broker.pass_time(1_000)
+
+
+def test_a_long_poll_ends_after_its_wait(broker: BrokerPlayer) -> None:
+    poll = broker.fetch({("orders", 0): 0}, max_wait_ms=500)
+    broker.pass_time(499)
+    assert not poll.is_answered
+    broker.pass_time(1)
+    assert values_of(only(poll.response).records) == []
+    assert not broker.partition("orders").watchers
+
+
+def test_min_bytes_counts_over_partitions(broker: BrokerPlayer) -> None:
+    poll = broker.fetch({("orders", 0): 0, ("orders", 1): 0}, max_wait_ms=500, min_bytes=300)
+    broker.produce("orders", [bytes(100)], index=0)
+    assert not poll.is_answered
+    broker.produce("orders", [bytes(100)], index=1)
+    found = parts(poll.response)
+    assert all(len(values_of(part.records)) == 1 for part in found.values())
+
+
+def test_what_is_there_leaves_when_the_wait_is_over(broker: BrokerPlayer) -> None:
+    poll = broker.fetch({("orders", 0): 0}, max_wait_ms=500, min_bytes=10_000)
+    broker.produce("orders", [b"a"])
+    assert not poll.is_answered
+    broker.pass_time(500)
+    assert values_of(only(poll.response).records) == [(0, b"a")]
+
+
+def test_a_poll_is_evaluated_once_for_all_appends_of_a_pass(broker: BrokerPlayer) -> None:
+    poll = broker.fetch({("orders", 0): 0, ("orders", 1): 0}, max_wait_ms=500)
+    partitions = [broker.partition("orders", index) for index in (0, 1)]
+    for partition in partitions:
+        data = make_batch([b"a"])
+        partition.append_as_leader(data, 0, len(data), now_ms=broker.now_ms)
+    assert not poll.is_answered
+    broker.services.wakes.run(broker.now_ms)
+    found = parts(poll.response)
+    assert [len(values_of(found[index].records)) for index in (0, 1)] == [1, 1]
+
+
+def test_a_closed_connection_leaves_nothing_behind(broker: BrokerPlayer) -> None:
+    poll = broker.fetch({("orders", 0): 0}, max_wait_ms=500)
+    for callback in list(broker.connection.on_close):
+        callback()
+    broker.produce("orders", [b"a"])
+    broker.pass_time(1_000)
+    assert not poll.is_answered
+    assert not broker.sessions.parked
+    assert not broker.partition("orders").watchers
+
+
+def test_a_deleted_topic_ends_the_poll(broker: BrokerPlayer) -> None:
+    topic_id = broker.create_topic("gone")
+    poll = broker.fetch({("gone", 0): 0}, max_wait_ms=500)
+    broker.delete_topic(topic_id)
+    broker.services.wakes.run(broker.now_ms)
+    assert only(poll.response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# Sessions
+
+
+def open_session(broker: BrokerPlayer, wanted: Mapping[tuple[str, int], int]) -> int:
+    response = broker.fetch(wanted, session_epoch=0).response
+    assert response.error_code == 0
+    assert response.session_id > 0
+    session_id: int = response.session_id
+    return session_id
+
+
+def test_a_session_answers_with_what_changed(broker: BrokerPlayer) -> None:
+    session_id = open_session(broker, {("orders", index): 0 for index in range(3)})
+    broker.produce("orders", [b"a"], index=2)
+    response = broker.fetch(session_id=session_id, session_epoch=1).response
+    assert response.session_id == session_id
+    assert sorted(parts(response)) == [2]
+    assert values_of(parts(response)[2].records) == [(0, b"a")]
+    # Not acknowledged by a new fetch offset, so it comes again.
+    response = broker.fetch(session_id=session_id, session_epoch=2).response
+    assert values_of(parts(response)[2].records) == [(0, b"a")]
+    response = broker.fetch({("orders", 2): 1}, session_id=session_id, session_epoch=3).response
+    assert response.responses == []
+
+
+def test_a_parked_session_wakes_and_its_quiet_partitions_are_not_looked_at(
+    broker: BrokerPlayer,
+) -> None:
+    broker.create_topic("many", 1000)
+    session_id = open_session(broker, {("many", index): 0 for index in range(1000)})
+    poll = broker.fetch(session_id=session_id, session_epoch=1, max_wait_ms=500)
+    assert not poll.is_answered
+    found = broker.sessions.cache.find(session_id, 2, False, broker.now_ms)
+    assert not isinstance(found, ErrorCode)
+    assert not found.dirty
+    broker.produce("many", [b"a"], index=777)
+    assert values_of(parts(poll.response)[777].records) == [(0, b"a")]
+    assert len(parts(poll.response)) == 1
+
+
+def test_forgotten_partitions_are_left_out(broker: BrokerPlayer) -> None:
+    session_id = open_session(broker, {("orders", 0): 0, ("orders", 1): 0})
+    broker.produce("orders", [b"a"], index=0)
+    broker.produce("orders", [b"b"], index=1)
+    response = broker.fetch(
+        session_id=session_id, session_epoch=1, forgotten=[("orders", 0)]
+    ).response
+    assert sorted(parts(response)) == [1]
+    assert not broker.partition("orders", 0).watchers
+
+
+def test_a_session_of_nothing_is_closed(broker: BrokerPlayer) -> None:
+    session_id = open_session(broker, {("orders", 0): 0})
+    response = broker.fetch(
+        session_id=session_id, session_epoch=1, forgotten=[("orders", 0)]
+    ).response
+    assert (response.error_code, response.session_id) == (0, 0)
+    assert len(broker.sessions.cache) == 0
+
+
+@pytest.mark.parametrize(
+    ("id_change", "epoch", "error"),
+    [
+        (1, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (0, 2, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+    ],
+)
+def test_session_errors_are_the_whole_answer(
+    broker: BrokerPlayer, id_change: int, epoch: int, error: ErrorCode
+) -> None:
+    session_id = open_session(broker, {("orders", 0): 0})
+    response = broker.fetch(
+        session_id=session_id + id_change, session_epoch=epoch, max_wait_ms=500
+    ).response
+    assert ErrorCode(response.error_code) is error
+    assert (response.session_id, response.responses) == (0, [])
+
+
+def test_names_and_ids_do_not_mix_in_a_session(broker: BrokerPlayer) -> None:
+    session_id = open_session(broker, {("orders", 0): 0})
+    response = broker.fetch(session_id=session_id, session_epoch=1, version=13).response
+    assert response.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_final_fetch_closes_the_session(broker: BrokerPlayer) -> None:
+    session_id = open_session(broker, {("orders", 0): 0})
+    response = broker.fetch({}, session_id=session_id, session_epoch=-1).response
+    assert (response.error_code, response.session_id) == (0, 0)
+    assert len(broker.sessions.cache) == 0
+    assert not broker.partition("orders").watchers
+
+
+def test_a_full_fetch_replaces_the_session(broker: BrokerPlayer) -> None:
+    first = open_session(broker, {("orders", 0): 0})
+    response = broker.fetch({("orders", 1): 0}, session_id=first, session_epoch=0).response
+    assert response.session_id not in (0, first)
+    assert len(broker.sessions.cache) == 1
+
+
+def test_without_slots_a_session_is_not_offered() -> None:
+    broker = BrokerPlayer({"max.incremental.fetch.session.cache.slots": "0"})
+    broker.create_topic("orders")
+    assert broker.fetch({("orders", 0): 0}, session_epoch=0).response.session_id == 0
+
+
+def test_errors_in_a_session_are_told_every_time_and_end(broker: BrokerPlayer) -> None:
+    session_id = open_session(broker, {("orders", 0): 0, ("later", 0): 0})
+    for epoch in (1, 2):
+        poll = broker.fetch(session_id=session_id, session_epoch=epoch, max_wait_ms=500)
+        assert only(poll.response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    broker.create_topic("later")
+    broker.produce("later", [b"a"])
+    part = only(broker.fetch(session_id=session_id, session_epoch=3).response)
+    assert (part.error_code, values_of(part.records)) == (0, [(0, b"a")])
+
+
+def test_a_topic_made_anew_is_another_topic_in_a_session_by_id(broker: BrokerPlayer) -> None:
+    old_id = broker.create_topic("again")
+    broker.produce("again", [b"old"])
+    response = broker.fetch({("again", 0): 0}, version=13, session_epoch=0).response
+    session_id = response.session_id
+    broker.delete_topic(old_id)
+    broker.create_topic("again")
+    broker.produce("again", [b"new"])
+    response = broker.fetch(session_id=session_id, session_epoch=1, version=13).response
+    part = only(response)
+    assert ErrorCode(part.error_code) is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_partitions_take_turns_within_a_session(broker: BrokerPlayer) -> None:
+    for index in range(3):
+        fill(broker, index, 20, size=1_000)
+    consumer = _Consumer(broker, 3)
+    for _ in range(8):
+        # Room for two batches a fetch, and three partitions that have one each to give.
+        consumer.take(consumer.poll(2_500, 0, partition_max_bytes=1_100).response)
+    assert sum(consumer.offsets.values()) == 16
+    assert max(consumer.offsets.values()) - min(consumer.offsets.values()) <= 1
+
+
+def test_the_next_request_of_a_session_ends_a_parked_one(broker: BrokerPlayer) -> None:
+    session_id = open_session(broker, {("orders", 0): 0})
+    first = broker.fetch(session_id=session_id, session_epoch=1, max_wait_ms=500)
+    second = broker.fetch(session_id=session_id, session_epoch=2, max_wait_ms=500)
+    assert first.is_answered
+    assert not second.is_answered
+    broker.produce("orders", [b"a"])
+    assert values_of(only(second.response).records) == [(0, b"a")]
+
+
+class _Consumer:
+    """A consumer with a session, as KIP-227 describes one."""
+
+    def __init__(self, broker: BrokerPlayer, partitions_count: int) -> None:
+        self._broker = broker
+        self.offsets: dict[int, int] = dict.fromkeys(range(partitions_count), 0)
+        self.read: dict[int, list[tuple[int, bytes | None]]] = {
+            index: [] for index in range(partitions_count)
+        }
+        self._changed = set(self.offsets)
+        self._session_id = 0
+        self._epoch = 0
+
+    def poll(self, max_bytes: int, max_wait_ms: int, partition_max_bytes: int = 400) -> Pending:
+        wanted = {("orders", index): self.offsets[index] for index in sorted(self._changed)}
+        self._changed.clear()
+        return self._broker.fetch(
+            wanted,
+            session_id=self._session_id,
+            session_epoch=self._epoch,
+            max_bytes=max_bytes,
+            partition_max_bytes=partition_max_bytes,
+            max_wait_ms=max_wait_ms,
+        )
+
+    def take(self, response: Any) -> None:
+        assert response.error_code == 0
+        self._session_id = response.session_id
+        self._epoch += 1
+        for index, part in parts(response).items():
+            assert part.error_code == 0
+            found = [
+                (offset, value)
+                for offset, value in values_of(part.records)
+                if offset >= self.offsets[index]
+            ]
+            if found:
+                self.read[index] += found
+                self.offsets[index] = found[-1][0] + 1
+                self._changed.add(index)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("produce"), st.integers(0, 2), st.integers(1, 4)),
+            st.tuples(st.just("poll"), st.integers(1, 1500), st.integers(0, 1)),
+        ),
+        max_size=40,
+    )
+)
+def test_a_session_reads_every_record_once_and_in_order(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    broker = BrokerPlayer()
+    broker.create_topic("orders", 3)
+    consumer = _Consumer(broker, 3)
+    produced: dict[int, list[tuple[int, bytes | None]]] = {0: [], 1: [], 2: []}
+    poll: Pending | None = None
+    for kind, first, second in steps:
+        if kind == "produce":
+            values = [b"%d" % number for number in range(second)]
+            start = len(produced[first])
+            produced[first] += [(start + n, value) for n, value in enumerate(values)]
+            broker.produce("orders", values, index=first)
+        elif poll is None:
+            poll = consumer.poll(first, second * 500)
+        if poll is not None and poll.is_answered:
+            consumer.take(poll.response)
+            poll = None
+    if poll is not None:
+        broker.pass_time(500)
+        consumer.take(poll.response)
+    for _ in range(200):
+        if all(consumer.read[index] == produced[index] for index in produced):
+            break
+        consumer.take(consumer.poll(1500, 0).response)
+    assert consumer.read == produced
