@@ -1,0 +1,1 @@
+"""`demo`: the main job on real input, checked message by message."""

@@ -1,0 +1,146 @@
+"""What the demo prints: progress while it runs, and the table at the end."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from stack.demo.group import GroupEvent
+from stack.demo.ledger import Verdict
+
+PLAIN_WIDTH: Final = 100
+"""Columns where there is no terminal to ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything the summary shows. Durations in seconds, latencies in milliseconds."""
+
+    verdict: Verdict
+    bootstrap: str
+    topic: str
+    partition_messages: tuple[int, ...]
+    keys: int
+    value_bytes: int
+    sending_s: float
+    receiving_s: float
+    bulk_count: int
+    paced_count: int
+    paced_per_s: int
+    latency_ms: dict[str, float]
+    received_by: dict[str, int]
+    history: tuple[GroupEvent, ...]
+    lag: int
+    elapsed_s: float
+
+    @property
+    def is_good(self) -> bool:
+        return self.verdict.is_good and self.lag == 0
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """The outcome for scripts."""
+    return {"ok": outcome.is_good, **asdict(outcome)}
+
+
+def describe_event(event: GroupEvent) -> str:
+    """One line of the group's history."""
+    if not event.partitions:
+        detail = "no partitions" if event.what == "gets" else "the group"
+    else:
+        detail = f"partitions {', '.join(map(str, event.partitions))}"
+    return f"{event.at_s:6.1f} s  {event.member} {event.what} {detail}"
+
+
+class Reporter:
+    """Prints to the terminal. At a terminal the last line moves; elsewhere it does not appear."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        width = None if sys.stdout.isatty() else PLAIN_WIDTH
+        self._console = Console(highlight=False, quiet=quiet, width=width)
+        self._moving = sys.stdout.isatty() and not quiet
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self._clear()
+        self._console.print(text)
+
+    def progress(self, sent: int, received: int, total: int) -> None:
+        """Show how far it is."""
+        if not self._moving:
+            return
+        width = 30
+        done, under_way = width * received // total, width * sent // total
+        bar = "█" * done + "▒" * (under_way - done) + "·" * (width - under_way)
+        sys.stdout.write(f"\r\x1b[K  {bar}  sent {sent:,}  received {received:,}")
+        sys.stdout.flush()
+
+    def _clear(self) -> None:
+        if self._moving:
+            sys.stdout.write("\r\x1b[K")
+
+    def summary(self, outcome: Outcome) -> None:
+        """The table at the end, and the verdict."""
+        self._clear()
+        table = Table(show_header=False, box=None, padding=(0, 2), title_justify="left")
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column()
+        for name, text in _rows(outcome):
+            table.add_row(name, text)
+        self._console.print()
+        self._console.print(table)
+        self._console.print()
+        if outcome.is_good:
+            self._console.print(
+                f"[green]Every one of {outcome.verdict.sent:,} flights arrived exactly as sent, "
+                "in order for each key; none is missing.[/green]"
+            )
+            return
+        self._console.print(f"[red]{_faults(outcome)}[/red]")
+        for example in outcome.verdict.examples:
+            self._console.print(f"  {example}", markup=False)
+
+
+def _rows(outcome: Outcome) -> list[tuple[str, str]]:
+    verdict, latency = outcome.verdict, outcome.latency_ms
+    megabytes = outcome.value_bytes / 1e6
+    partitions = "  ".join(f"{i}: {n:,}" for i, n in enumerate(outcome.partition_messages))
+    members = "  ".join(f"{name}: {count:,}" for name, count in outcome.received_by.items())
+    return [
+        ("flights", f"{verdict.sent:,} sent, {verdict.received:,} received, {outcome.keys:,} keys"),
+        (
+            "rate",
+            f"{outcome.bulk_count / outcome.sending_s:,.0f} sent/s, "
+            f"{outcome.bulk_count / outcome.receiving_s:,.0f} received/s "
+            f"({megabytes / outcome.sending_s:.1f} MB/s; JSON made and checked in one process)",
+        ),
+        (
+            "latency",
+            "  ".join(f"{name} {value:.1f} ms" for name, value in latency.items())
+            + f"  (send to receive, at {outcome.paced_per_s:,} flights/s)",
+        ),
+        ("partitions", partitions),
+        ("consumers", members),
+        ("redelivered", f"{verdict.redelivered:,} (at-least-once: when a partition moves)"),
+        ("lag", f"{outcome.lag:,} messages not committed"),
+        ("group history", "\n".join(describe_event(event) for event in outcome.history)),
+        ("took", f"{outcome.elapsed_s:.1f} s in all"),
+    ]
+
+
+def _faults(outcome: Outcome) -> str:
+    verdict = outcome.verdict
+    counts = {
+        "missing": verdict.missing,
+        "altered": verdict.altered,
+        "out of order": verdict.out_of_order,
+        "stored twice": verdict.duplicates,
+        "unknown": verdict.unknown,
+        "not committed": outcome.lag,
+    }
+    found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    return f"Not good: {found or 'not all flights were sent'}."

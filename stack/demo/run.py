@@ -1,0 +1,241 @@
+"""The demo's course of events.
+
+1. A broker of its own in a temporary folder, on free ports.
+2. A topic with several partitions, and a group of two consumers.
+3. Most flights as fast as they go. When half have been received, one consumer leaves and another
+   takes its place.
+4. The last flights at a fixed pace, from whose sending to their receipt the latency is measured
+   (measured in step 3 it would only tell how long the queue was).
+5. The books are closed, the table is printed; the exit status says whether all is well.
+
+Producer and consumers share one event loop, on purpose: what the demo shows is the path of the
+messages and that none is lost. How fast a broker is, the benchmarks say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tidewheel import Client, ProducerSettings
+from tidewheel.errors import TidewheelError
+from tidewheel.message import ProducerRecord
+from tidewheel.settings import ClientSettings
+
+from stack.broker_process import Stopped
+from stack.demo.flights import FLIGHTS_COUNT, Flight, data_file, read_flights
+from stack.demo.group import Group
+from stack.demo.ledger import Ledger, percentile
+from stack.demo.report import Outcome, Reporter, as_json
+from stack.errors import EXIT_FAILED, StackError
+from stack.supervisor import StackOptions, Supervisor
+from stack.up import StopSignals
+
+TOPIC: Final = "flights"
+PACED_COUNT: Final = 5_000
+PACED_PER_S: Final = 1_000
+STALLED_S: Final = 30.0
+"""Without any new flight for this long, what has not come is missing."""
+LOOK_UP_S: Final = 0.1
+EXIT_INTERRUPTED: Final = 130
+
+
+def run_demo(partitions: int, bootstrap: str | None, *, as_json: bool = False) -> int:
+    """Run the demo; `bootstrap` None starts a broker of its own. The exit status."""
+    reporter = Reporter(quiet=as_json)
+    source = data_file()
+    with StopSignals() as signals, contextlib.ExitStack() as resources:
+        supervisor = None
+        if bootstrap is None:
+            folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="tidewheel-demo-"))
+            options = StackOptions(data=Path(folder), port=0)
+            supervisor = Supervisor(options, lambda: signals.requested)
+            started_s = time.perf_counter()
+            try:
+                resources.enter_context(supervisor)
+            except Stopped:
+                return EXIT_INTERRUPTED
+            bootstrap = supervisor.bootstrap
+            reporter.say(
+                f"A broker of its own serves at {bootstrap} "
+                f"after {time.perf_counter() - started_s:.1f} s."
+            )
+        demo = Demo(bootstrap, partitions, source, reporter)
+        try:
+            outcome = asyncio.run(_supervised(demo, signals, supervisor))
+        except asyncio.CancelledError:
+            reporter.say("Interrupted; the broker is stopped and its data removed.")
+            return EXIT_INTERRUPTED
+        except TidewheelError as error:
+            raise StackError(f"The demo failed: {error}") from error
+        if as_json:
+            print(json.dumps(_json(outcome)))
+        else:
+            reporter.summary(outcome)
+        return 0 if outcome.is_good else EXIT_FAILED
+
+
+_json = as_json
+
+
+async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor | None) -> Outcome:
+    """Run the demo until it ends, the user stops it, or its broker ends by itself."""
+    task = asyncio.create_task(demo.run())
+    ended: list[str] = []
+
+    def on_exit(broker_id: int, status: int) -> None:
+        ended.append(f"Broker {broker_id} ended with status {status} in the middle of the demo.")
+
+    try:
+        while not task.done():
+            await asyncio.wait([task], timeout=LOOK_UP_S)
+            if signals.requested:
+                raise asyncio.CancelledError
+            words = [broker.last_words() for broker in supervisor.brokers] if supervisor else []
+            if supervisor is not None and not supervisor.watch(on_exit):
+                raise StackError("\n".join([*ended, *(line for part in words for line in part)]))
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=5)
+    return task.result()
+
+
+class Demo:
+    """One run against some brokers."""
+
+    def __init__(self, bootstrap: str, partitions: int, source: Path, reporter: Reporter) -> None:
+        self._bootstrap = bootstrap
+        self._partitions = partitions
+        self._source = source
+        self._reporter = reporter
+        # Somebody's own brokers may have a topic of that name.
+        self._topic = f"{TOPIC}-{uuid.uuid4().hex[:6]}"
+        self._ledger = Ledger(FLIGHTS_COUNT)
+        self._value_bytes = 0
+
+    async def run(self) -> Outcome:
+        """All of it. Raises TidewheelError when the brokers do not play along."""
+        started_s = time.perf_counter()
+        flights = read_flights(self._source)
+        async with self._client("demo", ProducerSettings.throughput()) as client:
+            await client.admin.create_topic(self._topic, partitions=self._partitions)
+            self._reporter.say(f"Topic {self._topic} has {self._partitions} partitions.")
+            group = Group(self._bootstrap, self._topic, f"{self._topic}-readers", self._ledger)
+            async with self._members(group):
+                return await self._run_with(client, group, flights, started_s)
+
+    @contextlib.asynccontextmanager
+    async def _members(self, group: Group) -> AsyncIterator[None]:
+        group.start_member("consumer-1")
+        group.start_member("consumer-2")
+        try:
+            yield
+        except BaseException:
+            group.cancel()
+            raise
+
+    async def _run_with(
+        self, client: Client, group: Group, flights: Iterator[Flight], started_s: float
+    ) -> Outcome:
+        self._reporter.say("consumer-1 and consumer-2 join the group.")
+        await self._until(group, lambda: group.is_assigned)
+        replacing = asyncio.create_task(self._replace_midway(group))
+        try:
+            bulk_count = FLIGHTS_COUNT - PACED_COUNT
+            bulk_started_s = time.perf_counter()
+            await client.topic(self._topic).send_many(self._records(flights, bulk_count))
+            sending_s = time.perf_counter() - bulk_started_s
+            value_bytes = self._value_bytes
+            await self._until(group, lambda: self._ledger.received >= bulk_count)
+            receiving_s = time.perf_counter() - bulk_started_s
+            await replacing
+        finally:
+            replacing.cancel()
+        async with self._client("demo-paced", ProducerSettings.latency()) as paced_client:
+            await self._send_paced(paced_client, flights)
+        await self._until(group, lambda: self._ledger.received >= self._ledger.sent)
+        await group.stop()
+        lag = await client.admin.lag(group.name)
+        ends = await client.admin.offsets(self._topic)
+        latencies_ms = sorted(1000 * latency_s for latency_s in self._ledger.latencies_s)
+        names = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
+        return Outcome(
+            verdict=self._ledger.verdict(),
+            bootstrap=self._bootstrap,
+            topic=self._topic,
+            partition_messages=tuple(end for _, end in sorted(ends.items())),
+            keys=self._ledger.keys,
+            value_bytes=value_bytes,
+            sending_s=sending_s,
+            receiving_s=receiving_s,
+            bulk_count=bulk_count,
+            paced_count=PACED_COUNT,
+            paced_per_s=PACED_PER_S,
+            latency_ms={n: percentile(latencies_ms, f) for n, f in names.items() if latencies_ms},
+            received_by=group.received_by,
+            history=tuple(group.history),
+            lag=sum(partition.messages for partition in lag),
+            elapsed_s=time.perf_counter() - started_s,
+        )
+
+    def _client(self, name: str, producer: ProducerSettings) -> Client:
+        settings = ClientSettings(client_id=name)
+        return Client(self._bootstrap, settings=settings, producer=producer)
+
+    def _records(self, flights: Iterator[Flight], count: int) -> Iterator[ProducerRecord]:
+        """The next `count` flights, entered in the books as they are taken."""
+        for _ in range(count):
+            flight = next(flights, None)
+            if flight is None:
+                return
+            self._ledger.record_sent(*flight)
+            self._value_bytes += len(flight.value)
+            yield ProducerRecord(flight.value, flight.key)
+
+    async def _send_paced(self, client: Client, flights: Iterator[Flight]) -> None:
+        """The remaining flights, one by one at their due times."""
+        topic = client.topic(self._topic)
+        # The first one pays for connecting and is not measured.
+        for flight in itertools.islice(flights, 1):
+            self._ledger.record_sent(*flight)
+            await topic.send(flight.value, key=flight.key)
+        start_s = time.perf_counter()
+        for index, flight in enumerate(flights):
+            await asyncio.sleep(max(0.0, start_s + index / PACED_PER_S - time.perf_counter()))
+            self._ledger.record_sent(*flight, at_s=time.perf_counter())
+            topic.send_nowait(flight.value, key=flight.key)
+            if index % 500 == 0:
+                self._show()
+        await topic.flush(STALLED_S)
+
+    async def _replace_midway(self, group: Group) -> None:
+        while self._ledger.received < FLIGHTS_COUNT // 2:
+            await asyncio.sleep(LOOK_UP_S)
+            self._show()
+        self._reporter.say("Half of the flights are through: consumer-3 replaces consumer-1.")
+        await group.stop_member("consumer-1")
+        group.start_member("consumer-3")
+
+    async def _until(self, group: Group, condition: Callable[[], bool]) -> None:
+        """Wait for a condition, as long as flights keep coming in."""
+        received, since_s = self._ledger.received, time.perf_counter()
+        while not condition():
+            await asyncio.sleep(LOOK_UP_S)
+            group.check()
+            self._show()
+            if self._ledger.received != received:
+                received, since_s = self._ledger.received, time.perf_counter()
+            elif time.perf_counter() - since_s > STALLED_S:
+                return
+
+    def _show(self) -> None:
+        self._reporter.progress(self._ledger.sent, self._ledger.received, FLIGHTS_COUNT)
