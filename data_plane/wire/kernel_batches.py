@@ -105,10 +105,12 @@ def check_batches(
     Raises InvalidRecords: CORRUPT_MESSAGE (sizes, magic, CRC), INVALID_RECORD (none or several
     batches, base offset, counts, flags, sequence, records), MESSAGE_TOO_LARGE,
     UNSUPPORTED_FOR_MESSAGE_FORMAT (message format 0 or 1), UNSUPPORTED_COMPRESSION_TYPE,
-    INVALID_TIMESTAMP (the log append time flag, which is the broker's to set).
+    INVALID_PRODUCER_EPOCH, INVALID_TIMESTAMP (the log append time flag, the broker's to set).
 
-    Stricter than Kafka in two ways: bytes behind the last whole batch are refused where Kafka
-    drops them, and attribute bits without a meaning are refused where Kafka stores them.
+    The codes are those of Apache Kafka 4.3 for the same bytes, but for what no client sends: bytes
+    behind the batch (Kafka drops them), attribute bits without a meaning and the log append time
+    flag (Kafka overwrites or stores them), unknown codecs (UNKNOWN_SERVER_ERROR there), message
+    formats 0 and 1 (INVALID_RECORD there), offsets in a walk that are not consecutive.
     """
     return _check_batches(buf, start, end, batch_bytes_max, one_batch, zstd_allowed, walk)
 
@@ -589,7 +591,8 @@ def _check_fields(p: Any, pos: int, index: int, zstd_allowed: bool) -> None:
                 f"with producer id {load_int64(p, pos + 43)}",
             )
         if load_int16(p, pos + 51) < 0:
-            raise _invalid(
+            raise _refused(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
                 index,
                 f"invalid producer epoch {load_int16(p, pos + 51)} "
                 f"with producer id {load_int64(p, pos + 43)}",

@@ -90,7 +90,7 @@ REFUSALS = {
     "horizon": (batch_with(21, b"\0\x40"), ErrorCode.INVALID_RECORD, "0x0040 set unknown bits"),
     "bit 15": (batch_with(21, b"\x80\0"), ErrorCode.INVALID_RECORD, "0x8000 set unknown bits"),
     "sequence": (batch_with(53, b"\xff" * 4), ErrorCode.INVALID_RECORD, "sequence number -1"),
-    "epoch": (batch_with(51, b"\xff" * 2), ErrorCode.INVALID_RECORD, "producer epoch -1"),
+    "epoch": (batch_with(51, b"\xff" * 2), ErrorCode.INVALID_PRODUCER_EPOCH, "epoch -1"),
     "transaction": (
         build_batch(TWO, is_transactional=True), ErrorCode.INVALID_RECORD, "without a producer id",
     ),
