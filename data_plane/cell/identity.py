@@ -8,6 +8,7 @@ another's data, would lose records in ways that nobody notices in time.
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from data_plane.cell.files import (
@@ -65,31 +66,38 @@ def read_identity(fs: FileSystem, directory: str) -> Identity | None:
         ) from error
 
 
-def claim_directory(
-    fs: FileSystem, directory: str, *, node_id: int, cluster_id: str | None, new_cluster_id: str
+def claim_directories(
+    fs: FileSystem,
+    directories: Sequence[str],
+    *,
+    node_id: int,
+    cluster_id: str | None,
+    new_cluster_id: str,
 ) -> Identity:
-    """Make sure that `directory` is this node's; a new one is made and gets its identity.
+    """Make sure that all data directories are this node's and of one cluster; new ones are made
+    and get the identity of the others.
 
-    `cluster_id` is what the configuration demands, None when it leaves that open; a new folder then
-    becomes part of `new_cluster_id`. Raises IdentityMismatch, OSError.
+    `cluster_id` is what the configuration demands, None when it leaves that open. Without it and
+    without any old directory the cell is a new one, `new_cluster_id`. Nothing is written when any
+    directory is refused. Raises IdentityMismatch, OSError.
     """
-    make_directories(fs, directory)
-    found = read_identity(fs, directory)
-    if found is None:
-        identity = Identity(cluster_id or new_cluster_id, node_id)
-        write_file_atomically(
-            fs,
-            directory,
-            IDENTITY_FILE,
-            (
-                f"version={FORMAT_VERSION}\n"
-                f"cluster.id={identity.cluster_id}\n"
-                f"node.id={identity.node_id}\n"
-            ).encode(),
-            data_site=CellSyncSite.IDENTITY,
-            folder_site=CellSyncSite.IDENTITY_FOLDER,
-        )
-        return identity
+    found = {}
+    for directory in directories:
+        identity = read_identity(fs, directory)
+        if identity is not None:
+            _check(directory, identity, node_id, cluster_id)
+            # A directory of another cluster is told by the first one that has an identity.
+            cluster_id = identity.cluster_id
+            found[directory] = identity
+    identity = Identity(cluster_id or new_cluster_id, node_id)
+    for directory in directories:
+        if directory not in found:
+            make_directories(fs, directory)
+            _write_identity(fs, directory, identity)
+    return identity
+
+
+def _check(directory: str, found: Identity, node_id: int, cluster_id: str | None) -> None:
     if found.node_id != node_id:
         raise IdentityMismatch(
             f"{directory} holds the data of node {found.node_id}, this broker is node {node_id}: "
@@ -100,4 +108,17 @@ def claim_directory(
             f"{directory} belongs to cluster {found.cluster_id}, this broker to cluster "
             f"{cluster_id}: set cluster.id={found.cluster_id} or choose another folder in log.dirs"
         )
-    return found
+
+
+def _write_identity(fs: FileSystem, directory: str, identity: Identity) -> None:
+    text = (
+        f"version={FORMAT_VERSION}\ncluster.id={identity.cluster_id}\nnode.id={identity.node_id}\n"
+    )
+    write_file_atomically(
+        fs,
+        directory,
+        IDENTITY_FILE,
+        text.encode(),
+        data_site=CellSyncSite.IDENTITY,
+        folder_site=CellSyncSite.IDENTITY_FOLDER,
+    )

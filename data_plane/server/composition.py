@@ -29,7 +29,7 @@ from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
 from data_plane.broker.services import Logger, Services
 from data_plane.broker.topic_partitions import TopicPartitions
-from data_plane.cell.identity import claim_directory, cluster_id_from
+from data_plane.cell.identity import claim_directories, cluster_id_from
 from data_plane.cell.local_store import LocalMetadataStore
 from data_plane.log.file_system import OsFileSystem
 from data_plane.log.manager import LogManager
@@ -66,16 +66,13 @@ def make_services(
     fs = OsFileSystem()
     source = random.SystemRandom()
     data_directory = str(settings.data_directories[0])
-    identity = None
-    for directory in settings.data_directories:
-        identity = claim_directory(
-            fs,
-            str(directory),
-            cluster_id=settings.cluster_id,
-            node_id=settings.node_id,
-            new_cluster_id=cluster_id_from(source.randbytes(16)),
-        )
-    assert identity is not None
+    identity = claim_directories(
+        fs,
+        [str(directory) for directory in settings.data_directories],
+        cluster_id=settings.cluster_id,
+        node_id=settings.node_id,
+        new_cluster_id=cluster_id_from(source.randbytes(16)),
+    )
     store = LocalMetadataStore(fs, data_directory, identity.cluster_id)
     image = store.read()
     config = settings.effective()
