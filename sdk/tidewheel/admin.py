@@ -110,11 +110,16 @@ class Admin:
         }
         await self._requests.alter_configs(name, texts)
 
-    async def offsets(self, name: str, at: OffsetTarget = "latest") -> dict[TopicPartition, int]:
-        """For every partition the first offset kept ("earliest"), the next one to be written
-        ("latest"), or the first at or after a time."""
-        partitions = await self._partitions(name)
-        return await self._requests.offsets(partitions, self._spec(at))
+    async def offsets(
+        self, topics: str | Iterable[str], at: OffsetTarget = "latest"
+    ) -> dict[TopicPartition, int]:
+        """Offsets of all partitions of a topic, or of several.
+
+        "earliest" is the first offset kept, "latest" the next one to be written; a time gives
+        the first at or after it.
+        """
+        names = [topics] if isinstance(topics, str) else list(topics)
+        return await self._requests.offsets(await self._partitions(*names), self._spec(at))
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]
@@ -155,7 +160,7 @@ class Admin:
         }
         names = {*topics, *(p.topic for p in committed), *(p.topic for p in members)}
         existing = {topic.name for topic in await self._requests.topics()}
-        partitions = [p for name in sorted(names & existing) for p in await self._partitions(name)]
+        partitions = await self._partitions(*sorted(names & existing))
         ends = await self._requests.offsets(partitions, "latest")
         begins = await self._requests.offsets(partitions, "earliest")
         next_offsets = {p: max(committed.get(p, 0), begins[p]) for p in partitions}
@@ -200,9 +205,11 @@ class Admin:
         await self._requests.alter_group_offsets(group, targets)
         return targets
 
-    async def _partitions(self, name: str) -> list[TopicPartition]:
-        found = await self.describe_topic(name)
-        return [TopicPartition(name, p.partition) for p in found.partitions]
+    async def _partitions(self, *names: str) -> list[TopicPartition]:
+        found = await self._requests.describe_topics(names)
+        return [
+            TopicPartition(topic.name, p.partition) for topic in found for p in topic.partitions
+        ]
 
     def _spec(self, at: OffsetTarget) -> str | int:
         if isinstance(at, timedelta):

@@ -412,6 +412,10 @@ class Consumer:
         transport = await self._opened()
         return await transport.committed(transport.assignment())
 
+    async def positions(self) -> dict[TopicPartition, int]:
+        """Next offsets to be fetched of the assigned partitions, where fetching has begun."""
+        return await (await self._opened()).positions()
+
     async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """(first offset kept, next offset to be written) of a partition."""
         return await (await self._opened()).watermarks(partition)

@@ -288,6 +288,10 @@ class MemoryConsumer:
         """First offsets at or after the times."""
         return {p: _offset_at(self._broker, p, time_ms) for p, time_ms in times_ms.items()}
 
+    async def positions(self) -> dict[TopicPartition, int]:
+        """Next offsets to be handed out."""
+        return dict(self._positions)
+
     async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """First and next offset."""
         topic = self._broker.partition(partition)

@@ -132,6 +132,9 @@ class ConsumerTransport(Protocol):
     ) -> dict[TopicPartition, int]:
         """First offset whose timestamp is not before the given one; the end when there is none."""
 
+    async def positions(self) -> dict[TopicPartition, int]:
+        """Next offsets to be handed out; partitions that have not begun are missing."""
+
     async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """(first offset kept, next offset to be written)."""
 

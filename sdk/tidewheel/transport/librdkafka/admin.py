@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import ConfigEntry as KafkaConfigEntry
 
-from tidewheel.errors import GroupNotFound, TidewheelError, from_kafka
+from tidewheel.errors import GroupNotFound, TidewheelError, TopicNotFound, from_kafka
 from tidewheel.message import TopicPartition
 from tidewheel.transport.librdkafka.connection import Connection, answered, blocking, faults
 from tidewheel.transport.librdkafka.consumer import NO_GROUP_ID
@@ -97,7 +97,10 @@ class LibrdkafkaAdmin:
         )
         described = []
         for name in names:
-            found = await answered(f'describing topic "{name}"', futures[name])
+            try:
+                found = await answered(f'describing topic "{name}"', futures[name])
+            except TopicNotFound as error:
+                raise TopicNotFound(f'Topic "{name}" does not exist') from error
             partitions = tuple(
                 PartitionInfo(
                     p.id,

@@ -37,7 +37,7 @@ POLL_SLICE_S = 0.05
 NO_GROUP_ID = "tidewheel-no-group"
 """librdkafka insists on a group id; a consumer that only assigns never joins or commits to it."""
 
-_HARMLESS = frozenset({"_PARTITION_EOF", "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
+_HARMLESS = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
 
 
 def consumer_properties(plan: ConsumerPlan) -> dict[str, Any]:
@@ -57,6 +57,9 @@ def consumer_properties(plan: ConsumerPlan) -> dict[str, Any]:
         "max.partition.fetch.bytes": settings.fetch_bytes_max,
         "queued.max.messages.kbytes": max(1, settings.prefetch_bytes_max // 1024),
     }
+    if plan.group is None:
+        # Who reads alone may want to know when everything is read, trailing markers included.
+        properties["enable.partition.eof"] = True
     if settings.instance_id is not None:
         properties["group.instance.id"] = settings.instance_id
     return {**properties, **settings.librdkafka}
@@ -77,6 +80,7 @@ class LibrdkafkaConsumer:
         self._pending: asyncio.Future[list[Message]] | None = None
         self._moved_away: set[TopicPartition] = set()
         self._assignment: frozenset[TopicPartition] = frozenset()
+        self._ends_seen: dict[TopicPartition, int] = {}
         self._closed = False
         properties = {**connection.properties(), **consumer_properties(plan)}
         with faults("setting up the consumer"):
@@ -113,7 +117,7 @@ class LibrdkafkaConsumer:
         return pending.result()
 
     def _poll_batch(self, messages_max: int, slice_s: float) -> list[Message]:
-        """On the fetching thread: wait for one message, then take what is there already."""
+        """On the thread: wait for one message, then take what is there already."""
         self._moved_away.clear()
         try:
             first = self._consumer.poll(slice_s)
@@ -135,7 +139,7 @@ class LibrdkafkaConsumer:
                 m.headers() or (),  # type: ignore[arg-type]
             )
             for m in raw
-            if m.error() is None or self._raise_if_serious(m.error())
+            if m.error() is None or self._raise_if_serious(m)
         ]
         if self._moved_away and messages and messages[0].topic_partition in self._moved_away:
             # A rebalance ran inside consume(): librdkafka drops what it had collected itself,
@@ -143,10 +147,14 @@ class LibrdkafkaConsumer:
             del messages[0]
         return messages
 
-    def _raise_if_serious(self, error: ck.KafkaError | None) -> bool:
+    def _raise_if_serious(self, event: ck.Message) -> bool:
+        error = event.error()
         assert error is not None, "only called for error events"
         name = error.name()
-        if name == "_MAX_POLL_EXCEEDED":
+        if name == "_PARTITION_EOF":
+            place = TopicPartition(event.topic() or "", event.partition() or 0)
+            self._ends_seen[place] = event.offset() or 0
+        elif name == "_MAX_POLL_EXCEEDED":
             logger.warning(
                 "The consumer of group %s asked for no messages for %d ms and was dropped from the "
                 "group; it joins again. Process faster, or raise poll_interval_ms_max.",
@@ -284,6 +292,15 @@ class LibrdkafkaConsumer:
                 raise from_kafka(p.error, f"looking up an offset of {p.topic}[{p.partition}]")
             partition = TopicPartition(p.topic, p.partition)
             found[partition] = p.offset if p.offset >= 0 else (await self.watermarks(partition))[1]
+        return found
+
+    async def positions(self) -> dict[TopicPartition, int]:
+        """Next offsets to be handed out."""
+        asked = [ck.TopicPartition(*tp) for tp in self._assignment]
+        answer = await self._call("reading positions", self._consumer.position, asked)
+        found = {TopicPartition(p.topic, p.partition): p.offset for p in answer if p.offset >= 0}
+        for partition, end in self._ends_seen.items():
+            found[partition] = max(end, found.get(partition, end))
         return found
 
     async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:

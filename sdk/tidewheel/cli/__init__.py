@@ -1,0 +1,1 @@
+"""The command line: `tidewheel produce|consume|topics|groups|lag`."""

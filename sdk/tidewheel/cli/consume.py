@@ -1,0 +1,242 @@
+"""`tidewheel consume`: messages to the screen or to the next program."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+import typer
+from rich.status import Status
+
+from tidewheel.cli.session import EXIT_INTERRUPTED, JsonOption, UrlOption, errors, run, usage
+from tidewheel.client import Client
+from tidewheel.consumer import Consumer, Start
+from tidewheel.errors import ConfigurationError
+from tidewheel.headers import duration_ms
+from tidewheel.message import TAG_HEADER, Message, TopicPartition
+
+BATCH_MAX: Final = 2_000
+IDLE_LOOK_S: Final = 0.2
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def parse_start(text: str) -> Start:
+    """`beginning`, `end`, an offset, a time, or a duration ago. Raises ConfigurationError."""
+    if text == "beginning":
+        return "earliest"
+    if text == "end":
+        return "latest"
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if re.fullmatch(r"\d+(ms|s|m|h|d)", text):
+        return timedelta(milliseconds=duration_ms(text))
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"{text!r} is no place to start",
+            hint="Use beginning, end, an offset (1234), a time (2026-01-31T12:00), "
+            "or a duration ago (10m)",
+        ) from None
+    # A time without a zone is what the clock on the wall says.
+    return when if when.tzinfo is not None else when.astimezone()
+
+
+def consume(
+    topic: Annotated[list[str], typer.Argument(help="What to read; several are mixed.")],
+    start: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar="WHERE",
+            help="beginning, end, an offset, a time, or a duration ago (10m). With a group: where "
+            "to begin without a committed offset.",
+        ),
+    ] = "beginning",
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-g", help="Read as a member of this group, and commit."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many.")
+    ] = None,
+    until_end: Annotated[
+        bool,
+        typer.Option("--until-end", "-e", help="Stop at what was the end when it started."),
+    ] = False,
+    values: Annotated[
+        bool, typer.Option("--values", help="Print only the values, one per line.")
+    ] = False,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Print messages as they come, until Ctrl-C, --count or --until-end.
+
+    tidewheel consume orders --until-end
+    tidewheel consume orders --from 10m --json
+    tidewheel consume orders --group pay --count 100
+    """
+    if values and as_json:
+        usage("Both --values and --json are given", "Give one of them")
+    if until_end and group is not None:
+        usage(
+            "--until-end reads all partitions, a group only its share of them",
+            "Leave out --group, or use --count",
+        )
+    try:
+        where = parse_start(start)
+    except ConfigurationError as error:
+        usage(error.message, error.hint)
+    if isinstance(where, int) and group is not None:
+        usage("A group cannot start at an offset", "Use `tidewheel groups reset`, or no --group")
+    show = _json_line if as_json else _value_line if values else _human_line
+    reading = _Reading(show, count, until_end)
+
+    async def command(client: Client) -> None:
+        async with client.subscribe(*topic, group=group, start=where) as consumer:
+            await reading.read(consumer)
+
+    try:
+        run(command, url)
+    except typer.Exit as ended:
+        # Ctrl-C is how following ends; it is a failure only when something was still to come.
+        if ended.exit_code == EXIT_INTERRUPTED and count is None and not until_end:
+            raise typer.Exit(0) from None
+        raise
+
+
+class _Reading:
+    """Prints batches until the count, the end, or nobody wants more."""
+
+    def __init__(self, show: Callable[[Message], str], count: int | None, until_end: bool) -> None:
+        self._show = show
+        self._left = count
+        self._until_end = until_end
+        self._ends: dict[TopicPartition, int] = {}
+
+    async def read(self, consumer: Consumer) -> None:
+        if self._until_end:
+            for partition in consumer.assignment:
+                first, end = await consumer.watermarks(partition)
+                if end > first:
+                    self._ends[partition] = end
+            await self._forget_reached(consumer)
+            if not self._ends:
+                return
+        show_progress = sys.stderr.isatty() and not sys.stdout.isatty()
+        status = Status("waiting for messages", console=errors)
+        total, started_s = 0, time.monotonic()
+        if show_progress:
+            status.start()
+        try:
+            batch_max = BATCH_MAX if self._left is None else min(BATCH_MAX, self._left)
+            async for batch in consumer.batches(batch_max, wait_s=IDLE_LOOK_S):
+                batch = self._wanted(batch)
+                if batch:
+                    await asyncio.to_thread(_write, "".join(map(self._show, batch)))
+                    total += len(batch)
+                    rate = total / max(time.monotonic() - started_s, 1e-9)
+                    status.update(f"{total:,} messages, {rate:,.0f}/s")
+                else:
+                    await self._forget_reached(consumer)
+                if self._is_done():
+                    await self._commit(consumer)
+                    return
+        finally:
+            if show_progress:
+                status.stop()
+
+    def _wanted(self, batch: list[Message]) -> list[Message]:
+        if self._left is not None:
+            batch = batch[: self._left]
+            self._left -= len(batch)
+        if self._until_end:
+            kept = []
+            for message in batch:
+                place = message.topic_partition
+                end = self._ends.get(place)
+                if end is None:
+                    continue  # Sent after we started.
+                if message.offset < end:
+                    kept.append(message)
+                if message.offset >= end - 1:
+                    del self._ends[place]
+            batch = kept
+        return batch
+
+    async def _forget_reached(self, consumer: Consumer) -> None:
+        """Partitions whose last offsets hold no messages (markers, compacted) are at their end."""
+        positions = await consumer.positions()
+        for partition, end in list(self._ends.items()):
+            if positions.get(partition, -1) >= end:
+                del self._ends[partition]
+
+    def _is_done(self) -> bool:
+        return self._left == 0 or (self._until_end and not self._ends)
+
+    async def _commit(self, consumer: Consumer) -> None:
+        if consumer.options.group is not None:
+            await consumer.commit()
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _printable(data: bytes) -> str:
+    """Text that cannot do anything to the terminal; bytes that are no UTF-8 as \\x escapes."""
+    text = data.decode("utf-8", "backslashreplace")
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def _value_line(message: Message) -> str:
+    return "" if message.value is None else message.value.decode("utf-8", "backslashreplace") + "\n"
+
+
+def _human_line(message: Message) -> str:
+    moment = message.timestamp.astimezone().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    parts = [moment, f"{message.topic}[{message.partition}]@{message.offset}"]
+    if message.key is not None:
+        parts.append(f"key={_printable(message.key)}")
+    parts.extend(f"#{_printable(tag.encode())}" for tag in message.tags)
+    parts.extend(
+        f"{name}={_printable(value) if value is not None else 'null'}"
+        for name, value in message.headers
+        if name != TAG_HEADER
+    )
+    value = "(null)" if message.value is None else _printable(message.value)
+    return f"{'  '.join(parts)}  {value}\n"
+
+
+def _json_line(message: Message) -> str:
+    line: dict[str, Any] = {
+        "topic": message.topic,
+        "partition": message.partition,
+        "offset": message.offset,
+        "timestamp": message.timestamp.astimezone(UTC).isoformat(timespec="milliseconds"),
+        "timestamp_ms": message.timestamp_ms,
+        **_member("key", message.key),
+        **_member("value", message.value),
+    }
+    if message.headers:
+        line["headers"] = [
+            [name, None if value is None else value.decode("utf-8", "replace")]
+            for name, value in message.headers
+        ]
+    return json.dumps(line, ensure_ascii=False) + "\n"
+
+
+def _member(name: str, data: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if data is None else data.decode()}
+    except UnicodeDecodeError:
+        assert data is not None, "None decodes"
+        return {f"{name}_base64": base64.b64encode(data).decode()}

@@ -1,0 +1,82 @@
+"""The `tidewheel` command: produce, consume, topics, groups, lag.
+
+In a Tidewheel checkout `./tidewheel` also runs a broker (up, down, status, demo, test). Those
+commands belong to the server; here they are handed over when the server is installed beside the
+SDK, and otherwise answered with where to find them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+
+from tidewheel.cli import groups, topics
+from tidewheel.cli.consume import consume
+from tidewheel.cli.produce import produce
+from tidewheel.cli.session import EXIT_USAGE, errors
+
+STACK_COMMANDS: Final = ("up", "down", "status", "demo")
+CHECKOUT_COMMANDS: Final = ("test", "check", "bench")
+
+app = typer.Typer(
+    name="tidewheel",
+    help="Produce to and consume from Tidewheel, or any Kafka brokers.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(produce)
+app.command()(consume)
+app.add_typer(topics.app, name="topics")
+app.add_typer(groups.app, name="groups")
+app.command()(groups.lag)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tidewheel {version('tidewheel')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+    ] = False,
+) -> None:
+    """Produce to and consume from Tidewheel, or any Kafka brokers.
+
+    The address comes from --url or TIDEWHEEL_URL; without either it is 127.0.0.1:9092.
+    """
+
+
+def main() -> None:
+    """Run the command line; ends the process."""
+    if len(sys.argv) > 1:
+        _hand_over(sys.argv[1:])
+    app(prog_name="tidewheel")
+
+
+def _hand_over(arguments: list[str]) -> None:
+    """Become the server's command when it is one of those."""
+    name = arguments[0]
+    if name in STACK_COMMANDS and _server_is_installed():
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "stack", *arguments])
+    if name in STACK_COMMANDS or name in CHECKOUT_COMMANDS:
+        errors.print(f"[bold red]tidewheel:[/] `{name}` needs the Tidewheel server.")
+        errors.print(f"  Run ./tidewheel {name} in a checkout of the Tidewheel repository.")
+        sys.exit(EXIT_USAGE)
+
+
+def _server_is_installed() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in ("stack", "data_plane"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""`tidewheel produce`: messages from arguments, files or stdin."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from tidewheel.cli.reading import LineSplitter, Template, record_of_json, record_of_line
+from tidewheel.cli.session import (
+    JsonOption,
+    UrlOption,
+    errors,
+    fail,
+    parse_pairs,
+    print_json,
+    print_line,
+    run,
+    usage,
+)
+from tidewheel.client import Client
+from tidewheel.errors import BatchSendFailed
+from tidewheel.message import ProducerRecord
+from tidewheel.settings import Acks, Compression, ProducerSettings
+
+CHUNK_BYTES: Final = 256 * 1024
+PROGRESS_AFTER_S: Final = 0.5
+PROGRESS_EVERY: Final = 2_000
+
+Acknowledgements = Literal["all", "1", "0"]
+Preset = Literal["throughput", "latency"]
+InputFormat = Literal["lines", "json", "raw"]
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(help="Where to send.")],
+    values: Annotated[
+        list[str] | None, typer.Argument(help="The messages; without any, stdin is read.")
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this; repeatable."),
+    ] = None,
+    input_format: Annotated[
+        InputFormat,
+        typer.Option(
+            "--format",
+            help="What the input is: a message per line, a JSON object per line (key, value, "
+            "headers, tags, …), or one message as a whole.",
+        ),
+    ] = "lines",
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Lines are KEY, this text, VALUE.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; repeatable."),
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option("--tag", "-t", help="Repeatable.")] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Sent as tw-delay, e.g. 30s, 10m, 2h."),
+    ] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
+    preset: Annotated[
+        Preset | None, typer.Option(help="Large batches, or every message at once.")
+    ] = None,
+    acks: Annotated[Acknowledgements, typer.Option(help="Who must have it.")] = "all",
+    compression: Annotated[Compression | None, typer.Option(help="Of batches.")] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Send messages: from the arguments, from files, or from stdin.
+
+    tidewheel produce orders hello world
+    tidewheel produce orders --key-separator : < pairs.txt
+    tidewheel produce orders --format json --file orders.jsonl
+    """
+    if values and file:
+        usage("Both messages and --file are given", "Give one of them")
+    pairs = parse_pairs(header or [], "--header")
+    base = ProducerRecord(
+        key=key, headers=list(pairs.items()), tags=tag or [], delay=delay, partition=partition
+    )
+    template = Template(base, key_separator.encode() if key_separator is not None else None)
+    settings = _settings(preset, acks, compression, interactive=bool(values))
+    source = _Source(values or [], file or [], input_format, template)
+    run(lambda client: _produce(client, topic, source, as_json), url, producer=settings)
+
+
+def _settings(
+    preset: Preset | None, acks: Acknowledgements, compression: str | None, *, interactive: bool
+) -> ProducerSettings:
+    changes: dict[str, Any] = {"acks": cast(Acks, "all" if acks == "all" else int(acks))}
+    if compression is not None:
+        changes["compression"] = compression
+    if preset == "throughput":
+        return ProducerSettings.throughput(**changes)
+    if preset == "latency" or interactive:
+        return ProducerSettings.latency(**changes)
+    return ProducerSettings(**changes)
+
+
+class _Source:
+    """The records to send, and how far reading them has come."""
+
+    def __init__(
+        self, values: list[str], files: list[Path], input_format: str, template: Template
+    ) -> None:
+        self._values = values
+        self._files = files
+        self._format = input_format
+        self._template = template
+        self.bytes_read = 0
+        self.bytes_total: int | None = self._total()
+        self.records_read = 0
+        self.on_progress: Callable[[], None] | None = None
+
+    def _total(self) -> int | None:
+        """The size of the input when it is known before."""
+        if self._values:
+            return None
+        if self._files:
+            return sum(path.stat().st_size for path in self._files)
+        status = os.fstat(sys.stdin.fileno())
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+    async def records(self) -> AsyncIterator[ProducerRecord]:
+        async for record in self._records():
+            self.records_read += 1
+            if self.on_progress is not None and self.records_read % PROGRESS_EVERY == 0:
+                self.on_progress()
+            yield record
+
+    async def _records(self) -> AsyncIterator[ProducerRecord]:
+        if self._values:
+            for number, value in enumerate(self._values, 1):
+                yield self._record(value.encode(), number)
+        elif self._files:
+            for path in self._files:
+                with path.open("rb", buffering=0) as opened:
+                    async for record in self._read(opened.fileno()):
+                        yield record
+        else:
+            if sys.stdin.isatty():
+                errors.print("[dim]Type messages, one per line; Ctrl-D ends.[/]")
+            async for record in self._read(sys.stdin.fileno()):
+                yield record
+
+    async def _read(self, descriptor: int) -> AsyncIterator[ProducerRecord]:
+        splitter = LineSplitter()
+        whole = bytearray()
+        while chunk := await asyncio.to_thread(os.read, descriptor, CHUNK_BYTES):
+            self.bytes_read += len(chunk)
+            if self._format == "raw":
+                whole += chunk
+                continue
+            for line in splitter.feed(chunk):
+                yield self._record(line, splitter.line_number)
+        if self._format == "raw":
+            yield self._record(bytes(whole), 1)
+        for line in splitter.finish():
+            yield self._record(line, splitter.line_number)
+
+    def _record(self, line: bytes, number: int) -> ProducerRecord:
+        if self._format == "json":
+            return record_of_json(line, number, self._template)
+        return record_of_line(line, self._template)
+
+
+async def _produce(client: Client, topic: str, source: _Source, as_json: bool) -> None:
+    if not await client.admin.topic_exists(topic):
+        # Brokers that create topics on first use do so now; the others say that there is none.
+        await client.topic(topic).prepare()
+    progress = Progress(
+        TextColumn("sending"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[sent]:,} messages, {task.fields[rate]:,.0f}/s"),
+        TimeElapsedColumn(),
+        console=errors,
+        transient=True,
+        disable=not sys.stderr.isatty() or sys.stdin.isatty(),
+    )
+    task = progress.add_task("", total=source.bytes_total, sent=0, rate=0.0)
+    started_s = time.monotonic()
+
+    def show() -> None:
+        elapsed_s = time.monotonic() - started_s
+        if elapsed_s > PROGRESS_AFTER_S and not progress.live.is_started:
+            progress.start()
+        rate = source.records_read / max(elapsed_s, 1e-9)
+        progress.update(task, completed=source.bytes_read, sent=source.records_read, rate=rate)
+
+    source.on_progress = show
+    try:
+        summary = await client.topic(topic).send_many(source.records())
+    except BatchSendFailed as failed:
+        fail(f"{failed.sent} messages sent, {failed.failed} failed: {failed.first_error}")
+    finally:
+        if progress.live.is_started:
+            progress.stop()
+    if as_json:
+        print_json(
+            {
+                "topic": topic,
+                "sent": summary.sent,
+                "value_bytes": summary.value_bytes,
+                "elapsed_s": round(summary.elapsed_s, 3),
+            }
+        )
+        return
+    noun = "message" if summary.sent == 1 else "messages"
+    text = f"Sent {summary.sent:,} {noun} to {topic}"
+    if summary.sent >= PROGRESS_EVERY:
+        text += f" in {summary.elapsed_s:.1f} s ({summary.messages_per_s:,.0f}/s)"
+    print_line(text)

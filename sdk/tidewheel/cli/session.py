@@ -1,0 +1,136 @@
+"""What every command shares: its options, the client, errors and exit statuses.
+
+Exit statuses: 0 done, 1 failed (with a message on stderr), 2 wrong usage, 130 interrupted.
+Results go to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tidewheel.client import Client
+from tidewheel.errors import TidewheelError
+from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
+
+CONNECT_TIMEOUT_MS: Final = 3_000
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="ADDRESS",
+        envvar="TIDEWHEEL_URL",
+        show_envvar=True,
+        help="Brokers: host:port,host:port or tidewheel://host:port; 127.0.0.1:9092 if not given.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def fail(message: str, hint: str = "", status: int = EXIT_FAILED) -> NoReturn:
+    """End with a message on stderr."""
+    errors.print(f"[bold red]tidewheel:[/] {_escaped(message)}")
+    if hint:
+        errors.print(f"  {_escaped(hint)}")
+    raise typer.Exit(status)
+
+
+def usage(message: str, hint: str = "") -> NoReturn:
+    """End because the arguments make no sense."""
+    fail(message, hint, EXIT_USAGE)
+
+
+def run(
+    command: Callable[[Client], Awaitable[None]],
+    url: str | None,
+    *,
+    producer: ProducerSettings | None = None,
+    consumer: ConsumerSettings | None = None,
+) -> None:
+    """Run a command with an open client; turns errors into messages and exit statuses."""
+
+    async def body() -> None:
+        settings = ClientSettings("tidewheel-cli", connect_timeout_ms=CONNECT_TIMEOUT_MS)
+        client = Client(url, settings=settings, producer=producer, consumer=consumer)
+        async with client:
+            await command(client)
+
+    try:
+        asyncio.run(body())
+    except TidewheelError as error:
+        fail(error.message, error.hint)
+    except BrokenPipeError:
+        # The reader of our output has left (`| head`): nothing is wrong, nobody listens.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before what cannot be undone; without a terminal --yes is needed."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        usage(question, "Add --yes to do it without asking")
+    if not typer.confirm(question, err=True):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.flush()
+
+
+def print_line(text: str) -> None:
+    """One line on stdout."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def table(*columns: str, right: frozenset[str] = frozenset()) -> Table:
+    """A plain table; the columns in `right` hold numbers."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 3, 0, 0))
+    for column in columns:
+        # Folding instead of cutting off: what is copied from the screen must be whole.
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return made
+
+
+def print_table(made: Table) -> None:
+    """A table on stdout; as wide as it needs to be when nobody sees it."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    console.print(made)
+
+
+def parse_pairs(pairs: list[str], what: str) -> dict[str, str]:
+    """`KEY=VALUE` arguments as a mapping."""
+    found = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            usage(f"{what} {pair!r} is not KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")

@@ -1,0 +1,246 @@
+"""`tidewheel topics`: list, create, describe, change and delete topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+
+from tidewheel.cli.session import (
+    JsonOption,
+    UrlOption,
+    YesOption,
+    confirm,
+    parse_pairs,
+    print_json,
+    print_line,
+    print_table,
+    run,
+    table,
+    usage,
+)
+from tidewheel.client import Client
+from tidewheel.message import TopicPartition
+
+app = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=False)
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")]
+
+
+@app.callback(invoke_without_command=True)
+def main(context: typer.Context, as_json: JsonOption = False, url: UrlOption = None) -> None:
+    """List topics; the commands below do more."""
+    if context.invoked_subcommand is None:
+        list_topics(internal=False, as_json=as_json, url=url)
+
+
+@app.command("list")
+def list_topics(
+    internal: Annotated[bool, typer.Option(help="The brokers' own topics too.")] = False,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """All topics with their partitions and how many offsets they hold."""
+
+    async def command(client: Client) -> None:
+        found = await client.admin.topics(internal=internal)
+        names = [topic.name for topic in found]
+        begins = await client.admin.offsets(names, "earliest")
+        ends = await client.admin.offsets(names, "latest")
+        held_by = Counter[str]()
+        for place, end in ends.items():
+            held_by[place.topic] += end - begins[place]
+        rows = [(topic.name, len(topic.partitions), held_by[topic.name]) for topic in found]
+        if as_json:
+            print_json(
+                [{"topic": name, "partitions": n, "messages": held} for name, n, held in rows]
+            )
+            return
+        if not rows:
+            print_line("No topics yet. Create one: tidewheel topics create NAME")
+            return
+        made = table("TOPIC", "PARTITIONS", "MESSAGES", right=frozenset({"PARTITIONS", "MESSAGES"}))
+        for name, count, held in rows:
+            made.add_row(name, str(count), f"{held:,}")
+        print_table(made)
+
+    run(command, url)
+
+
+@app.command("create")
+def create(
+    topic: TopicArgument,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="-1: the broker's default.")
+    ] = -1,
+    replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic property; repeatable."),
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Create a topic, e.g. `tidewheel topics create orders -p 6 -c retention.ms=86400000`."""
+    configs = parse_pairs(config or [], "--config")
+
+    async def command(client: Client) -> None:
+        await client.admin.create_topic(
+            topic,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=configs,
+        )
+        made = await client.admin.describe_topic(topic)
+        count = len(made.partitions)
+        if as_json:
+            print_json({"topic": topic, "partitions": count, "topic_id": made.topic_id})
+        else:
+            print_line(f"Created {topic} with {count} partition{'s' if count != 1 else ''}")
+
+    run(command, url)
+
+
+@app.command("describe")
+def describe(
+    topic: TopicArgument,
+    all_configs: Annotated[
+        bool, typer.Option("--all", "-a", help="Also properties that nobody set.")
+    ] = False,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Partitions with leaders, replicas and offsets, and the properties that were set."""
+
+    async def command(client: Client) -> None:
+        info = await client.admin.describe_topic(topic)
+        begins = await client.admin.offsets(topic, "earliest")
+        ends = await client.admin.offsets(topic, "latest")
+        configs = [c for c in await client.admin.configs(topic) if all_configs or not c.is_default]
+        if as_json:
+            print_json(
+                {
+                    "topic": topic,
+                    "topic_id": info.topic_id,
+                    "partitions": [
+                        {
+                            "partition": p.partition,
+                            "leader": p.leader,
+                            "replicas": list(p.replicas),
+                            "in_sync_replicas": list(p.in_sync_replicas),
+                            "start_offset": begins[TopicPartition(topic, p.partition)],
+                            "end_offset": ends[TopicPartition(topic, p.partition)],
+                        }
+                        for p in info.partitions
+                    ],
+                    "configs": {c.name: c.value for c in configs},
+                }
+            )
+            return
+        numbers = frozenset({"PARTITION", "LEADER", "START", "END", "MESSAGES"})
+        made = table(
+            *("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END", "MESSAGES"),
+            right=numbers,
+        )
+        for p in info.partitions:
+            place = TopicPartition(topic, p.partition)
+            made.add_row(
+                str(p.partition),
+                str(p.leader) if p.leader >= 0 else "none",
+                ",".join(map(str, p.replicas)),
+                ",".join(map(str, p.in_sync_replicas)),
+                f"{begins[place]:,}",
+                f"{ends[place]:,}",
+                f"{ends[place] - begins[place]:,}",
+            )
+        print_line(f"{topic}  (id {info.topic_id})")
+        print_table(made)
+        if configs:
+            print_line("")
+            made = table("PROPERTY", "VALUE", "SET BY")
+            for c in configs:
+                value = "(hidden)" if c.sensitive else str(c.value)
+                made.add_row(c.name, value, _SOURCES.get(c.source, c.source))
+            print_table(made)
+
+    run(command, url)
+
+
+_SOURCES = {
+    "DYNAMIC_TOPIC_CONFIG": "this topic",
+    "DYNAMIC_BROKER_CONFIG": "broker, at run time",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers, at run time",
+    "STATIC_BROKER_CONFIG": "broker",
+    "DEFAULT_CONFIG": "default",
+}
+
+
+@app.command("config")
+def config_topic(
+    topic: TopicArgument,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a property; repeatable."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", metavar="KEY", help="Back to the default; repeatable."),
+    ] = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Change properties of a topic."""
+    changes: dict[str, Any] = {**parse_pairs(set_ or [], "--set")}
+    changes.update(dict.fromkeys(unset or []))
+    if not changes:
+        usage("Nothing to change", "Give --set KEY=VALUE or --unset KEY")
+
+    async def command(client: Client) -> None:
+        await client.admin.alter_configs(topic, changes)
+        if as_json:
+            print_json({"topic": topic, "changed": changes})
+        else:
+            print_line(f"Changed {', '.join(changes)} of {topic}")
+
+    run(command, url)
+
+
+@app.command("partitions")
+def grow(
+    topic: TopicArgument,
+    count: Annotated[int, typer.Argument(help="How many it shall have in all.")],
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Add partitions. Keys may then go to other partitions than before."""
+
+    async def command(client: Client) -> None:
+        await client.admin.create_partitions(topic, count)
+        if as_json:
+            print_json({"topic": topic, "partitions": count})
+        else:
+            print_line(f"{topic} has {count} partitions now")
+
+    run(command, url)
+
+
+@app.command("delete")
+def delete(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Their names.")],
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+) -> None:
+    """Delete topics with all their messages."""
+    confirm(f"Delete {', '.join(topics)} with all messages?", yes)
+
+    async def command(client: Client) -> None:
+        for topic in topics:
+            await client.admin.delete_topic(topic)
+            if not as_json:
+                print_line(f"Deleted {topic}")
+        if as_json:
+            print_json({"deleted": topics})
+
+    run(command, url)
