@@ -2,7 +2,7 @@
 
 Start: open everything, listen, say `ready`. Stop (SIGTERM, SIGINT): accept no more, read no more,
 answer what is in flight within DRAIN_MS_MAX, stop the components, wait for file work, close the
-logs with the clean mark, exit 0. A second signal ends the process at once.
+logs with the clean mark, exit 0. Further signals change nothing.
 
 The end of a pass. Whatever runs on the loop (a read, a timer, finished file work) is a pass; at its
 end woken long polls are evaluated, and the timer is set anew when a deadline moved forward.
@@ -149,9 +149,10 @@ class BrokerProcess:
             self._loop.add_signal_handler(number, self._signalled, number)
 
     def _signalled(self, number: signal.Signals) -> None:
+        # Signals often come in pairs: Ctrl-C reaches the process group, and then its launcher stops
+        # it, too. Stopping takes a bounded time anyway; only kill -9 is quicker.
         if self._stop_requested.is_set():
-            self._log.warning("stopped_by_second_signal", signal=number.name)
-            os._exit(1)
+            return
         self._log.info("stopping", signal=number.name)
         self._stop_requested.set()
 

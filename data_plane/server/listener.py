@@ -147,8 +147,8 @@ class Listener:
         """Close what is over its time. Cheap; called with every tick."""
         if now_ms < self._next_sweep_ms:
             return
-        self._next_sweep_ms = now_ms + SWEEP_INTERVAL_MS
         idle_ms_max = self._config.get_int("connections.max.idle.ms")
+        self._next_sweep_ms = now_ms + min(SWEEP_INTERVAL_MS, max(idle_ms_max, 0) + 1)
         for connection in list(self.connections):
             if connection.closing_since_ms is not None:
                 if now_ms - connection.closing_since_ms > CLOSE_DEADLINE_MS:
