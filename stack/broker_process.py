@@ -55,7 +55,8 @@ def broker_command(folder: StackFolder, options: BrokerOptions, cluster_id: str)
     command += ["--node-id", str(options.broker_id), "--cluster-id", cluster_id]
     command += ["--listen", f"127.0.0.1:{options.port}"]
     command += ["--metrics-listen", f"127.0.0.1:{options.metrics_port}"]
-    for setting in options.settings:
+    # The foreground view reads the log; a --set of the user's comes later and wins.
+    for setting in ("logging.format=json", *options.settings):
         command += ["--set", setting]
     return command
 

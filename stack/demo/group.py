@@ -74,10 +74,12 @@ class Group:
             if task.done():
                 task.result()
 
-    @property
-    def is_assigned(self) -> bool:
-        """Whether some member has been given partitions."""
-        return any(event.what == "gets" for event in self.history)
+    def has_partitions(self, member: str) -> bool:
+        """Whether a member has been given partitions."""
+        return any(
+            event.member == member and event.what == "gets" and event.partitions
+            for event in self.history
+        )
 
     async def _consume(self, member: str) -> None:
         settings = ClientSettings(client_id=member)

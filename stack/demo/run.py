@@ -18,11 +18,14 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
+import signal
 import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 from tidewheel import Client, ProducerSettings
@@ -45,6 +48,8 @@ PACED_PER_S: Final = 1_000
 STALLED_S: Final = 30.0
 """Without any new flight for this long, what has not come is missing."""
 LOOK_UP_S: Final = 0.1
+CLEANING_UP_S_MAX: Final = 20
+MEMBERS: Final = ("consumer-1", "consumer-2")
 EXIT_INTERRUPTED: Final = 130
 
 
@@ -98,6 +103,7 @@ async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor |
         while not task.done():
             await asyncio.wait([task], timeout=LOOK_UP_S)
             if signals.requested:
+                _limit_cleaning_up(supervisor)
                 raise asyncio.CancelledError
             words = [broker.last_words() for broker in supervisor.brokers] if supervisor else []
             if supervisor is not None and not supervisor.watch(on_exit):
@@ -107,6 +113,18 @@ async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor |
             task.cancel()
             await asyncio.wait([task], timeout=5)
     return task.result()
+
+
+def _limit_cleaning_up(supervisor: Supervisor | None) -> None:
+    """Whatever hangs while the clients are closed, an interrupted demo ends."""
+
+    def give_up(_number: int, _frame: FrameType | None) -> None:
+        if supervisor is not None:
+            supervisor.kill()
+        os._exit(EXIT_INTERRUPTED)
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(CLEANING_UP_S_MAX)
 
 
 class Demo:
@@ -135,8 +153,8 @@ class Demo:
 
     @contextlib.asynccontextmanager
     async def _members(self, group: Group) -> AsyncIterator[None]:
-        group.start_member("consumer-1")
-        group.start_member("consumer-2")
+        for member in MEMBERS:
+            group.start_member(member)
         try:
             yield
         except BaseException:
@@ -147,7 +165,7 @@ class Demo:
         self, client: Client, group: Group, flights: Iterator[Flight], started_s: float
     ) -> Outcome:
         self._reporter.say("consumer-1 and consumer-2 join the group.")
-        await self._until(group, lambda: group.is_assigned)
+        await self._until(group, lambda: all(map(group.has_partitions, MEMBERS)))
         replacing = asyncio.create_task(self._replace_midway(group))
         try:
             bulk_count = FLIGHTS_COUNT - PACED_COUNT

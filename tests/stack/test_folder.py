@@ -1,0 +1,81 @@
+"""The stack's data folder: state, lock, cluster id, logs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stack import folder as folder_module
+from stack.errors import StackError
+from stack.folder import BrokerState, StackFolder, StackState, bootstrap
+from stack.processes import ProcessIdentity, identify
+
+
+def made_state(broker_process: ProcessIdentity) -> StackState:
+    brokers = (BrokerState(7, broker_process, 9092, 10092),)
+    return StackState(ProcessIdentity(1, "x"), "cluster", 1_700_000_000_000, brokers)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> StackFolder:
+    made = StackFolder(tmp_path / "data")
+    made.prepare()
+    return made
+
+
+def test_state_is_read_as_it_was_written_and_can_be_removed(folder: StackFolder) -> None:
+    assert folder.read_state() is None
+    state = made_state(ProcessIdentity(2, "y"))
+    folder.write_state(state)
+    assert folder.read_state() == state
+    folder.remove_state()
+    assert folder.read_state() is None
+    folder.remove_state()
+
+
+def test_only_living_brokers_count(folder: StackFolder) -> None:
+    me = identify(os.getpid())
+    assert me is not None
+    assert bootstrap(made_state(me).living()) == "127.0.0.1:9092"
+    assert made_state(ProcessIdentity(me.pid, "earlier")).living() == []
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 99}', '{"format": 1}'])
+def test_a_damaged_state_file_is_named(folder: StackFolder, text: str) -> None:
+    (folder.path / "stack.json").write_text(text)
+    with pytest.raises(StackError, match=r"stack\.json is damaged"):
+        folder.read_state()
+
+
+def test_one_lock_at_a_time(folder: StackFolder) -> None:
+    assert not folder.is_locked()
+    descriptor = folder.lock()
+    assert descriptor is not None
+    assert folder.lock() is None
+    assert folder.is_locked()
+    os.close(descriptor)
+    assert not folder.is_locked()
+
+
+def test_the_cluster_id_is_made_once_in_kafkas_form(folder: StackFolder) -> None:
+    made = folder.cluster_id()
+    assert len(made) == 22
+    assert StackFolder(folder.path).cluster_id() == made
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StackError, match="Cannot use"):
+        StackFolder(tmp_path / "file" / "data").prepare()
+
+
+def test_an_overlong_log_is_put_aside(folder: StackFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_module, "LOG_BYTES_MAX", 10)
+    path = folder.log_file("broker-1")
+    for size, aside in ((10, False), (11, True)):
+        path.write_bytes(b"x" * size)
+        os.close(folder.open_log("broker-1"))
+        assert path.with_suffix(".log.1").exists() == aside
+    assert path.stat().st_size == 0

@@ -1,0 +1,242 @@
+"""`up`, `down` and `status` with real brokers: every way to start, find, stop and lose a stack."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+COMMAND = [sys.executable, "-P", "-m", "stack"]
+TIMEOUT_S = 60
+
+
+class Stacks:
+    """Runs the stack's commands, and stops every stack that a test has left running."""
+
+    def __init__(self) -> None:
+        self._folders: list[Path] = []
+
+    def run(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        command = [*COMMAND, *map(str, arguments)]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+
+    def up(self, data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+        self._folders.append(data)
+        return self.run("up", "--detach", "--data", data, "--port", 0, *arguments)
+
+    def status(self, data: Path) -> dict[str, Any]:
+        result: dict[str, Any] = json.loads(self.run("status", "--json", "--data", data).stdout)
+        return result
+
+    def close(self) -> None:
+        for folder in self._folders:
+            self.run("down", "--data", folder)
+
+
+@pytest.fixture
+def stacks() -> Iterator[Stacks]:
+    made = Stacks()
+    yield made
+    made.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def accepts_connections(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_detached_stack_is_found_and_stopped(stacks: Stacks, tmp_path: Path) -> None:
+    started = stacks.up(tmp_path, "--first-id", 5)
+    assert started.returncode == 0, started.stderr
+    status = stacks.status(tmp_path)
+    (broker,) = status["brokers"]
+    assert broker["id"] == 5
+    assert status["running"] is True
+    assert status["bootstrap"] == f"127.0.0.1:{broker['port']}"
+    assert status["bootstrap"] in started.stdout
+    assert psutil.Process(broker["pid"]).cmdline()[-1].isdigit()
+    assert accepts_connections(broker["port"])
+    assert accepts_connections(broker["metrics_port"])
+    assert stacks.run("status", "--data", tmp_path).returncode == 0
+
+    again = stacks.up(tmp_path)
+    assert again.returncode == 1
+    assert "already runs" in again.stderr
+    assert status["bootstrap"] in again.stderr
+
+    stopped = stacks.run("down", "--data", tmp_path)
+    assert stopped.returncode == 0
+    assert not psutil.pid_exists(broker["pid"])
+    assert not accepts_connections(broker["port"])
+    assert stacks.status(tmp_path)["running"] is False
+    assert stacks.run("status", "--data", tmp_path).returncode == 1
+    assert stacks.run("down", "--data", tmp_path).returncode == 0
+
+
+def test_the_data_is_found_again_and_two_stacks_live_side_by_side(
+    stacks: Stacks, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for data in (one, two):
+        assert stacks.up(data).returncode == 0
+    first, other = stacks.status(one), stacks.status(two)
+    assert first["cluster_id"] != other["cluster_id"]
+    assert first["bootstrap"] != other["bootstrap"]
+    stacks.run("down", "--data", one)
+    assert stacks.status(two)["running"] is True
+    assert stacks.up(one).returncode == 0
+    assert stacks.status(one)["cluster_id"] == first["cluster_id"]
+
+
+def test_a_port_that_is_taken_is_named_with_one_that_is_free(
+    stacks: Stacks, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = stacks.run("up", "--data", tmp_path, "--port", port)
+    assert result.returncode == 1
+    assert f"Port {port} is in use" in result.stderr
+    assert "--port" in result.stderr
+
+
+@pytest.mark.parametrize("detach", [[], ["--detach"]])
+def test_an_unknown_property_is_an_error_that_names_it(
+    stacks: Stacks, tmp_path: Path, detach: list[str]
+) -> None:
+    arguments = ["--data", tmp_path, "--port", 0, "--set", "no.such.property=1"]
+    result = stacks.run("up", *arguments, *detach)
+    assert result.returncode == 2
+    assert "no.such.property" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert stacks.status(tmp_path)["running"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--brokers", "2"], "replicate"),
+        (["--brokers", "0"], "at least 1"),
+        (["--set", "num.partitions"], "KEY=VALUE"),
+        (["--set", "=3"], "KEY=VALUE"),
+        (["--port", "65536"], "65536"),
+        (["--port", "-1"], "-1"),
+        (["--first-id", "-1"], "--first-id"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(
+    stacks: Stacks, tmp_path: Path, arguments: list[str], word: str
+) -> None:
+    result = stacks.run("up", "--data", tmp_path / "data", *arguments)
+    assert result.returncode == 2
+    assert word in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def foreground(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*COMMAND, "up", "--data", str(tmp_path), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "Ctrl-C" in line:
+                break
+        yield process
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_foreground_stack_stops_cleanly(
+    stacks: Stacks, foreground: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
+) -> None:
+    (broker,) = stacks.status(tmp_path)["brokers"]
+    # As a terminal does it: to the whole process group.
+    os.killpg(foreground.pid, number)
+    output, errors = foreground.communicate(timeout=TIMEOUT_S)
+    assert foreground.returncode == 0, errors
+    assert "Stopped. The data stays." in output
+    assert errors == ""
+    assert not psutil.pid_exists(broker["pid"])
+    assert "stopped" in Path(broker["log"]).read_text()
+
+
+def test_down_stops_a_foreground_stack(
+    stacks: Stacks, foreground: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    assert stacks.run("down", "--data", tmp_path).returncode == 0
+    foreground.communicate(timeout=TIMEOUT_S)
+    assert foreground.returncode == 0
+
+
+def test_a_broker_that_dies_is_reported(
+    stacks: Stacks, foreground: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    (broker,) = stacks.status(tmp_path)["brokers"]
+    os.kill(broker["pid"], signal.SIGKILL)
+    _, errors = foreground.communicate(timeout=TIMEOUT_S)
+    assert foreground.returncode == 1
+    assert "signal 9" in errors
+    assert broker["log"] in errors
+    assert stacks.up(tmp_path).returncode == 0
+
+
+def test_a_stack_that_lost_its_supervisor_is_still_found_and_stopped(
+    stacks: Stacks, tmp_path: Path
+) -> None:
+    assert stacks.up(tmp_path).returncode == 0
+    status = stacks.status(tmp_path)
+    (broker,) = status["brokers"]
+    os.kill(status["supervisor_pid"], signal.SIGKILL)
+    until(lambda: stacks.status(tmp_path)["supervisor_pid"] is None)
+    assert stacks.status(tmp_path)["running"] is True
+
+    refused = stacks.up(tmp_path)
+    assert refused.returncode == 1
+    assert str(broker["pid"]) in refused.stderr
+    assert stacks.status(tmp_path)["running"] is True
+
+    assert stacks.run("down", "--data", tmp_path).returncode == 0
+    until(lambda: not psutil.pid_exists(broker["pid"]))
+    assert stacks.up(tmp_path).returncode == 0
+
+
+def test_what_a_killed_stack_left_behind_does_not_matter(stacks: Stacks, tmp_path: Path) -> None:
+    assert stacks.up(tmp_path).returncode == 0
+    status = stacks.status(tmp_path)
+    os.kill(status["supervisor_pid"], signal.SIGKILL)
+    os.kill(status["brokers"][0]["pid"], signal.SIGKILL)
+    until(lambda: stacks.status(tmp_path)["running"] is False)
+
+    # Another process has the pid by now: it must be neither believed nor signalled.
+    state = json.loads((tmp_path / "stack.json").read_text())
+    state["supervisor"]["pid"] = state["brokers"][0]["pid"] = os.getpid()
+    (tmp_path / "stack.json").write_text(json.dumps(state))
+    assert stacks.status(tmp_path)["running"] is False
+    assert "No stack runs" in stacks.run("down", "--data", tmp_path).stdout
+    assert stacks.up(tmp_path).returncode == 0
