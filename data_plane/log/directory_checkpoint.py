@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_plane.log import loading
+from data_plane.log import partition_files
 from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
 from data_plane.log.file_system import FileSystem, SyncSite
 from data_plane.log.log_directory import LogDirectory
@@ -42,6 +42,8 @@ class DirectoryState(NamedTuple):
     logs: Mapping[str, LogEntry]
     boot_id: str | None
     is_clean: bool
+    # Counts the checkpoints of the directory; a truncation mark with a lower number is out of date.
+    sequence: int
 
 
 def read_directory(fs: FileSystem, path: str) -> DirectoryState:
@@ -53,8 +55,8 @@ def read_directory(fs: FileSystem, path: str) -> DirectoryState:
                 key: LogEntry(topic, LogSummary(*fields))
                 for key, (topic, *fields) in value["logs"].items()
             }
-            return DirectoryState(logs, value["boot_id"], is_clean)
-    return DirectoryState({}, None, False)
+            return DirectoryState(logs, value["boot_id"], is_clean, value["sequence"])
+    return DirectoryState({}, None, False, 0)
 
 
 def remove_clean_mark(fs: FileSystem, path: str, state: DirectoryState) -> None:
@@ -68,21 +70,29 @@ def remove_clean_mark(fs: FileSystem, path: str, state: DirectoryState) -> None:
     fs.sync_directory(path, SyncSite.CLEAN_MARK_REMOVED)
 
 
-def encode_directory(fs: FileSystem, entries: Mapping[Log, LogSummary]) -> bytes:
+def encode_directory(
+    directory: LogDirectory, sequence: int, entries: Mapping[Log, LogSummary]
+) -> bytes:
     """The content of both files."""
     logs: dict[str, list[Any]] = {
         f"{log.topic_id}/{log.partition}": [log.topic, *summary] for log, summary in entries.items()
     }
-    value = {"format_version": FORMAT_VERSION, "boot_id": fs.boot_id(), "logs": logs}
+    value = {
+        "format_version": FORMAT_VERSION,
+        "boot_id": directory.fs.boot_id(),
+        "sequence": sequence,
+        "logs": logs,
+    }
     return encode_value(value)
 
 
-def write_clean_mark(fs: FileSystem, path: str, entries: Mapping[Log, LogSummary]) -> None:
+def write_clean_mark(directory: LogDirectory, entries: Mapping[Log, LogSummary]) -> None:
     """Leave the clean-shutdown mark. Every log is synced and closed by now."""
+    directory.checkpoint_sequence += 1
     write_checkpoint(
-        fs,
-        f"{path}/{CLEAN_MARK_FILE}",
-        encode_directory(fs, entries),
+        directory.fs,
+        f"{directory.path}/{CLEAN_MARK_FILE}",
+        encode_directory(directory, directory.checkpoint_sequence, entries),
         SyncSite.CLEAN_MARK,
         SyncSite.CLEAN_MARK_FOLDER,
     )
@@ -94,6 +104,8 @@ class CheckpointJob:
     def __init__(self, directory: LogDirectory, entries: Mapping[Log, LogSummary]) -> None:
         self.directory = directory
         self._entries = entries
+        directory.checkpoint_sequence += 1
+        self._sequence = directory.checkpoint_sequence
         self._marked = {log: log.truncation_marks for log in entries if log.truncation_marks}
         self._is_stored = False
 
@@ -105,7 +117,7 @@ class CheckpointJob:
             write_checkpoint(
                 directory.fs,
                 f"{directory.path}/{CHECKPOINT_FILE}",
-                encode_directory(directory.fs, self._entries),
+                encode_directory(directory, self._sequence, self._entries),
                 SyncSite.DIRECTORY_CHECKPOINT,
                 SyncSite.DIRECTORY_CHECKPOINT_FOLDER,
             )
@@ -120,7 +132,7 @@ class CheckpointJob:
         for log, marks in self._marked.items():
             if log.truncation_marks == marks and not log.is_closed:
                 try:
-                    self.directory.fs.unlink(f"{log.folder}/{loading.TRUNCATION_FILE}")
+                    self.directory.fs.unlink(f"{log.folder}/{partition_files.TRUNCATION_FILE}")
                 except OSError as error:
                     self.directory.fail(error)
                 log.truncation_marks = 0

@@ -35,12 +35,15 @@ class SyncSite(Enum):
     TOPICS_FOLDER = "the name of a new topic's folder"
     DATA_FOLDER = "the name of the folder of all topics"
     PARTITION_FILE = "partition.json: whose bytes these are"
+    OFFSET_INDEX = (
+        "a sealed segment's positions: an older file of that name may be whole, and wrong"
+    )
     TIME_INDEX = "a sealed segment's largest timestamp"
     TRANSACTION_INDEX = "aborted transactions of a sealed segment"
     SNAPSHOT = "fold state that deleted or compacted segments cannot give back"
     LEADER_EPOCHS = "where leader epochs began, in segments that recovery does not walk"
     LOG_START = "the log start, before the segments below it go"
-    LOG_START_FOLDER = "the rename of the log start checkpoint, before the segments below it go"
+    LOG_START_FOLDER = "the rename of the log start, before segments and epochs below it go"
     TRUNCATION = "the lowered recovery point of a truncated log"
     TRUNCATION_FOLDER = "the rename of the truncation mark"
     TRUNCATED_DATA = "the end of a truncated segment, before bytes are appended there again"

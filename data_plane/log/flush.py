@@ -12,26 +12,42 @@ pages, and trying again would report success for bytes that are gone.
 from __future__ import annotations
 
 import os
+from enum import Flag, auto
 from typing import TYPE_CHECKING
 
-from data_plane.log import loading
-from data_plane.log.checkpoints import encode_value, write_checkpoint
+from data_plane.log.checkpoints import write_checkpoint
 from data_plane.log.file_system import File, SyncSite
+from data_plane.log.partition_files import (
+    LEADER_EPOCHS_FILE,
+    PARTITION_FILE,
+    forget_unsynced_log_start,
+)
+from data_plane.log.removal import write_log_start
 from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
 
 
+class Dirty(Flag):
+    """What a log's next flush has to make durable beside segment data."""
+
+    NOTHING = 0
+    # Names in the partition's folder.
+    FOLDER = auto()
+    # partition.json and the names of the partition's and the topic's folder.
+    PARENTS = auto()
+    EPOCHS = auto()
+    LOG_START = auto()
+
+
 class FlushJob:
     """Makes durable what `log` holds at this moment."""
 
     __slots__ = (
-        "_epochs",
         "_files",
-        "_folder_dirty",
-        "_log_start",
-        "_parents_dirty",
+        "_flags",
+        "_log_start_offset",
         "_segments",
         "log",
         "target_offset",
@@ -47,18 +63,18 @@ class FlushJob:
                     break
                 self._segments.append((segment, segment.open_file()))
                 segment.pins += 1
-        self._files = log.unsynced
-        self._epochs = log.epochs.encode() if log.epochs.dirty else None
-        self._log_start = log.log_start_offset if log.log_start_dirty else None
-        self._folder_dirty = log.folder_dirty
-        self._parents_dirty = log.parents_dirty
+        self._files = log.unsynced or []
+        self._flags = log.dirty
+        for earlier in log.flushes:
+            # Nobody knows which of the two runs first, and each one moves the recovery point.
+            self._files = [*earlier._files, *self._files]
+            self._flags |= earlier._flags
+        self._log_start_offset = log.log_start_offset
+        log.flushes.append(self)
         # What comes from here on is the next job's. A failure takes the directory offline, so
         # nothing is forgotten by clearing this before the sync.
         log.unsynced = None
-        log.epochs.dirty = False
-        log.log_start_dirty = False
-        log.folder_dirty = False
-        log.parents_dirty = False
+        log.dirty = Dirty.NOTHING
         log.unflushed_since_ms = -1
 
     def run(self) -> None:
@@ -66,7 +82,7 @@ class FlushJob:
         directory = self.log.log_directory
         directory.check_online()
         try:
-            with directory.sync_lock:
+            with directory.syncing():
                 self._sync()
         except OSError as error:
             raise directory.fail(error) from error
@@ -79,21 +95,21 @@ class FlushJob:
                 fs.sync_data(file, SyncSite.APPEND_DATA)
         for path, site in self._files or ():
             sync_file(log, path, site)
-        folder_dirty = self._folder_dirty
-        if self._epochs is not None:
-            path = f"{log.folder}/{loading.LEADER_EPOCHS_FILE}"
-            write_checkpoint(fs, path, self._epochs, SyncSite.LEADER_EPOCHS)
-            folder_dirty = True
-        if self._log_start is not None:
-            path = f"{log.folder}/{loading.LOG_START_FILE}"
-            write_checkpoint(fs, path, encode_value(self._log_start), SyncSite.LOG_START)
-            folder_dirty = True
-        if self._parents_dirty:
-            path = f"{log.folder}/{loading.PARTITION_FILE}"
+        flags = self._flags
+        if Dirty.LOG_START in flags:
+            # Before the epochs, which have forgotten what lies below it.
+            write_log_start(log, self._log_start_offset)
+        if Dirty.EPOCHS in flags:
+            # The newest content, whichever job this is; epochs beyond the log end do no harm.
+            data = log.epochs.encode()
+            path = f"{log.folder}/{LEADER_EPOCHS_FILE}"
+            write_checkpoint(fs, path, data, SyncSite.LEADER_EPOCHS)
+        if Dirty.PARENTS in flags:
+            path = f"{log.folder}/{PARTITION_FILE}"
             sync_file(log, path, SyncSite.PARTITION_FILE)
-        if folder_dirty:
+        if flags:
             fs.sync_directory(log.folder, SyncSite.SEGMENT_FOLDER)
-        if self._parents_dirty:
+        if Dirty.PARENTS in flags:
             topic_folder = os.path.dirname(log.folder)
             fs.sync_directory(topic_folder, SyncSite.TOPIC_FOLDER)
             fs.sync_directory(os.path.dirname(topic_folder), SyncSite.TOPICS_FOLDER)
@@ -101,12 +117,19 @@ class FlushJob:
     def finish(self) -> None:
         """Move the recovery point; on the loop, also after a failed `run`."""
         log = self.log
+        log.flushes.remove(self)
         for segment, _ in self._segments:
             segment.pins -= 1
         if log.log_directory.failure is None:
             # A truncation may have come in between.
             target = min(self.target_offset, log.log_end_offset)
             log.recovery_point = max(log.recovery_point, target)
+            has_log_start = Dirty.LOG_START in self._flags and not log.is_closed
+            if has_log_start and log.durable_log_start == log.log_start_offset:
+                try:
+                    forget_unsynced_log_start(log.log_directory.fs, log.folder)
+                except OSError as error:
+                    log.log_directory.fail(error)
 
 
 def sync_file(log: Log, path: str, site: SyncSite) -> None:

@@ -1,7 +1,8 @@
 """Leader epochs of a log: where each one's first batch stands (KIP-101, KIP-279).
 
 A fold over `partition_leader_epoch` of the batches, kept as a sorted list. On disk Kafka's text
-file: a version line, a count line, then "epoch start_offset" lines.
+file, written before a recovery point passes what is new in it: a version line, a count line, then
+"epoch start_offset" lines.
 """
 
 from __future__ import annotations
@@ -24,12 +25,10 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """Epochs strictly increase, start offsets do not decrease."""
 
-    __slots__ = ("dirty", "entries")
+    __slots__ = ("entries",)
 
     def __init__(self) -> None:
         self.entries: list[EpochEntry] = []
-        # Whether the file lacks something; the log writes it before a recovery point passes.
-        self.dirty = False
 
     @property
     def latest_epoch(self) -> int:
@@ -40,7 +39,6 @@ class LeaderEpochs:
         if epoch < 0 or epoch <= self.latest_epoch:
             return
         self.entries.append(EpochEntry(epoch, start_offset))
-        self.dirty = True
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the batch at `offset`, -1 when unknown."""
@@ -65,7 +63,6 @@ class LeaderEpochs:
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]
         if len(kept) != len(self.entries):
             self.entries = kept
-            self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Let the log begin at `start_offset`: its epoch begins there, older ones go."""
@@ -74,12 +71,6 @@ class LeaderEpochs:
             return
         first = EpochEntry(self.entries[index].epoch, start_offset)
         self.entries = [first, *self.entries[index + 1 :]]
-        self.dirty = True
-
-    def clear(self) -> None:
-        if self.entries:
-            self.entries = []
-            self.dirty = True
 
     def encode(self) -> bytes:
         lines = [f"{entry.epoch} {entry.start_offset}\n" for entry in self.entries]
@@ -95,4 +86,3 @@ class LeaderEpochs:
             epoch, start_offset = line.split(" ")
             entries.append(EpochEntry(int(epoch), int(start_offset)))
         self.entries = entries
-        self.dirty = False

@@ -10,16 +10,23 @@ these files are written without a sync: the flush that lets the recovery point p
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.log.batch_walk import BatchWalk
-from data_plane.log.checkpoints import encode_value, read_value, write_file, write_unsynced
+from data_plane.log.checkpoints import encode_value, write_file, write_unsynced
 from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
+from data_plane.log.flush import Dirty
 from data_plane.log.fold import Fold
 from data_plane.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, encode_aborted
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_summary import LogSummary
+from data_plane.log.partition_files import (
+    LEADER_EPOCHS_FILE,
+    LOG_START_UNSYNCED_FILE,
+    read_log_start,
+)
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.segment import (
     INDEX_SUFFIX,
@@ -32,13 +39,6 @@ from data_plane.wire.records import BatchHeader
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
-
-LEADER_EPOCHS_FILE = "leader-epoch.checkpoint"
-LOG_START_FILE = "log-start.checkpoint"
-# The same value, written without a sync: newer after kill -9, ignored when power loss tore it.
-LOG_START_UNSYNCED_FILE = "log-start-unsynced.checkpoint"
-TRUNCATION_FILE = "truncation.checkpoint"
-PARTITION_FILE = "partition.json"
 
 # Below this size it is cheaper to walk the active segment again than to keep files about it.
 TAIL_FILES_BYTES_MIN = 1 << 20
@@ -77,15 +77,32 @@ def open_segments(log: Log, names: Sequence[str]) -> list[Segment]:
     return segments
 
 
+def without_removed(
+    log: Log, segments: list[Segment], log_start: int, recovery_point: int
+) -> list[Segment]:
+    """The segments that are not wholly below the log start; the others' files go (again).
+
+    One that ends right at the recovery point stays: the snapshot at its end may not be synced."""
+    bound = min(log_start, recovery_point - 1)
+    count = 0
+    while count < len(segments) - 1 and segments[count].next_offset <= bound:
+        count += 1
+    if count:
+        log.doomed = [(segment, 0) for segment in segments[:count]]
+    return segments[count:]
+
+
 def load(log: Log, summary: LogSummary | None) -> LoadedLog:
     """Load a log that was closed cleanly, or that the checkpoint knows to be whole."""
     fs = log.log_directory.fs
     names = fs.list_directory(log.folder)
     segments = open_segments(log, names)
-    log_start = read_log_start(fs, log.folder)
+    log.durable_log_start = read_log_start(fs, log.folder, synced_only=True)
+    log_start = log.log_start_offset if summary is not None else log.durable_log_start
     if not segments:
         segments = [create_segment(log, max(log_start, log.log_start_offset))]
     log_start = max(log_start, segments[0].base_offset)
+    segments = without_removed(log, segments, log_start, log.log_end_offset)
     folds = log.new_folds()
     active = segments[-1]
     active.start_indexes()
@@ -102,6 +119,7 @@ def load(log: Log, summary: LogSummary | None) -> LoadedLog:
         active.sealed = False
     epochs = load_epochs(fs, log.folder, segments)
     epochs.truncate_from_end(max(active.next_offset, log_start + 1))
+    epochs.truncate_from_start(log_start)
     recovery_point = summary.recovery_point if summary is not None else log.recovery_point
     return LoadedLog(segments, folds, epochs, log_start, recovery_point)
 
@@ -166,7 +184,11 @@ def restore_folds(
             if candidate > offset:
                 continue
             try:
-                fold.restore(fs.read_file(f"{folder}/{candidate:020d}{fold.extension}"))
+                data = fs.read_file(f"{folder}/{candidate:020d}{fold.extension}")
+                if not data:
+                    # Power loss left the name and nothing else.
+                    continue
+                fold.restore(data)
             except (ValueError, FileNotFoundError):
                 fold.restore(b"")
                 continue
@@ -209,7 +231,7 @@ def write_snapshots(log: Log, folds: list[Fold], offset: int) -> None:
         path = f"{log.folder}/{offset:020d}{fold.extension}"
         write_file(log.log_directory.fs, path, fold.snapshot(), None)
         log.sync_later(path, SyncSite.SNAPSHOT)
-    log.folder_dirty = True
+    log.dirty |= Dirty.FOLDER
 
 
 # Segments
@@ -220,7 +242,7 @@ def create_segment(log: Log, base_offset: int) -> Segment:
     segment = Segment(log.log_directory, log.folder, base_offset, base_offset, 0)
     segment.start_indexes()
     segment.open_file(create=True)
-    log.folder_dirty = True
+    log.dirty |= Dirty.FOLDER
     return segment
 
 
@@ -237,17 +259,20 @@ def seal(log: Log, segment: Segment, folds: list[Fold] | None = None) -> None:
 
 
 def write_index_files(log: Log, segment: Segment) -> None:
-    """The index files as they are in memory; `.txnindex` only when it has entries.
-
-    A torn `.index` is known by its order and made again, so only the others need a sync."""
+    """The index files as they are in memory; `.txnindex` only when it has entries."""
     fs = segment.directory.fs
     assert segment.offset_index is not None
     assert segment.time_index is not None
     write_file(fs, segment.path(INDEX_SUFFIX), segment.offset_index.encode(), None)
+    log.sync_later(segment.path(INDEX_SUFFIX), SyncSite.OFFSET_INDEX)
     write_file(fs, segment.path(TIME_INDEX_SUFFIX), segment.time_index.encode(), None)
     log.sync_later(segment.path(TIME_INDEX_SUFFIX), SyncSite.TIME_INDEX)
     aborted = segment.aborted_transactions()
-    if aborted:
+    if not aborted:
+        # A segment of the same name that was cut or truncated may have left one.
+        with contextlib.suppress(FileNotFoundError):
+            fs.unlink(segment.path(TRANSACTION_INDEX_SUFFIX))
+    else:
         write_file(fs, segment.path(TRANSACTION_INDEX_SUFFIX), encode_aborted(aborted), None)
         log.sync_later(segment.path(TRANSACTION_INDEX_SUFFIX), SyncSite.TRANSACTION_INDEX)
 
@@ -258,17 +283,16 @@ def write_tail(log: Log) -> None:
     if active.size >= TAIL_FILES_BYTES_MIN and not active.bad_ranges:
         write_index_files(log, active)
         write_snapshots(log, log.folds, active.next_offset)
+        log.tail_files_offset = active.next_offset
 
 
 def load_tail_files(
     log: Log, names: Sequence[str], active: Segment, folds: list[Fold], summary: LogSummary | None
 ) -> bool:
     """Load what `write_tail` left; False when it is not there or not of this very end."""
-    if summary is None or active.size != summary.active_size:
+    if summary is None or active.size != summary.active_size or not summary.has_tail_files:
         return False
     end = summary.log_end_offset
-    if active.base_offset == end or active.path(INDEX_SUFFIX).rpartition("/")[2] not in names:
-        return False
     fs = log.log_directory.fs
     starts = restore_folds(fs, log.folder, names, folds, end)
     if min(starts) == end:
@@ -336,14 +360,6 @@ def add_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:
                     epochs.assign(header.partition_leader_epoch, header.base_offset)
         finally:
             file.close()
-
-
-def read_log_start(fs: FileSystem, folder: str) -> int:
-    """The log start as last checkpointed, 0 for never."""
-    values = [
-        read_value(fs, f"{folder}/{name}") for name in (LOG_START_FILE, LOG_START_UNSYNCED_FILE)
-    ]
-    return max((value for value in values if isinstance(value, int)), default=0)
 
 
 def note_log_start(log: Log) -> None:

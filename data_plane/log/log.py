@@ -34,7 +34,7 @@ from data_plane.log.compaction import CompactionJob, plan_compaction
 from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError, CorruptSegment, OffsetOutOfRange
 from data_plane.log.file_system import SyncSite
-from data_plane.log.flush import FlushJob
+from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.fold import Fold, FoldFactory
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.log.leader_epochs import LeaderEpochs
@@ -45,7 +45,7 @@ from data_plane.log.reads import ReadResult
 from data_plane.log.segment import Segment, WouldBlock
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, scan_batches
-from data_plane.wire.records import BatchHeader
+from data_plane.wire.records import BatchHeader, iter_batch_headers
 
 CLIENT = "client"
 COORDINATOR = "coordinator"
@@ -82,18 +82,19 @@ class Log:
         "_timestamp_after_max_ms",
         "cleaner_offset",
         "compacting",
+        "dirty",
         "doomed",
+        "durable_log_start",
         "epochs",
+        "flushes",
         "folder",
-        "folder_dirty",
         "high_watermark",
         "log_end_offset",
-        "log_start_dirty",
         "log_start_offset",
-        "parents_dirty",
         "partition",
         "recovery_point",
         "size_bytes",
+        "tail_files_offset",
         "topic",
         "topic_id",
         "truncation_marks",
@@ -124,6 +125,8 @@ class Log:
         self._closed = False
         self.epochs = LeaderEpochs()
         self.log_start_offset = 0
+        # The log start that survives power loss. Behind `log_start_offset` until the next flush.
+        self.durable_log_start = 0
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery_point = 0
@@ -132,13 +135,14 @@ class Log:
         self.unflushed_since_ms = -1
         # What the next flush has to make durable beside the data.
         self.unsynced: list[tuple[str, SyncSite]] | None = None
-        self.folder_dirty = False
-        self.parents_dirty = False
-        self.log_start_dirty = False
+        self.dirty = Dirty.NOTHING
+        self.flushes: list[FlushJob] = []
         # Truncations since the directory's last checkpoint. See truncation.py.
         self.truncation_marks = 0
         # Segments out of the log whose files go later: (segment, when). See removal.py.
         self.doomed: list[tuple[Segment, int]] | None = None
+        # The log end for which `write_tail` has left files, -1 for none.
+        self.tail_files_offset = -1
         # Up to where compaction has been, and whether a job is under way. See compaction.py.
         self.cleaner_offset = -1
         self.compacting = False
@@ -343,6 +347,7 @@ class Log:
             self.epochs.latest_epoch,
             self.cleaner_offset,
             not self.needs_flush,
+            self.tail_files_offset == self.log_end_offset,
         )
 
     def sync_later(self, path: str, site: SyncSite) -> None:
@@ -378,12 +383,7 @@ class Log:
         config = self._config
         is_client = origin == CLIENT
         if batches is None:
-            try:
-                batches = check_batches(
-                    buf, start, end, batch_bytes_max=config.max_message_bytes, one_batch=False
-                )
-            except InvalidRecords as error:
-                raise AppendError(error.error_code, str(error)) from error
+            batches = self._headers_of(buf, start, end, is_client=is_client)
         if is_client and self._needs_preparation:
             original, (buf, batches) = buf, validation.prepare(buf, batches, config, now_ms)
             if buf is not original:
@@ -418,11 +418,26 @@ class Log:
             )
             next_offset += header.last_offset_delta + 1
         self._store(buf, start, end, stored, next_offset, now_ms)
-        self.epochs.assign(leader_epoch, first_offset)
+        if leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, first_offset)
+            self.dirty |= Dirty.EPOCHS
         append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
         return AppendResult(
             first_offset, next_offset - 1, append_time, False, self.log_start_offset
         )
+
+    def _headers_of(
+        self, buf: bytearray | memoryview, start: int, end: int, *, is_client: bool
+    ) -> list[BatchHeader]:
+        """The headers of what nobody has checked yet; the broker's own batches are taken as they
+        are, control batches included."""
+        try:
+            if not is_client:
+                return list(iter_batch_headers(buf, start, end))
+            size_max = self._config.max_message_bytes
+            return check_batches(buf, start, end, batch_bytes_max=size_max, one_batch=False)
+        except InvalidRecords as error:
+            raise AppendError(error.error_code, str(error)) from error
 
     def append_as_follower(
         self, buf: bytes | bytearray | memoryview, start: int, end: int, *, now_ms: int
@@ -450,8 +465,10 @@ class Log:
         self._store(
             buf, start, stop, headers, last.base_offset + last.last_offset_delta + 1, now_ms
         )
-        for header in headers:
-            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+        if last.partition_leader_epoch > self.epochs.latest_epoch:
+            for header in headers:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self.dirty |= Dirty.EPOCHS
         return AppendResult(
             headers[0].base_offset, last.last_offset, -1, False, self.log_start_offset
         )
@@ -738,7 +755,7 @@ class Log:
         self.log_start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         self.epochs.truncate_from_start(offset)
-        self.log_start_dirty = True
+        self.dirty |= Dirty.LOG_START | Dirty.EPOCHS
 
     def apply_retention(self, now_ms: int) -> int:
         """Drop whole segments by age, size and log start; returns how many."""
@@ -776,10 +793,7 @@ class Log:
         """Whether a flush would make anything durable that is not."""
         return (
             self.recovery_point < self.log_end_offset
-            or self.folder_dirty
-            or self.parents_dirty
-            or self.log_start_dirty
-            or self.epochs.dirty
+            or bool(self.dirty)
             or self.unsynced is not None
         )
 

@@ -8,9 +8,11 @@ collected here for whoever writes the broker's log and metrics.
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 from data_plane.log.errors import CorruptSegment, LogDirFailure
 from data_plane.log.file_system import FileSystem
@@ -25,13 +27,14 @@ class LogDirectory:
     """One data directory."""
 
     __slots__ = (
+        "_sync_token",
+        "checkpoint_sequence",
         "corrupt_batches",
         "failure",
         "fs",
         "open_files",
         "path",
         "reports",
-        "sync_lock",
     )
 
     def __init__(self, path: Path | str, fs: FileSystem, open_files: OpenFiles) -> None:
@@ -39,8 +42,11 @@ class LogDirectory:
         self.fs = fs
         self.open_files = open_files
         self.failure: str | None = None
-        # One sync in flight per disk: jobs take it in worker threads.
-        self.sync_lock = threading.Lock()
+        # The number of the last checkpoint of the directory; see directory_checkpoint.py.
+        self.checkpoint_sequence = 0
+        # One sync in flight per disk: worker threads take the token and put it back.
+        self._sync_token: SimpleQueue[None] = SimpleQueue()
+        self._sync_token.put(None)
         self.reports: deque[CorruptSegment] = deque(maxlen=REPORTS_MAX)
         self.corrupt_batches = 0
 
@@ -58,6 +64,15 @@ class LogDirectory:
         """Raises LogDirFailure when the directory is offline."""
         if self.failure is not None:
             raise LogDirFailure(self.path, self.failure)
+
+    @contextlib.contextmanager
+    def syncing(self) -> Iterator[None]:
+        """Wait for the turn to sync; in a worker thread."""
+        self._sync_token.get()
+        try:
+            yield
+        finally:
+            self._sync_token.put(None)
 
     def report_corruption(self, found: CorruptSegment) -> None:
         """Note a corrupt batch for the next tick's report; from any thread."""

@@ -9,7 +9,8 @@ class LogSummary(NamedTuple):
     """Offsets, sizes in bytes, and of the active segment its base, size and first append.
 
     `is_synced`: nothing was left to flush when this was taken, so a log that still has this active
-    segment in this size needs no recovery."""
+    segment in this size needs no recovery. `has_tail_files`: a clean close left index files and
+    snapshots that reach the log end."""
 
     log_start_offset: int
     log_end_offset: int
@@ -22,3 +23,4 @@ class LogSummary(NamedTuple):
     latest_epoch: int
     cleaner_offset: int
     is_synced: bool
+    has_tail_files: bool

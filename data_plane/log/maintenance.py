@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_plane.log.compaction import compaction_priority
 from data_plane.log.directory_checkpoint import CheckpointJob
-from data_plane.log.flush import FlushJob
+from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.removal import removal_job
 from data_plane.log.scrubber import Scrubber
@@ -179,7 +179,7 @@ class Maintenance:
 
     @staticmethod
     def _is_flush_due(log: Log, now_ms: int) -> bool:
-        if log.unsynced is not None or log.log_start_dirty:
+        if log.unsynced is not None or Dirty.LOG_START in log.dirty:
             # Sealed segments are flushed as in Kafka, so that recovery need not walk them.
             return True
         since_ms = log.unflushed_since_ms

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
-from data_plane.log import loading
+from data_plane.log import loading, partition_files
 from data_plane.log.checkpoints import write_file
 from data_plane.log.config import LogConfig
 from data_plane.log.directory_checkpoint import (
@@ -43,6 +43,7 @@ from data_plane.log.errors import (
     UnknownPartition,
 )
 from data_plane.log.file_system import File, FileSystem, OsFileSystem, SyncSite
+from data_plane.log.flush import Dirty
 from data_plane.log.fold import FoldFactory
 from data_plane.log.log import Log
 from data_plane.log.log_directory import LogDirectory
@@ -143,6 +144,7 @@ class LogManager:
         self._fs.make_directory(directory.topics_path)
         self._fs.sync_directory(directory.path, SyncSite.DATA_FOLDER)
         state = read_directory(self._fs, directory.path)
+        directory.checkpoint_sequence = state.sequence
         remove_clean_mark(self._fs, directory.path, state)
         may_lose = state.boot_id is None or state.boot_id != self._fs.boot_id()
         count = 0
@@ -164,6 +166,9 @@ class LogManager:
             self._logs[key] = log
             count += 1
         self._counts[directory.path] = count
+        if not state.is_clean or may_lose:
+            # From here on a kill -9 is known from a power loss.
+            self.checkpoint_job(directory).run()
 
     def _find_partitions(
         self, directory: LogDirectory, now_ms: int
@@ -187,7 +192,7 @@ class LogManager:
 
     def _read_topic(self, folder: str) -> str:
         try:
-            data = self._fs.read_file(f"{folder}/{loading.PARTITION_FILE}")
+            data = self._fs.read_file(f"{folder}/{partition_files.PARTITION_FILE}")
             return str(json.loads(data)["topic"])
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             # Only the name is lost, and the metadata has it.
@@ -209,8 +214,15 @@ class LogManager:
         bases = loading.segment_bases(names)
         if not bases or bases[-1] != summary.active_base_offset:
             return False
-        if loading.TRUNCATION_FILE in names or loading.LOG_START_UNSYNCED_FILE in names:
+        if partition_files.TRUNCATION_FILE in names:
             return False
+        if (
+            partition_files.LOG_START_FILE in names
+            or partition_files.LOG_START_UNSYNCED_FILE in names
+        ):
+            log_start = partition_files.read_log_start(self._fs, log.folder)
+            if max(log_start, bases[0]) != summary.log_start_offset:
+                return False
         path = f"{log.folder}/{bases[-1]:020d}.log"
         return self._fs.size(path) == summary.active_size
 
@@ -228,7 +240,7 @@ class LogManager:
                     log.close(clean)
                 if clean and directory.failure is None and directory.path in self._locks:
                     try:
-                        write_clean_mark(self._fs, directory.path, entries)
+                        write_clean_mark(directory, entries)
                     except OSError as error:
                         directory.fail(error)
         for log in self._logs.values():
@@ -288,8 +300,8 @@ class LogManager:
                 "topic_id": str(topic_id),
             }
             data = json.dumps(identity, indent=1).encode() + b"\n"
-            write_file(self._fs, f"{folder}/{loading.PARTITION_FILE}", data, None)
-            log.parents_dirty = log.folder_dirty = True
+            write_file(self._fs, f"{folder}/{partition_files.PARTITION_FILE}", data, None)
+            log.dirty |= Dirty.PARENTS | Dirty.FOLDER
             log.load()
         except OSError as error:
             raise directory.fail(error) from error

@@ -262,6 +262,10 @@ class ProducerStates:
         entry.enter_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
+        if entry.batches:
+            # A snapshot has one timestamp for the producer and its last batch; the state must not
+            # depend on whether it went through one.
+            entry.batches[-1] = entry.batches[-1]._replace(timestamp=header.max_timestamp)
         first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NO_OFFSET
         if first_offset < 0:
             return
@@ -292,9 +296,6 @@ class ProducerStates:
                     )
                 )
             for batch in entry.batches:
-                timestamp = batch.timestamp
-                if batch is entry.batches[-1]:
-                    timestamp = entry.last_timestamp
                 rows.append(
                     SnapshotRow(
                         producer_id,
@@ -302,7 +303,7 @@ class ProducerStates:
                         batch.last_sequence,
                         batch.last_offset,
                         batch.last_offset - batch.first_offset,
-                        timestamp,
+                        batch.timestamp,
                         *common,
                     )
                 )

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from data_plane.log import loading
+from data_plane.log import loading, partition_files
 from data_plane.log.batch_walk import BadRange, BatchWalk, find_sound_batch
 from data_plane.log.checkpoints import read_value
+from data_plane.log.config import INT64_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, FileSystem, SyncSite
+from data_plane.log.flush import Dirty
 from data_plane.log.fold import Fold
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.loading import LoadedLog
@@ -38,19 +40,26 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     """See the module. Raises OSError."""
     fs = log.log_directory.fs
     names = fs.list_directory(log.folder)
-    truncated = read_value(fs, f"{log.folder}/{loading.TRUNCATION_FILE}")
-    if isinstance(truncated, int):
-        # The log was truncated after the checkpoint that says `recovery_point`.
-        recovery_point = min(recovery_point, truncated)
+    log_start = partition_files.read_log_start(fs, log.folder, synced_only=may_lose)
+    log.durable_log_start = partition_files.read_log_start(fs, log.folder, synced_only=True)
+    if may_lose:
+        partition_files.forget_unsynced_log_start(fs, log.folder)
+    # A synced log start lies at or below the recovery point of its time.
+    recovery_point = max(min(recovery_point, _truncated_at(log)), log.durable_log_start)
+    # Nobody knows which names the last process has synced.
+    log.dirty |= Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS | Dirty.LOG_START
     segments = loading.open_segments(log, names)
-    log_start = loading.read_log_start(fs, log.folder)
-    if not segments:
+    segments = loading.without_removed(log, segments, log_start, recovery_point)
+    if not segments or (may_lose and segments[0].base_offset > max(log_start, recovery_point)):
+        # Nothing is there, or nothing that a lost file does not separate from the log's start.
+        _remove(log, segments)
         return _start_anew(log, log_start)
     log_start = max(log_start, segments[0].base_offset)
     first = max(
         (i for i, one in enumerate(segments) if one.base_offset < recovery_point), default=0
     )
     folds = log.new_folds()
+    names = _without_snapshots_above(log, names, folds, recovery_point)
     walk = _RecoveryWalk(log, recovery_point, may_lose, folds)
     walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
     loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
@@ -79,6 +88,29 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     return LoadedLog(kept, folds, epochs, log_start, recovery_point)
 
 
+def _truncated_at(log: Log) -> int:
+    """Where the log was truncated after the directory's last checkpoint."""
+    directory = log.log_directory
+    mark = read_value(directory.fs, f"{log.folder}/{partition_files.TRUNCATION_FILE}")
+    if isinstance(mark, list) and mark[1] >= directory.checkpoint_sequence:
+        return int(mark[0])
+    return INT64_MAX
+
+
+def _without_snapshots_above(
+    log: Log, names: list[str], folds: list[Fold], recovery_point: int
+) -> list[str]:
+    """Remove the snapshots that nobody vouches for: a torn tail may have made them."""
+    gone = set()
+    for fold in folds:
+        for offset in loading.snapshot_offsets(names, fold.extension):
+            if offset > recovery_point:
+                name = f"{offset:020d}{fold.extension}"
+                log.log_directory.fs.unlink(f"{log.folder}/{name}")
+                gone.add(name)
+    return [name for name in names if name not in gone]
+
+
 def _start_anew(log: Log, log_start: int) -> LoadedLog:
     """An empty log: no file of it is left, or nothing at or above its start."""
     segment = loading.create_segment(log, log_start)
@@ -91,11 +123,10 @@ def _epochs_before(
     """The leader epochs below the first walked segment."""
     epochs = LeaderEpochs()
     try:
-        epochs.restore(fs.read_file(f"{folder}/{loading.LEADER_EPOCHS_FILE}"))
+        epochs.restore(fs.read_file(f"{folder}/{partition_files.LEADER_EPOCHS_FILE}"))
     except (FileNotFoundError, ValueError):
         loading.add_epochs(epochs, before)
     epochs.truncate_from_end(first.base_offset)
-    epochs.dirty = True
     return epochs
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from data_plane.log import loading
+from data_plane.log import loading, partition_files
 from data_plane.log.checkpoints import encode_value, write_checkpoint
 from data_plane.log.file_system import SyncSite
 from data_plane.log.segment import (
@@ -91,19 +91,19 @@ class RemovalJob:
     def __init__(self, log: Log, segments: list[Segment]) -> None:
         self.log = log
         self._segments = segments
-        self._log_start_offset = log.log_start_offset
 
     def run(self) -> None:
         """Raises LogDirFailure."""
         directory = self.log.log_directory
         try:
-            with directory.sync_lock:
-                write_log_start(self.log, self._log_start_offset)
+            with directory.syncing():
+                write_log_start(self.log, self._segments[-1].next_offset)
             remove_files(self.log.folder, self._segments)
         except OSError as error:
             raise directory.fail(error) from error
 
     def finish(self) -> None:
+        """Forget the segments; on the loop, also after a failed `run`."""
         gone = set(map(id, self._segments))
         left = [entry for entry in self.log.doomed or () if id(entry[0]) not in gone]
         self.log.doomed = left or None
@@ -111,21 +111,29 @@ class RemovalJob:
 
 def removal_job(log: Log, now_ms: int) -> RemovalJob | None:
     """A job for what is due; None when nothing is."""
-    due = [segment for segment, due_ms in log.doomed or () if due_ms <= now_ms]
+    # Only behind the recovery point: the snapshot at their end holds what these segments gave to
+    # the folds, and must be durable before they go.
+    due = [
+        segment
+        for segment, due_ms in log.doomed or ()
+        if due_ms <= now_ms and segment.next_offset < log.recovery_point
+    ]
     if not due or log.log_directory.failure is not None:
         return None
     return RemovalJob(log, due)
 
 
 def write_log_start(log: Log, log_start_offset: int) -> None:
-    """Make the log start durable."""
+    """Make a log start durable that lies at or below the recovery point; never moves it back."""
+    value = max(log_start_offset, log.durable_log_start)
     write_checkpoint(
         log.log_directory.fs,
-        f"{log.folder}/{loading.LOG_START_FILE}",
-        encode_value(log_start_offset),
+        f"{log.folder}/{partition_files.LOG_START_FILE}",
+        encode_value(value),
         SyncSite.LOG_START,
         SyncSite.LOG_START_FOLDER,
     )
+    log.durable_log_start = value
 
 
 def remove_files(folder: str, segments: list[Segment], *, keep_snapshots: bool = False) -> None:

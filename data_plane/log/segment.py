@@ -378,7 +378,11 @@ class Segment:
                 data = self.directory.fs.read_file(self.path(TRANSACTION_INDEX_SUFFIX))
             except FileNotFoundError:
                 data = b""
-            self.aborted = decode_aborted(data, self.base_offset, self.next_offset)
+            try:
+                self.aborted = decode_aborted(data, self.base_offset, self.next_offset)
+            except InvalidIndex as error:
+                path = self.path(TRANSACTION_INDEX_SUFFIX)
+                raise CorruptSegment(path, 0, str(error)) from error
         return self.aborted
 
 

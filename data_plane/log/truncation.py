@@ -3,7 +3,7 @@
 Unlike an append, a truncation is durable before it returns. Otherwise power loss could bring parts
 of the old tail back between records that were written after it, and nothing would tell them apart.
 The mark `truncation.checkpoint` lowers the recovery point that the directory's last checkpoint may
-still give for this log; the next checkpoint makes it needless.
+still give for this log; it names that checkpoint's number, and a later one makes it void.
 
 A segment that has been mapped is replaced by a copy: cutting a mapped file kills the process when
 somebody still sends from the lost pages.
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from data_plane.log import loading
+from data_plane.log import loading, partition_files
 from data_plane.log.checkpoints import encode_value, write_checkpoint
 from data_plane.log.file_system import SyncSite
+from data_plane.log.flush import Dirty
 from data_plane.log.leader_epochs import LeaderEpochs
-from data_plane.log.removal import remove_files
+from data_plane.log.removal import remove_files, write_log_start
 from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -60,17 +61,17 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     """See Log.truncate_fully_and_start_at. Raises OSError."""
     segments = log.segments
     _mark(log, min(offset, log.log_start_offset))
+    # Recovery takes the first segment for connected to the log when it begins at the log start.
+    log.log_start_offset = log.durable_log_start = offset
+    write_log_start(log, offset)
     # The new segment may have the name of an old one, so the old ones go first.
     _remove(log, segments)
     _remove_snapshots_above(log, -1)
     segment = loading.create_segment(log, offset)
     log.set_folds(log.new_folds())
     log.epochs = LeaderEpochs()
-    log.epochs.dirty = True
-    log.log_start_offset = offset
-    log.log_start_dirty = True
+    log.dirty |= Dirty.EPOCHS
     log.high_watermark = offset
-    loading.note_log_start(log)
     _finish(log, [segment], offset)
 
 
@@ -80,15 +81,15 @@ def _finish(log: Log, segments: list[Segment], offset: int) -> None:
     log.recovery_point = min(log.recovery_point, offset)
     log.high_watermark = min(log.high_watermark, offset)
     log.cleaner_offset = min(log.cleaner_offset, offset)
-    log.folder_dirty = True
+    log.dirty |= Dirty.FOLDER
 
 
 def _mark(log: Log, offset: int) -> None:
-    path = f"{log.folder}/{loading.TRUNCATION_FILE}"
+    path = f"{log.folder}/{partition_files.TRUNCATION_FILE}"
     write_checkpoint(
         log.log_directory.fs,
         path,
-        encode_value(offset),
+        encode_value([offset, log.log_directory.checkpoint_sequence]),
         SyncSite.TRUNCATION,
         SyncSite.TRUNCATION_FOLDER,
     )

@@ -1,0 +1,28 @@
+"""Names of the small files in a partition's folder, and the two that hold the log start."""
+
+from __future__ import annotations
+
+import contextlib
+
+from data_plane.log.checkpoints import read_value
+from data_plane.log.file_system import FileSystem
+
+PARTITION_FILE = "partition.json"
+LEADER_EPOCHS_FILE = "leader-epoch.checkpoint"
+LOG_START_FILE = "log-start.checkpoint"
+# The same value, written without a sync: newer after kill -9, ignored when power loss tore it.
+LOG_START_UNSYNCED_FILE = "log-start-unsynced.checkpoint"
+TRUNCATION_FILE = "truncation.checkpoint"
+
+
+def read_log_start(fs: FileSystem, folder: str, *, synced_only: bool = False) -> int:
+    """The log start as last checkpointed, 0 for never."""
+    names = (LOG_START_FILE,) if synced_only else (LOG_START_FILE, LOG_START_UNSYNCED_FILE)
+    values = [read_value(fs, f"{folder}/{name}") for name in names]
+    return max((value for value in values if isinstance(value, int)), default=0)
+
+
+def forget_unsynced_log_start(fs: FileSystem, folder: str) -> None:
+    """The synced file has the same value now."""
+    with contextlib.suppress(FileNotFoundError):
+        fs.unlink(f"{folder}/{LOG_START_UNSYNCED_FILE}")
