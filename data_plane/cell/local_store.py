@@ -210,9 +210,7 @@ class LocalMetadataStore:
         # An empty journal is what a crash during the very first start leaves.
         for name in self._fs.list_directory(self._directory):
             if name.startswith(JOURNAL_PREFIX) and self._fs.read_file(f"{self._directory}/{name}"):
-                raise StoreCorrupt(
-                    f"{self._directory}/{name} has commits, but its snapshot is gone"
-                )
+                raise StoreCorrupt(f"{self._directory}/{name} has commits but no snapshot")
 
     def _recover(self, version: int) -> _Recovered:
         path = f"{self._directory}/{SNAPSHOT_PREFIX}{version:020d}{SNAPSHOT_SUFFIX}"

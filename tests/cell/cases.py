@@ -1,0 +1,70 @@
+"""Hypothesis strategies for valid changes, drawn against the image they will be applied to."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from data_plane.cell.changes import (
+    AddPartitions,
+    AllocateProducerIds,
+    AlterConfigs,
+    Change,
+    CreateTopic,
+    DeleteTopic,
+    RegisterBroker,
+    apply_change,
+)
+from data_plane.cell.metadata import BrokerImage, MetadataImage, ResourceType
+
+NAMES = st.sampled_from(["orders", "pay", "__consumer_offsets", "a.b", "ü"])
+TEXTS = st.sampled_from(["1", "", "compact,delete", 'quote " and \n newline', "ß"])
+KEYS = st.sampled_from(["retention.ms", "cleanup.policy", "segment.bytes"])
+ASSIGNMENTS = st.lists(
+    st.sampled_from([(1,), (2,), (1, 2), (2, 1, 3)]), min_size=1, max_size=5
+).map(tuple)
+
+
+@st.composite
+def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
+    """A change that fits `image`."""
+    kinds = ["create", "configs", "producer ids", "broker"]
+    if image.topics_by_name:
+        kinds += ["delete", "partitions", "topic configs"]
+    kind = draw(st.sampled_from(kinds))
+    free = sorted({"orders", "pay", "__consumer_offsets", "a.b", "ü"} - image.topics_by_name.keys())
+    if kind == "create" and not free:
+        kind = "producer ids"
+    values = tuple(draw(st.dictionaries(KEYS, st.one_of(st.none(), TEXTS), max_size=3)).items())
+    match kind:
+        case "create":
+            return CreateTopic(
+                draw(st.sampled_from(free)),
+                draw(st.uuids().filter(lambda topic_id: topic_id not in image.topics_by_id)),
+                draw(ASSIGNMENTS),
+                tuple((key, value) for key, value in values if value is not None),
+            )
+        case "configs":
+            resource = draw(st.sampled_from([(4, ""), (4, "1"), (32, "group")]))
+            return AlterConfigs(*resource, values)
+        case "broker":
+            return RegisterBroker(BrokerImage(draw(st.integers(1, 3)), "host", 9092, None))
+        case "producer ids":
+            return AllocateProducerIds(image.next_producer_id, draw(st.integers(1, 1000)))
+    topic = image.topics_by_name[draw(st.sampled_from(sorted(image.topics_by_name)))]
+    if kind == "delete":
+        return DeleteTopic(topic.topic_id)
+    if kind == "partitions":
+        return AddPartitions(topic.topic_id, draw(ASSIGNMENTS))
+    return AlterConfigs(ResourceType.TOPIC, topic.name, values)
+
+
+@st.composite
+def histories(draw: st.DrawFn, size_max: int = 12) -> list[Change]:
+    """Changes that can be applied one after the other to an empty image."""
+    image = MetadataImage("cluster")
+    changes = []
+    for _ in range(draw(st.integers(0, size_max))):
+        change = draw(one_change(image))
+        image = apply_change(image, change)
+        changes.append(change)
+    return changes

@@ -1,0 +1,154 @@
+"""The metadata image and its changes."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+
+from data_plane.cell.changes import (
+    AddPartitions,
+    AllocateProducerIds,
+    AlterConfigs,
+    Change,
+    CreateTopic,
+    DeleteTopic,
+    InvalidChange,
+    RegisterBroker,
+    apply_change,
+    apply_changes,
+    decide_registration,
+    decode_change,
+    encode_change,
+)
+from data_plane.cell.metadata import (
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    decode_image,
+    encode_image,
+)
+from tests.cell.cases import histories
+
+ORDERS = UUID(int=1)
+EMPTY = MetadataImage("cluster")
+
+
+def with_orders() -> MetadataImage:
+    return apply_change(EMPTY, CreateTopic("orders", ORDERS, ((1,), (2, 1)), (("a", "1"),)))
+
+
+@given(histories())
+def test_an_image_and_its_changes_survive_encoding(changes: list[Change]) -> None:
+    image = EMPTY
+    again = EMPTY
+    for change in changes:
+        image = apply_change(image, change)
+        again = apply_change(again, decode_change(json.loads(json.dumps(encode_change(change)))))
+    assert again == image
+    assert again.digest() == image.digest()
+    decoded = decode_image(encode_image(image))
+    assert decoded == image
+    assert encode_image(decoded) == encode_image(image)
+
+
+@given(histories())
+def test_topics_are_the_same_by_name_and_by_id_and_images_never_change(
+    changes: list[Change],
+) -> None:
+    image = EMPTY
+    for change in changes:
+        before = encode_image(image)
+        new = apply_change(image, change)
+        assert encode_image(image) == before
+        assert new.version == image.version + 1
+        assert sorted(topic.name for topic in new.topics_by_id.values()) == sorted(
+            new.topics_by_name
+        )
+        assert all(new.topics_by_id[t.topic_id] is t for t in new.topics_by_name.values())
+        image = new
+
+
+@given(histories())
+def test_one_commit_of_many_changes_equals_many_commits(changes: list[Change]) -> None:
+    image = EMPTY
+    for change in changes:
+        image = apply_change(image, change)
+    at_once = apply_changes(EMPTY, changes)
+    assert at_once.version == 1
+    assert at_once.topics_by_name == image.topics_by_name
+    assert at_once.configs == image.configs
+    assert at_once.next_producer_id == image.next_producer_id
+
+
+def test_a_new_topic_is_led_by_its_first_replicas() -> None:
+    topic = with_orders().topics_by_name["orders"]
+    assert topic.partitions == (
+        PartitionImage(replicas=(1,), isr=(1,), leader=1),
+        PartitionImage(replicas=(2, 1), isr=(2, 1), leader=2),
+    )
+    assert topic.configs == {"a": "1"}
+    assert not topic.internal
+
+
+def test_equal_partitions_are_one_object() -> None:
+    image = apply_change(EMPTY, CreateTopic("big", ORDERS, ((1,),) * 1000))
+    assert len({id(partition) for partition in image.topics_by_name["big"].partitions}) == 1
+    decoded = decode_image(encode_image(image))
+    assert len({id(partition) for partition in decoded.topics_by_name["big"].partitions}) == 1
+
+
+def test_partitions_are_added_behind_the_last() -> None:
+    image = apply_change(with_orders(), AddPartitions(ORDERS, ((3,),)))
+    assert [p.leader for p in image.topics_by_name["orders"].partitions] == [1, 2, 3]
+    assert image.topics_by_id[ORDERS] is image.topics_by_name["orders"]
+
+
+def test_overrides_are_merged_and_taken_away() -> None:
+    change = AlterConfigs(ResourceType.TOPIC, "orders", (("a", None), ("b", "2")))
+    image = apply_change(with_orders(), change)
+    assert image.config_of(ResourceType.TOPIC, "orders") == {"b": "2"}
+    image = apply_change(image, AlterConfigs(ResourceType.BROKER, "", (("x", "1"),)))
+    assert image.config_of(ResourceType.BROKER, "") == {"x": "1"}
+    image = apply_change(image, AlterConfigs(ResourceType.BROKER, "", (("x", None),)))
+    assert image.configs == {}
+    assert image.config_of(ResourceType.TOPIC, "nobody") == {}
+
+
+def test_a_broker_registers_once_and_again_when_its_address_changes() -> None:
+    broker = BrokerImage(1, "host", 9092, "rack")
+    image = apply_changes(EMPTY, decide_registration(EMPTY, broker))
+    assert image.brokers == {1: broker}
+    assert decide_registration(image, broker) == ()
+    moved = BrokerImage(1, "host", 9093, "rack")
+    assert decide_registration(image, moved) == (RegisterBroker(moved),)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        CreateTopic("orders", UUID(int=2), ((1,),)),
+        CreateTopic("other", ORDERS, ((1,),)),
+        CreateTopic("none", UUID(int=2), ()),
+        CreateTopic("none", UUID(int=2), ((),)),
+        DeleteTopic(UUID(int=2)),
+        AddPartitions(UUID(int=2), ((1,),)),
+        AlterConfigs(ResourceType.TOPIC, "none", ()),
+        AllocateProducerIds(1, 10),
+        AllocateProducerIds(0, 0),
+    ],
+)
+def test_a_change_that_does_not_fit_is_refused_and_changes_nothing(change: Change) -> None:
+    image = with_orders()
+    before = encode_image(image)
+    with pytest.raises(InvalidChange):
+        apply_changes(image, (AlterConfigs(ResourceType.TOPIC, "orders", (("z", "1"),)), change))
+    assert encode_image(image) == before
+
+
+def test_a_change_of_a_newer_version_is_named() -> None:
+    with pytest.raises(ValueError, match="unknown kind 'merge_topics'"):
+        decode_change(["merge_topics", 1])
