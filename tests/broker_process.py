@@ -52,6 +52,8 @@ class BrokerProcess:
         self._settings = dict(set or {})
         self._node_id = node_id
         self._environment = {**os.environ, **(environment or {})}
+        # Without bytecode each start compiles the product anew, a second each time.
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 

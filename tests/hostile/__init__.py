@@ -1,0 +1,1 @@
+"""Hostile clients against a live broker."""
