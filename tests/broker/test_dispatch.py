@@ -94,7 +94,6 @@ def test_what_is_not_served_closes_the_connection(
         struct.pack(">hhih", 18, 3, 1, 100),
         struct.pack(">hhih", 18, 0, 1, 2) + b"\xff\xff",
         struct.pack(">hhih", 18, 3, 1, -1),
-        struct.pack(">hhih", 18, 0, 1, -1) + b"trailing",
         struct.pack(">hhih", 0, 9, 1, -1) + b"\x00",
         struct.pack(">hhih", 1, 12, 1, -1) + b"\x00" + bytes(5),
         struct.pack(">hhih", 2, 6, 1, -1) + b"\x00" + b"\xff" * 9,
@@ -103,6 +102,11 @@ def test_what_is_not_served_closes_the_connection(
 def test_malformed_frames_raise_one_kind_of_error(broker: BrokerPlayer, data: bytes) -> None:
     with pytest.raises(WireError):
         broker.send_bytes(ApiKey.API_VERSIONS, 0, bytearray(data))
+
+
+def test_bytes_behind_a_request_are_passed_over(broker: BrokerPlayer) -> None:
+    data = bytearray(struct.pack(">hhih", 18, 0, 4711, -1) + b"trailing")
+    assert broker.send_bytes(ApiKey.API_VERSIONS, 0, data).response.error_code == 0
 
 
 def test_header_tags_are_skipped(broker: BrokerPlayer) -> None:
