@@ -49,6 +49,7 @@ DELETION_DISABLED_VERSION = 3
 
 # Kafka's limit, which bounds what one request may cost.
 PARTITIONS_PER_REQUEST_MAX = 10_000
+UNKNOWN_ID_MESSAGE = "This server does not host this topic ID."
 DEFAULT = -1
 ZERO_ID = UUID(int=0)
 
@@ -324,7 +325,8 @@ def _topic_to_delete(
     else:
         raise Refusal(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if topic is None:
-        raise Refusal(code, code.message)
+        message = code.message if state.name is not None else UNKNOWN_ID_MESSAGE
+        raise Refusal(code, message)
     return topic
 
 
