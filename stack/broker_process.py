@@ -52,7 +52,7 @@ def broker_command(folder: StackFolder, options: BrokerOptions, cluster_id: str)
     """The broker's command line, without the descriptor that it reports on."""
     command = [sys.executable, "-P", "-m", "data_plane.server"]
     command += ["--data-dir", str(folder.broker_data(options.broker_id))]
-    command += ["--node-id", str(options.broker_id), "--cluster-id", cluster_id]
+    command += ["--node-id", str(options.broker_id), f"--cluster-id={cluster_id}"]
     command += ["--listen", f"127.0.0.1:{options.port}"]
     command += ["--metrics-listen", f"127.0.0.1:{options.metrics_port}"]
     # The foreground view reads the log; a --set of the user's comes later and wins.

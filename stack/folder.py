@@ -108,7 +108,10 @@ class StackFolder:
         path = self.path / "cluster-id"
         if path.exists():
             return path.read_text(encoding="ascii").strip()
-        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        made = "-"
+        # As Kafka does: a leading dash would look like an option on somebody's command line.
+        while made.startswith("-"):
+            made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self._write(path, made + "\n")
         return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,14 @@ def test_the_cluster_id_is_made_once_in_kafkas_form(folder: StackFolder) -> None
     made = folder.cluster_id()
     assert len(made) == 22
     assert StackFolder(folder.path).cluster_id() == made
+
+
+def test_a_cluster_id_never_looks_like_an_option(
+    folder: StackFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dashed, plain = uuid.UUID(bytes=b"\xf8" * 16), uuid.UUID(bytes=b"\x01" * 16)
+    monkeypatch.setattr(uuid, "uuid4", iter([dashed, plain]).__next__)
+    assert folder.cluster_id() == "AQEBAQEBAQEBAQEBAQEBAQ"
 
 
 def test_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
