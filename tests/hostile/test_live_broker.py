@@ -43,7 +43,7 @@ TOPIC = "served-all-the-while"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    settings = {"auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0"}
+    settings = {"auto.create.topics.enable": "false", "logging.format": "json"}
     with BrokerProcess(tmp_path, set=settings) as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(30)
@@ -55,15 +55,15 @@ class WellBehaved(threading.Thread):
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__()
-        self._bootstrap = bootstrap
+        self._address = bootstrap
         self.finished = threading.Event()
         self.served = 0
         self.problem: str | None = None
 
     def run(self) -> None:
-        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 0})
+        producer = Producer({"bootstrap.servers": self._address, "linger.ms": 0})
         consumer = Consumer(
-            {"bootstrap.servers": self._bootstrap, "group.id": "w", "enable.auto.commit": False}
+            {"bootstrap.servers": self._address, "group.id": "w", "enable.auto.commit": False}
         )
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         while not self.finished.is_set() and self.problem is None:
