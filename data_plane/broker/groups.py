@@ -183,9 +183,10 @@ class GroupService:
         self._now_ms = now_ms
         self._follow_leadership(now_ms)
         deleted = [
-            topic.name
-            for topic_id, topic in old.topics_by_id.items()
-            if topic_id not in new.topics_by_id
+            name
+            for name, topic in old.topics_by_name.items()
+            if new.topics_by_name.get(name) is not topic
+            and topic.topic_id not in new.topics_by_id
         ]
         if deleted:
             self.carry_out(self.coordinator.topics_deleted(deleted, now_ms), now_ms)

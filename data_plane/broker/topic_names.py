@@ -32,17 +32,21 @@ def invalid_name_reason(name: str) -> str | None:
     return f"Topic name is invalid: {reason}"
 
 
-def colliding_name(name: str, others: Iterable[str]) -> str | None:
-    """One of `others` that differs from `name` in `.` and `_` only, the first by name."""
-    if "." not in name and "_" not in name:
-        return None
-    folded = name.replace(".", "_")
-    length = len(name)
-    return min(
-        (
-            other
-            for other in others
-            if len(other) == length and other != name and other.replace(".", "_") == folded
-        ),
-        default=None,
-    )
+class CollisionIndex:
+    """The names of existing topics by what collides with them; asked for many names at once."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = names
+        self._by_folded: dict[str, str] | None = None
+
+    def find(self, name: str) -> str | None:
+        """The first existing name, in their order, that collides with another name."""
+        if "." not in name and "_" not in name:
+            return None
+        if self._by_folded is None:
+            self._by_folded = {
+                other.replace(".", "_"): other
+                for other in sorted(self._names, reverse=True)
+                if "." in other or "_" in other
+            }
+        return self._by_folded.get(name.replace(".", "_"))

@@ -116,11 +116,14 @@ class TopicPartitions:
         old = self._image
         self._image = image
         if old.topics_by_id is not image.topics_by_id:
-            for topic_id, topic in old.topics_by_id.items():
-                new = image.topics_by_id.get(topic_id)
-                if new is None:
+            # By name: with thousands of topics, hashing ids would take most of a commit's time.
+            for name, topic in old.topics_by_name.items():
+                new = image.topics_by_name.get(name)
+                if new is topic:
+                    continue
+                if new is None or new.topic_id != topic.topic_id:
                     self._delete_topic(topic, now_ms)
-                elif new is not topic:
+                else:
                     self._update_topic(topic, new)
         if old.configs != image.configs:
             self.configure_logs()

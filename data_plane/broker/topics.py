@@ -24,7 +24,7 @@ from data_plane.broker.placement import (
 )
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
-from data_plane.broker.topic_names import colliding_name, invalid_name_reason
+from data_plane.broker.topic_names import CollisionIndex, invalid_name_reason
 from data_plane.cell.changes import Assignment, Change, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.wire.errors import ErrorCode
@@ -95,6 +95,7 @@ def _decide_creations(
 ) -> list[Change]:
     """Fill `results` and return the changes of the topics that pass."""
     names = Counter(topic.name for topic in request.topics)
+    collisions = CollisionIndex(image.topics_by_name)
     changes: list[Change] = []
     partitions_total = sum(
         len(topic.assignments) or max(topic.num_partitions, 1) for topic in request.topics
@@ -111,7 +112,7 @@ def _decide_creations(
                 )
             if names[name] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            change = _decide_creation(services, image, topic)
+            change = _decide_creation(services, image, collisions, topic)
         except Refusal as refusal:
             results[name] = _create_failure(name, refusal)
         else:
@@ -121,7 +122,7 @@ def _decide_creations(
 
 
 def _decide_creation(
-    services: Services, image: MetadataImage, topic: CreatableTopic
+    services: Services, image: MetadataImage, collisions: CollisionIndex, topic: CreatableTopic
 ) -> CreateTopic:
     name = topic.name
     reason = invalid_name_reason(name)
@@ -129,7 +130,7 @@ def _decide_creation(
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     if name in image.topics_by_name:
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    collision = colliding_name(name, image.topics_by_name)
+    collision = collisions.find(name)
     if collision is not None:
         raise Refusal(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -337,7 +338,8 @@ def ensure_topic(
     exists by then or cannot be. The outcome shows in the image."""
 
     def decide(image: MetadataImage) -> Sequence[Change]:
-        if name in image.topics_by_name or colliding_name(name, image.topics_by_name) is not None:
+        collisions = CollisionIndex(image.topics_by_name)
+        if name in image.topics_by_name or collisions.find(name) is not None:
             return ()
         brokers = registered_brokers(services, image)
         factor = min(services.config.get_int("default.replication.factor"), len(brokers))
