@@ -15,10 +15,9 @@ GROUP_METADATA_TOPIC_NAME: Final = "__consumer_offsets"
 # yet, and a client that gave up and retried would otherwise leave a ghost in every rebalance.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
-# Ids are written with a 16-bit length into the records of __consumer_offsets.
-ID_BYTES_MAX: Final = 32_767
-# A member id is "<client id or instance id>-<36 characters of a UUID>".
-MEMBER_ID_PREFIX_BYTES_MAX: Final = ID_BYTES_MAX - 64
+# No string in a message or a record of __consumer_offsets has more than 32,767 bytes; a member id
+# is "<client id or instance id>-<36 characters of a UUID>".
+MEMBER_ID_PREFIX_BYTES_MAX: Final = 32_767 - 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from itertools import count
 from typing import Any
 
 from data_plane.groups.appends import response_error_of_append
-from data_plane.groups.config import ID_BYTES_MAX, GroupCoordinatorConfig
+from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.deadlines import Deadlines
 from data_plane.groups.describe import describe_group, is_listed, list_group
 from data_plane.groups.effects import AppendRecords, ClientContext, Effect, ReplyToken, Respond
@@ -287,8 +287,6 @@ class GroupCoordinator:
     ) -> list[Effect]:
         """Commit offsets of topics that exist. The empty group id is allowed, as in Kafka."""
         loaded, error = self._writable(request.group_id)
-        if loaded is not None and len(request.group_id.encode()) > ID_BYTES_MAX:
-            loaded, error = None, ErrorCode.INVALID_GROUP_ID
         if loaded is not None and self._is_full(loaded, request.group_id):
             loaded, error = None, ErrorCode.POLICY_VIOLATION
         if loaded is None:
@@ -431,9 +429,7 @@ class GroupCoordinator:
         return group_count >= self.config.groups_max
 
     def _group_id_error(self, group_id: str) -> ErrorCode:
-        if not group_id or len(group_id.encode()) > ID_BYTES_MAX:
-            return ErrorCode.INVALID_GROUP_ID
-        return ErrorCode.NONE
+        return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
 
     def _schedule_expiry(self, loaded: _LoadedShard, now_ms: int) -> None:
         timer = loaded.shard.expiry_timer

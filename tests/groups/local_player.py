@@ -123,6 +123,7 @@ class LocalBroker:
         self.now_ms = now_ms
         self.store = store or InMemoryMetadataStore(MetadataImage(cluster_id="test"))
         self.log = RecordedLog()
+        self._topic_count = 0
         self.services = Services(
             config=EffectiveConfig(properties, NODE_ID),
             store=self.store,
@@ -147,6 +148,7 @@ class LocalBroker:
         self.services.components.append(self.groups)
         register(self.services.handlers)
         self.services.start(self.now_ms)
+        self.services.wakes.run(self.now_ms)
 
     def handle(self, api_key: ApiKey, version: int, request: Any, client_id: str = "c") -> Any:
         """The response or a Deferred of it; the request is decoded as from the wire."""
@@ -184,7 +186,8 @@ class LocalBroker:
         topic = self.services.image.topics_by_name.get(name)
         if topic is not None:
             return topic.topic_id
-        topic_id = uuid.UUID(int=random.Random(name).getrandbits(128))
+        self._topic_count += 1
+        topic_id = uuid.UUID(int=random.Random(f"{name} {self._topic_count}").getrandbits(128))
         change = CreateTopic(name, topic_id, ((NODE_ID,),) * partition_count)
         self.services.metadata.write(lambda image: (change,), _no_error)
         return topic_id
