@@ -23,7 +23,11 @@ import os
 from enum import Enum
 from typing import Protocol
 
+from data_plane.log.read_buffers import POOLED_READ_BYTES_MIN, ReadBuffers
+
 Buffer = bytes | bytearray | memoryview
+
+_READ_BUFFERS = ReadBuffers()
 
 
 class SyncSite(Enum):
@@ -173,7 +177,7 @@ class OsFile:
         return b"".join(parts)
 
     def read_at_nowait(self, position: int, size: int) -> Buffer | None:
-        buffer = bytearray(size)
+        buffer = _READ_BUFFERS.take(size) if size >= POOLED_READ_BYTES_MIN else bytearray(size)
         try:
             read = os.preadv(self._fd, [buffer], position, os.RWF_NOWAIT)
         except BlockingIOError:
