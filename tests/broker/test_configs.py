@@ -1,0 +1,471 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs, as Apache Kafka answers them."""
+
+from __future__ import annotations
+
+import pytest
+
+from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
+from data_plane.wire.messages.incremental_alter_configs_request import (
+    AlterConfigsResource as IncrementalResource,
+)
+from data_plane.wire.messages.incremental_alter_configs_request import (
+    IncrementalAlterConfigsRequest,
+)
+from data_plane.wire.messages.list_config_resources_request import ListConfigResourcesRequest
+from data_plane.wire.registry import ApiKey
+from tests.broker.admin_player import (
+    APPEND,
+    BROKER,
+    BROKER_LOGGER,
+    DELETE,
+    GROUP,
+    NODE,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    AdminPlayer,
+    Outcome,
+    new_topic,
+    synonyms,
+)
+
+E = ErrorCode
+OK: Outcome = (0, None)
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def player() -> AdminPlayer:
+    player = AdminPlayer()
+    player.create(new_topic("cfg"))
+    return player
+
+
+def alter_all(
+    player: AdminPlayer,
+    resource_type: int,
+    name: str,
+    values: dict[str, str | None],
+    version: int = 2,
+) -> Outcome:
+    request = AlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                configs=[AlterableConfig(name=key, value=value) for key, value in values.items()],
+            )
+        ]
+    )
+    (result,) = player.ask(ApiKey.ALTER_CONFIGS, version, request).responses
+    return result.error_code, result.error_message
+
+
+# Describing
+
+
+def test_a_topic_shows_every_property_with_its_source(player: AdminPlayer) -> None:
+    result = player.describe(TOPIC, "cfg", documentation=True)
+    assert (result.error_code, result.error_message) == (0, "")
+    assert [config.name for config in result.configs] == sorted(TOPIC_DEFINITIONS)
+    assert all(config.documentation for config in result.configs)
+    assert all(not config.read_only for config in result.configs)
+    by_name = {config.name: config for config in result.configs}
+    retention = by_name["retention.ms"]
+    assert (retention.value, retention.config_source) == (str(14 * DAY_MS), 5)
+    segment = by_name["segment.bytes"]
+    assert (segment.value, segment.config_source, segment.config_type) == ("1073741824", 5, 3)
+    assert synonyms(segment) == [("log.segment.bytes", "1073741824", 5)]
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_every_version_of_describe(player: AdminPlayer, version: int) -> None:
+    result = player.describe(TOPIC, "cfg", ["cleanup.policy"], version=version)
+    (config,) = result.configs
+    assert (config.name, config.value) == ("cleanup.policy", "delete")
+    assert config.config_type == (7 if version >= 3 else 0)
+
+
+def test_the_levels_of_a_value_as_apache_kafka(player: AdminPlayer) -> None:
+    assert player.alter(BROKER, NODE, ("log.retention.ms", SET, "1000000")) == OK
+    assert player.alter(BROKER, "", ("log.retention.ms", SET, "2000000")) == OK
+    assert player.alter(TOPIC, "cfg", ("retention.ms", SET, "77777")) == OK
+    broker_levels = [
+        ("log.retention.ms", "1000000", 2),
+        ("log.retention.ms", "2000000", 3),
+        ("log.retention.hours", "336", 5),
+    ]
+    config = player.config(BROKER, NODE, "log.retention.ms")
+    assert (config.value, config.config_source, config.read_only) == ("1000000", 2, False)
+    assert synonyms(config) == broker_levels
+    assert synonyms(player.config(TOPIC, "cfg", "retention.ms")) == [
+        ("retention.ms", "77777", 1),
+        *broker_levels,
+    ]
+    hours = player.config(BROKER, NODE, "log.retention.hours")
+    assert (hours.value, hours.read_only) == ("336", True)
+    assert synonyms(hours) == [("log.retention.hours", "336", 5)]
+    assert player.config(BROKER, NODE, "log.retention.minutes").value is None
+    defaults = player.describe(BROKER, "")
+    assert [(config.name, config.value) for config in defaults.configs] == [
+        ("log.retention.ms", "2000000")
+    ]
+
+
+def test_static_values_have_their_source() -> None:
+    player = AdminPlayer({"num.partitions": "4"})
+    config = player.config(BROKER, NODE, "num.partitions")
+    assert (config.value, config.config_source, config.read_only) == ("4", 4, True)
+    assert synonyms(config) == [("num.partitions", "4", 4), ("num.partitions", "1", 5)]
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "code", "message"),
+    [
+        (TOPIC, "nosuch", E.UNKNOWN_TOPIC_OR_PARTITION, ""),
+        (
+            TOPIC,
+            "",
+            E.INVALID_TOPIC_EXCEPTION,
+            "Topic name is invalid: the empty string is not allowed",
+        ),
+        (BROKER, "x", E.INVALID_REQUEST, "Broker id must be an integer, but it is: x"),
+        (
+            BROKER,
+            "2",
+            E.INVALID_REQUEST,
+            f"Unexpected broker id, expected {NODE} or empty string, but received 2",
+        ),
+        (
+            BROKER_LOGGER,
+            "2",
+            E.INVALID_REQUEST,
+            f"Unexpected broker id, expected {NODE} but received 2",
+        ),
+        (BROKER_LOGGER, "", E.INVALID_REQUEST, "Broker id must not be empty"),
+        (GROUP, "", E.INVALID_REQUEST, "Group name must not be empty"),
+    ],
+)
+def test_resources_that_are_not_there_as_apache_kafka(
+    player: AdminPlayer, resource_type: int, name: str, code: ErrorCode, message: str
+) -> None:
+    result = player.describe(resource_type, name)
+    assert (result.error_code, result.error_message, result.configs) == (code, message, [])
+
+
+def test_an_unknown_kind_of_resource_is_refused(player: AdminPlayer) -> None:
+    assert player.describe(99, "x").error_code == E.INVALID_REQUEST
+
+
+def test_only_the_keys_that_were_asked_for(player: AdminPlayer) -> None:
+    assert player.describe(TOPIC, "cfg", []).configs == []
+    assert player.describe(TOPIC, "cfg", ["nope"]).configs == []
+    assert len(player.describe(TOPIC, "cfg", ["segment.ms", "nope"]).configs) == 1
+
+
+def test_the_one_logger(player: AdminPlayer) -> None:
+    (config,) = player.describe(BROKER_LOGGER, NODE).configs
+    assert (config.name, config.value, config.config_source) == ("root", "INFO", 6)
+
+
+# Altering single values
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "value", "outcome"),
+    [
+        ("nope", SET, "1", (E.INVALID_CONFIG, "Unknown topic config name: nope")),
+        (
+            "segment.bytes",
+            SET,
+            "abc",
+            (
+                E.INVALID_CONFIG,
+                "Invalid value abc for configuration segment.bytes: Not a number of type INT",
+            ),
+        ),
+        (
+            "segment.bytes",
+            SET,
+            None,
+            (E.INVALID_REQUEST, "Null value not supported for : segment.bytes"),
+        ),
+        ("segment.bytes", DELETE, None, OK),
+        ("retention.ms", DELETE, "7", OK),
+        ("nope", DELETE, None, OK),
+        ("cleanup.policy", APPEND, "compact", OK),
+        (
+            "cleanup.policy",
+            APPEND,
+            "foo",
+            (
+                E.INVALID_CONFIG,
+                "Invalid value foo for configuration cleanup.policy: String must be one of: "
+                "compact, delete",
+            ),
+        ),
+        (
+            "cleanup.policy",
+            APPEND,
+            None,
+            (E.INVALID_REQUEST, "Null value not supported for : cleanup.policy"),
+        ),
+        (
+            "segment.bytes",
+            APPEND,
+            "1",
+            (
+                E.INVALID_CONFIG,
+                "Can't APPEND to key segment.bytes because its type is not LIST.",
+            ),
+        ),
+        (
+            "nope",
+            SUBTRACT,
+            "x",
+            (E.INVALID_CONFIG, "Can't SUBTRACT to key nope because its type is not LIST."),
+        ),
+    ],
+)
+def test_single_changes_as_apache_kafka(
+    player: AdminPlayer, name: str, operation: int, value: str | None, outcome: Outcome
+) -> None:
+    assert player.alter(TOPIC, "cfg", (name, operation, value), validate_only=True) == outcome
+
+
+def test_lists_grow_and_shrink_from_the_value_in_force(player: AdminPlayer) -> None:
+    for operation, item, expected in (
+        (APPEND, "compact", "delete,compact"),
+        (APPEND, "compact", "delete,compact"),
+        (SUBTRACT, "delete", "compact"),
+        (SUBTRACT, "compact", ""),
+    ):
+        assert player.alter(TOPIC, "cfg", ("cleanup.policy", operation, item)) == OK
+        assert player.value(TOPIC, "cfg", "cleanup.policy") == expected
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "key", "value", "outcome"),
+    [
+        (
+            TOPIC,
+            "nosuch",
+            "retention.ms",
+            "1",
+            (E.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'nosuch' does not exist."),
+        ),
+        (
+            TOPIC,
+            "bad name",
+            "retention.ms",
+            "1",
+            (
+                E.INVALID_TOPIC_EXCEPTION,
+                "Topic name is invalid: 'bad name' contains one or more characters other than "
+                "ASCII alphanumerics, '.', '_' and '-'",
+            ),
+        ),
+        (
+            TOPIC,
+            "",
+            "retention.ms",
+            "1",
+            (E.INVALID_REQUEST, "Default topic resources are not allowed."),
+        ),
+        (
+            BROKER,
+            NODE,
+            "log.retention.ms",
+            "abc",
+            (
+                E.INVALID_REQUEST,
+                "Invalid value abc for configuration log.retention.ms: Not a number of type LONG",
+            ),
+        ),
+        (
+            BROKER,
+            "8",
+            "log.retention.ms",
+            "1",
+            (E.INVALID_REQUEST, f"Unexpected broker id, expected {NODE}, but received 8"),
+        ),
+        (
+            BROKER,
+            "x",
+            "log.retention.ms",
+            "1",
+            (E.INVALID_REQUEST, "Node id must be an integer, but it is: x"),
+        ),
+        (
+            BROKER,
+            NODE,
+            "num.partitions",
+            "3",
+            (E.INVALID_REQUEST, "Cannot update these configs dynamically: [num.partitions]"),
+        ),
+        (
+            BROKER,
+            "",
+            "log.retnetion.ms",
+            "3",
+            (
+                E.INVALID_CONFIG,
+                "Unknown broker config name: log.retnetion.ms; did you mean log.retention.ms?",
+            ),
+        ),
+        (1, "x", "a", "b", (E.INVALID_REQUEST, "Unknown resource type 1")),
+        (GROUP, "g", "consumer.session.timeout.ms", "50000", OK),
+        (
+            GROUP,
+            "g",
+            "consumer.session.timeout.ms",
+            "5",
+            (
+                E.INVALID_CONFIG,
+                "consumer.session.timeout.ms must be greater than or equal to "
+                "group.consumer.min.session.timeout.ms",
+            ),
+        ),
+        (
+            GROUP,
+            "",
+            "consumer.session.timeout.ms",
+            "50000",
+            (E.INVALID_REQUEST, "Default group resources are not allowed."),
+        ),
+        (GROUP, "g", "nope", "1", (E.INVALID_CONFIG, "Unknown group config name: nope")),
+    ],
+)
+def test_resources_as_apache_kafka(
+    player: AdminPlayer, resource_type: int, name: str, key: str, value: str, outcome: Outcome
+) -> None:
+    assert player.alter(resource_type, name, (key, SET, value)) == outcome
+
+
+def test_each_key_and_each_resource_once(player: AdminPlayer) -> None:
+    assert player.alter(
+        TOPIC, "cfg", ("retention.ms", SET, "1"), ("retention.ms", DELETE, None)
+    ) == (E.INVALID_REQUEST, "Error due to duplicate config keys")
+    request = IncrementalAlterConfigsRequest(
+        resources=[IncrementalResource(resource_type=TOPIC, resource_name="cfg")] * 2
+    )
+    response = player.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request)
+    assert [(one.error_code, one.error_message) for one in response.responses] == [
+        (E.INVALID_REQUEST, "Each resource must appear at most once.")
+    ] * 2
+
+
+def test_a_group_keeps_its_values(player: AdminPlayer) -> None:
+    player.alter(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))
+    config = player.config(GROUP, "g", "consumer.session.timeout.ms")
+    assert (config.value, config.config_source) == ("50000", 8)
+    assert synonyms(config) == [
+        ("consumer.session.timeout.ms", "50000", 8),
+        ("group.consumer.session.timeout.ms", "45000", 5),
+    ]
+
+
+def test_values_take_effect_on_open_logs_at_once(player: AdminPlayer) -> None:
+    log = player.partition("cfg").log
+    assert not log.config.durability_fsync
+    player.alter(TOPIC, "cfg", ("durability", SET, "fsync"), ("retention.ms", SET, "5"))
+    assert (log.config.durability_fsync, log.config.retention_ms) == (True, 5)
+    player.alter(TOPIC, "cfg", ("retention.ms", DELETE, None))
+    player.alter(BROKER, "", ("log.retention.ms", SET, "9"))
+    assert log.config.retention_ms == 9
+    player.alter(BROKER, NODE, ("log.retention.ms", SET, "8"))
+    assert log.config.retention_ms == 8
+
+
+def test_validate_only_changes_nothing(player: AdminPlayer) -> None:
+    player.alter(TOPIC, "cfg", ("retention.ms", SET, "5"), validate_only=True)
+    assert player.value(TOPIC, "cfg", "retention.ms") == str(14 * DAY_MS)
+
+
+def test_values_survive_a_restart_of_the_store(player: AdminPlayer) -> None:
+    player.alter(TOPIC, "cfg", ("retention.ms", SET, "5"))
+    assert player.services.store.read().topics_by_name["cfg"].configs == {"retention.ms": "5"}
+
+
+# Replacing all values
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_alter_configs_takes_away_what_it_does_not_name(version: int) -> None:
+    player = AdminPlayer()
+    player.create(new_topic("cfg", configs={"segment.bytes": "2000000"}))
+    assert alter_all(player, TOPIC, "cfg", {"retention.ms": "1000"}, version) == OK
+    assert player.services.image.topics_by_name["cfg"].configs == {"retention.ms": "1000"}
+    assert alter_all(player, TOPIC, "cfg", {}, version) == OK
+    assert player.services.image.topics_by_name["cfg"].configs == {}
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "values", "outcome"),
+    [
+        (
+            TOPIC,
+            "cfg",
+            {"retention.ms": None},
+            (E.INVALID_REQUEST, "Null value not supported for : retention.ms"),
+        ),
+        (TOPIC, "cfg", {"nope": "1"}, (E.INVALID_CONFIG, "Unknown topic config name: nope")),
+        (
+            TOPIC,
+            "nosuch",
+            {},
+            (E.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'nosuch' does not exist."),
+        ),
+        (
+            BROKER,
+            NODE,
+            {"num.partitions": "3"},
+            (E.INVALID_REQUEST, "Cannot update these configs dynamically: [num.partitions]"),
+        ),
+        (BROKER, "zz", {}, (E.INVALID_REQUEST, "Node id must be an integer, but it is: zz")),
+        (BROKER_LOGGER, NODE, {}, (E.INVALID_REQUEST, "Unknown resource type 8")),
+    ],
+)
+def test_alter_configs_refuses_as_apache_kafka(
+    player: AdminPlayer,
+    resource_type: int,
+    name: str,
+    values: dict[str, str | None],
+    outcome: Outcome,
+) -> None:
+    assert alter_all(player, resource_type, name, values) == outcome
+
+
+# Listing
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        ([], [(GROUP, "g"), (BROKER_LOGGER, NODE), (BROKER, NODE), (TOPIC, "cfg")]),
+        ([TOPIC], [(TOPIC, "cfg")]),
+        ([BROKER], [(BROKER, NODE)]),
+    ],
+)
+def test_config_resources(
+    player: AdminPlayer, types: list[int], expected: list[tuple[int, str]]
+) -> None:
+    player.alter(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))
+    request = ListConfigResourcesRequest(resource_types=types)
+    response = player.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, request)
+    assert response.error_code == 0
+    found = [(one.resource_type, one.resource_name) for one in response.config_resources]
+    assert found == expected
+
+
+def test_unknown_kinds_cannot_be_listed(player: AdminPlayer) -> None:
+    response = player.ask(
+        ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesRequest(resource_types=[77])
+    )
+    assert (response.error_code, response.config_resources) == (E.UNSUPPORTED_VERSION, [])
