@@ -32,8 +32,9 @@ from data_plane.broker.offsets_topic import BrokerOffsetsTopic, OffsetsTopic
 from data_plane.broker.services import Config, Services
 from data_plane.cell.metadata import MetadataImage
 from data_plane.groups.config import GroupCoordinatorConfig
-from data_plane.groups.coordinator import Folded, GroupCoordinator, fold_records
+from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.effects import AppendRecords, Effect, GroupEvent, Respond
+from data_plane.groups.loading import Folded, fold_records
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import Record
@@ -42,17 +43,17 @@ LOADS_AT_ONCE_MAX: Final = 4
 
 MINUTE_MS: Final = 60_000
 
-# The coordinator's counters, as a scraper sees them.
-_COUNTER_TEXTS: Final = {
-    "rebalances_started": "Join phases begun.",
-    "rebalances_completed": "Rebalances that ended in a stable group.",
-    "members_expired": "Members whose session ended without a heartbeat.",
-    "offset_commits": "Offsets committed.",
-    "offset_deletions": "Offsets deleted on request.",
-    "offset_expirations": "Offsets that expired.",
-    "groups_deleted": "Groups deleted or expired.",
-    "append_failures": "Failed writes to __consumer_offsets.",
-}
+# The coordinator's counters: field, what a scraper calls it (without _total), and its meaning.
+_COUNTERS: Final = (
+    ("rebalances_started", "tidewheel_group_rebalances_started", "Join phases begun."),
+    ("rebalances_completed", "tidewheel_group_rebalances_completed", "Rebalances that ended well."),
+    ("members_expired", "tidewheel_group_members_expired", "Members whose session ended."),
+    ("offset_commits", "tidewheel_group_offset_commits", "Offsets committed."),
+    ("offset_deletions", "tidewheel_group_offset_deletions", "Offsets deleted on request."),
+    ("offset_expirations", "tidewheel_group_offset_expirations", "Offsets that expired."),
+    ("groups_deleted", "tidewheel_groups_deleted", "Groups deleted or expired."),
+    ("append_failures", "tidewheel_group_append_failures", "Failed writes of groups."),
+)
 
 
 def group_coordinator_config(config: Config, partition_count: int | None) -> GroupCoordinatorConfig:
@@ -185,8 +186,7 @@ class GroupService:
         deleted = [
             name
             for name, topic in old.topics_by_name.items()
-            if new.topics_by_name.get(name) is not topic
-            and topic.topic_id not in new.topics_by_id
+            if new.topics_by_name.get(name) is not topic and topic.topic_id not in new.topics_by_id
         ]
         if deleted:
             self.carry_out(self.coordinator.topics_deleted(deleted, now_ms), now_ms)
@@ -293,6 +293,5 @@ class _GroupMetrics(Collector):
             "Writes to __consumer_offsets that have not settled.",
             value=coordinator.append_count(),
         )
-        for name, text in _COUNTER_TEXTS.items():
-            value = getattr(coordinator.counters, name)
-            yield CounterMetricFamily(f"tidewheel_group_{name}", text, value=value)
+        for field, name, text in _COUNTERS:
+            yield CounterMetricFamily(name, text, value=getattr(coordinator.counters, field))

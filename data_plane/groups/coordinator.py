@@ -32,6 +32,7 @@ from data_plane.groups.deadlines import Deadlines
 from data_plane.groups.describe import describe_group, is_listed, list_group
 from data_plane.groups.effects import AppendRecords, ClientContext, Effect, ReplyToken, Respond
 from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.loading import Folded
 from data_plane.groups.membership import Membership
 from data_plane.groups.offset_commits import OffsetCommits, commit_error_response
 from data_plane.groups.partitioning import partition_for_group
@@ -41,12 +42,9 @@ from data_plane.groups.record_formats import (
     GroupKey,
     GroupRecord,
     OffsetKey,
-    decode_committed_offset,
-    decode_group,
-    decode_key,
 )
 from data_plane.groups.shard import CoordinatorParts, GroupCounters, Shard
-from data_plane.wire.errors import ErrorCode, WireError
+from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import (
     DeletableGroupResult,
     DeleteGroupsResponse,
@@ -70,40 +68,6 @@ from data_plane.wire.messages.offset_fetch_request import OffsetFetchRequestGrou
 from data_plane.wire.messages.offset_fetch_response import OffsetFetchResponseGroup
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
 from data_plane.wire.messages.sync_group_response import SyncGroupResponse
-from data_plane.wire.records import Record
-
-# What `fold_records` hands to `GroupCoordinator.load`: the newest value of each key.
-Folded = dict[OffsetKey | GroupKey, CommittedOffset | GroupRecord]
-
-
-def fold_records(records: Iterable[Record]) -> tuple[Folded, int]:
-    """The newest value of each key, tombstones applied, and how many records were not understood.
-
-    Touches nothing else, so that it may run in another thread. Records of coordinators that do
-    not exist here are not counted; a record that cannot be read is skipped, as one bad record must
-    not take all groups of a partition away.
-    """
-    folded: Folded = {}
-    unreadable_count = 0
-    for record in records:
-        if record.key is None:
-            unreadable_count += 1
-            continue
-        try:
-            key = decode_key(record.key)
-            if key is None:
-                continue
-            # The newest position in the log decides the order in which groups are restored.
-            folded.pop(key, None)
-            if record.value is None:
-                continue
-            if isinstance(key, OffsetKey):
-                folded[key] = decode_committed_offset(record.value)
-            else:
-                folded[key] = decode_group(record.value)
-        except WireError:
-            unreadable_count += 1
-    return folded, unreadable_count
 
 
 class _LoadedShard:

@@ -3,10 +3,7 @@
 Kinds of members
 - A dynamic member first joins with an empty id. From JoinGroup version 4 on it is only given an id
   (MEMBER_ID_REQUIRED, KIP-394) and is pending until it joins again with it.
-- A static member (KIP-345) has a `group_instance_id`. It joins with an empty id whenever its
-  process starts; the new id takes the old one's place, and the old one is fenced. When the group is
-  Stable and the protocol stays the same, nobody else notices: the answer carries the present
-  generation, and a returning leader is told to keep its assignments (KIP-814).
+- A static member (KIP-345) has a `group_instance_id`; see `static_members` for how it comes back.
 
 Invariants
 - A member's session timer runs from its JoinGroup on; only `is_excused_from_heartbeat` saves a
@@ -27,6 +24,7 @@ from data_plane.groups.group import ClassicGroup, GroupState, Member, Protocols
 from data_plane.groups.rebalance import Rebalance
 from data_plane.groups.record_formats import GroupRecord
 from data_plane.groups.shard import Shard, group_records
+from data_plane.groups.static_members import StaticMembers, reason_of
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.heartbeat_request import HeartbeatRequest
 from data_plane.wire.messages.join_group_request import JoinGroupRequest
@@ -34,9 +32,7 @@ from data_plane.wire.messages.join_group_response import JoinGroupResponse
 from data_plane.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from data_plane.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
 
-JOIN_VERSION_WITH_REBALANCE_TIMEOUT: Final = 1
 JOIN_VERSION_WITH_REQUIRED_MEMBER_ID: Final = 4
-JOIN_VERSION_WITH_SKIP_ASSIGNMENT: Final = 9
 
 
 class Membership:
@@ -45,6 +41,7 @@ class Membership:
     def __init__(self, shard: Shard, rebalance: Rebalance) -> None:
         self._shard = shard
         self._rebalance = rebalance
+        self._static = StaticMembers(shard, rebalance)
 
     # ---- join
 
@@ -152,7 +149,9 @@ class Membership:
                 self._add(group, request, protocols, client, member_id, token, now_ms)
             else:
                 old = group.members[existing_id]
-                self._replace(group, request, protocols, client, old, member_id, token, now_ms)
+                new = self._new_member(group, request, protocols, client, member_id)
+                version = client.api_version
+                self._static.replace(group, old, new, request.reason, version, token, now_ms)
         elif client.api_version < JOIN_VERSION_WITH_REQUIRED_MEMBER_ID:
             self._add(group, request, protocols, client, member_id, token, now_ms)
         else:
@@ -272,91 +271,6 @@ class Membership:
         for member in group.members.values():
             self._rebalance.answer_parked(group, member, response_error_of_append(error))
         self._shard.drop_group(group, now_ms)
-
-    # ---- static members
-
-    def _replace(
-        self,
-        group: ClassicGroup,
-        request: JoinGroupRequest,
-        protocols: Protocols,
-        client: ClientContext,
-        old: Member,
-        member_id: str,
-        token: ReplyToken,
-        now_ms: int,
-    ) -> None:
-        """A static member is back with a new id."""
-        self._rebalance.answer_parked(group, old, ErrorCode.FENCED_INSTANCE_ID)
-        new = self._new_member(group, request, protocols, client, member_id)
-        new.protocol_type = old.protocol_type
-        new.client_id, new.client_host = old.client_id, old.client_host
-        new.assignment = old.assignment
-        leader_id = group.leader_id
-        group.replace_static_member(old, new)
-        group.park_join(new, token)
-        self._rebalance.renew_session(new, now_ms)
-        reason = f"static member {new.group_instance_id} is back; {reason_of(request.reason)}"
-        match group.state:
-            case GroupState.STABLE if group.protocol_name == group.select_protocol():
-                self._shard.tell(group.group_id, "static_member", reason)
-                self._persist_replacement(group, old, new, leader_id, client.api_version, now_ms)
-            case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
-                # In CompletingRebalance the leader may be assigning to the old id just now.
-                self._rebalance.prepare(group, reason, now_ms)
-            case _:
-                self._rebalance.complete_join_if_all_joined(group, now_ms)
-
-    def _persist_replacement(
-        self,
-        group: ClassicGroup,
-        old: Member,
-        new: Member,
-        leader_id: str | None,
-        api_version: int,
-        now_ms: int,
-    ) -> None:
-        assignments = {each.member_id: each.assignment for each in group.members.values()}
-        self._shard.appends.append(
-            group_records(group.group_id, group.as_record(assignments), now_ms),
-            now_ms,
-            on_outcome=partial(self._end_replacement, group, old, new, leader_id, api_version),
-        )
-
-    def _end_replacement(
-        self,
-        group: ClassicGroup,
-        old: Member,
-        new: Member,
-        leader_id: str | None,
-        api_version: int,
-        error: ErrorCode,
-        now_ms: int,
-    ) -> None:
-        """The new id is in the log, or never will be. By now the member may be replaced again, or
-        the group may be rebalancing, which then answers the member."""
-        is_current = group.members.get(new.member_id) is new
-        if not is_current or group.state is not GroupState.STABLE or new.join_token is None:
-            return
-        token = group.take_join_token(new)
-        if error is not ErrorCode.NONE:
-            self._shard.counters.append_failures += 1
-            self._shard.tell(group.group_id, "append_failed", error.name)
-            group.replace_static_member(new, old)
-            self._rebalance.renew_session(old, now_ms)
-            response = self._rebalance.join_response(group, old)
-            response.member_id, response.members = "", []
-            response.leader = leader_id or ""
-            response.error_code = response_error_of_append(error)
-        elif api_version >= JOIN_VERSION_WITH_SKIP_ASSIGNMENT:
-            is_leader = group.is_leader(new.member_id)
-            response = self._rebalance.join_response(group, new, skip_assignment=is_leader)
-        else:
-            # Older clients cannot be told to skip the assignment: a leader sees its old id as the
-            # leader's, takes itself for a follower, and so leaves the assignments alone.
-            response = self._rebalance.join_response(group, new)
-            response.leader, response.members = leader_id or "", []
-        self._shard.respond(token, response)
 
     # ---- heartbeat
 
@@ -495,10 +409,6 @@ def rebalance_timeout_of(request: JoinGroupRequest) -> int:
     if request.rebalance_timeout_ms == -1:
         return request.session_timeout_ms
     return max(request.rebalance_timeout_ms, 0)
-
-
-def reason_of(reason: str | None) -> str:
-    return f"client reason: {reason or 'not provided'}"
 
 
 def group_record_of_new(group: ClassicGroup) -> GroupRecord:

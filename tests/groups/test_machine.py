@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from data_plane.groups.config import GroupCoordinatorConfig
-from data_plane.groups.coordinator import GroupCoordinator, fold_records
+from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.effects import (
     AppendRecords,
     ClientContext,
@@ -33,6 +33,7 @@ from data_plane.groups.effects import (
     Respond,
 )
 from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.loading import fold_records
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 from data_plane.wire.errors import ErrorCode

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.groups.coordinator import fold_records
+from data_plane.groups.loading import fold_records
 from data_plane.groups.record_formats import (
     CommittedOffset,
     GroupKey,
