@@ -1,8 +1,8 @@
-"""Requests about consumer groups and committed offsets: FindCoordinator to OffsetDelete.
+"""Requests about consumer groups: FindCoordinator to DeleteGroups.
 
-The group coordinator knows neither topics nor protocol versions. Here topic ids become names and
-back, topics that do not exist are answered, several groups of one request are asked for one by
-one, and answers are put into the form that their version has.
+The group coordinator knows neither brokers nor protocol versions: here coordinators are found, and
+answers are put into the form that their version has. Requests about offsets are in
+offset_handlers; `register` serves both.
 
     API              versions   notes
     FindCoordinator  0-6        one key below 4; transactions and share groups are refused
@@ -17,12 +17,16 @@ Not served: TxnOffsetCommit, ConsumerGroupHeartbeat and what belongs to it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from data_plane.broker.api import HandlerTable, RequestContext
-from data_plane.broker.groups import GroupService, Reply
+from data_plane.broker.groups import Reply, client_of, service_of
+from data_plane.broker.offset_handlers import (
+    handle_offset_commit,
+    handle_offset_delete,
+    handle_offset_fetch,
+)
 from data_plane.broker.services import Services
-from data_plane.groups.effects import ClientContext
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -40,43 +44,8 @@ from data_plane.wire.messages.leave_group_request import LeaveGroupRequest, Memb
 from data_plane.wire.messages.leave_group_response import LeaveGroupResponse
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
 from data_plane.wire.messages.list_groups_response import ListGroupsResponse
-from data_plane.wire.messages.offset_commit_request import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from data_plane.wire.messages.offset_commit_response import (
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from data_plane.wire.messages.offset_delete_request import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from data_plane.wire.messages.offset_delete_response import (
-    OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
-from data_plane.wire.messages.offset_fetch_request import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from data_plane.wire.messages.offset_fetch_response import (
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
 from data_plane.wire.registry import ApiKey
-
-Part = TypeVar("Part", OffsetCommitRequestPartition, OffsetDeleteRequestPartition)
 
 GROUP_KEY_TYPE: Final = 0
 TRANSACTION_KEY_TYPE: Final = 1
@@ -85,9 +54,6 @@ SHARE_KEY_TYPE: Final = 2
 FIND_COORDINATOR_VERSION_WITH_KEYS: Final = 4
 JOIN_VERSION_WITH_NULL_PROTOCOL: Final = 7
 LEAVE_VERSION_WITH_MEMBERS: Final = 3
-OFFSET_FETCH_VERSION_WITH_GROUPS: Final = 8
-OFFSET_FETCH_VERSION_WITH_ERROR: Final = 2
-VERSION_WITH_TOPIC_IDS: Final = 10
 DESCRIBE_VERSION_WITH_OPERATIONS: Final = 3
 
 # READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that exist for a group.
@@ -110,21 +76,6 @@ def register(table: HandlerTable) -> None:
         (ApiKey.DELETE_GROUPS, 0, 2, handle_delete_groups),
     ):
         table.register(api_key, min_version, max_version, handler)
-
-
-def _groups(services: Services) -> GroupService:
-    service = services.groups
-    assert isinstance(service, GroupService)
-    return service
-
-
-def _client(context: RequestContext) -> ClientContext:
-    return ClientContext(
-        client_id=context.client_id or "",
-        # Java's InetAddress.toString, which tools take apart.
-        client_host=f"/{context.connection.host}",
-        api_version=context.api_version,
-    )
 
 
 # ---- FindCoordinator
@@ -152,7 +103,7 @@ def handle_find_coordinator(
 
 
 def _find(services: Services, version: int, key_type: int, key: str) -> Coordinator:
-    service = _groups(services)
+    service = service_of(services)
     nowhere = Coordinator(key=key, node_id=-1, port=-1)
     if key_type == TRANSACTION_KEY_TYPE:
         # Clients give up on this code at once and show it; a retriable one would have them ask
@@ -185,11 +136,11 @@ def _find(services: Services, version: int, key_type: int, key: str) -> Coordina
 def handle_join_group(
     services: Services, context: RequestContext, request: JoinGroupRequest, now_ms: int
 ) -> Any:
-    service = _groups(services)
+    service = service_of(services)
     has_null = context.api_version >= JOIN_VERSION_WITH_NULL_PROTOCOL
     reply = Reply(_join_with_null if has_null else None)
     service.carry_out(
-        service.coordinator.join_group(request, _client(context), reply, now_ms), now_ms
+        service.coordinator.join_group(request, client_of(context), reply, now_ms), now_ms
     )
     return reply.result()
 
@@ -203,10 +154,10 @@ def _join_with_null(response: JoinGroupResponse) -> JoinGroupResponse:
 def handle_sync_group(
     services: Services, context: RequestContext, request: SyncGroupRequest, now_ms: int
 ) -> Any:
-    service = _groups(services)
+    service = service_of(services)
     reply = Reply()
     service.carry_out(
-        service.coordinator.sync_group(request, _client(context), reply, now_ms), now_ms
+        service.coordinator.sync_group(request, client_of(context), reply, now_ms), now_ms
     )
     return reply.result()
 
@@ -214,7 +165,7 @@ def handle_sync_group(
 def handle_heartbeat(
     services: Services, context: RequestContext, request: HeartbeatRequest, now_ms: int
 ) -> Any:
-    service = _groups(services)
+    service = service_of(services)
     reply = Reply()
     service.carry_out(service.coordinator.heartbeat(request, reply, now_ms), now_ms)
     return reply.result()
@@ -223,7 +174,7 @@ def handle_heartbeat(
 def handle_leave_group(
     services: Services, context: RequestContext, request: LeaveGroupRequest, now_ms: int
 ) -> Any:
-    service = _groups(services)
+    service = service_of(services)
     reply = Reply()
     if context.api_version < LEAVE_VERSION_WITH_MEMBERS:
         request.members = [MemberIdentity(member_id=request.member_id)]
@@ -240,243 +191,13 @@ def _leave_of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=error_code)
 
 
-# ---- offsets
-
-
-def handle_offset_commit(
-    services: Services, context: RequestContext, request: OffsetCommitRequest, now_ms: int
-) -> Any:
-    """Topics and partitions that do not exist are answered here; the rest is committed. A request
-    without any that exist does not reach the coordinator, so that it hears of no group error."""
-    refused: list[OffsetCommitResponseTopic] = []
-    accepted: list[OffsetCommitRequestTopic] = []
-    for topic in request.topics:
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if context.api_version >= VERSION_WITH_TOPIC_IDS:
-            image = services.image.topics_by_id.get(topic.topic_id)
-            error = ErrorCode.UNKNOWN_TOPIC_ID if image is None else error
-        else:
-            image = services.image.topics_by_name.get(topic.name)
-        partition_count = 0 if image is None else len(image.partitions)
-        name = topic.name if image is None else image.name
-        topic_id = topic.topic_id if image is None else image.topic_id
-        known, unknown = _split(topic.partitions, partition_count)
-        if unknown or not topic.partitions:
-            answers = [
-                OffsetCommitResponsePartition(
-                    partition_index=each.partition_index, error_code=error
-                )
-                for each in unknown
-            ]
-            refused.append(
-                OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=answers)
-            )
-        if known:
-            accepted.append(
-                OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=known)
-            )
-    if not accepted:
-        return OffsetCommitResponse(topics=refused)
-    request.topics = accepted
-    service = _groups(services)
-    reply = Reply(lambda response: _merge_commit(refused, response))
-    service.carry_out(
-        service.coordinator.commit_offsets(request, _client(context), reply, now_ms), now_ms
-    )
-    return reply.result()
-
-
-def _split(partitions: list[Part], partition_count: int) -> tuple[list[Part], list[Part]]:
-    """The partitions that exist, and those that do not."""
-    known: list[Part] = []
-    unknown: list[Part] = []
-    for each in partitions:
-        (known if 0 <= each.partition_index < partition_count else unknown).append(each)
-    return known, unknown
-
-
-def _merge_commit(
-    refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse
-) -> OffsetCommitResponse:
-    by_name = {topic.name: topic for topic in refused}
-    merged = list(refused)
-    for topic in response.topics:
-        present = by_name.get(topic.name)
-        if present is None:
-            merged.append(topic)
-        else:
-            present.partitions.extend(topic.partitions)
-    return OffsetCommitResponse(topics=merged)
-
-
-def handle_offset_fetch(
-    services: Services, context: RequestContext, request: OffsetFetchRequest, now_ms: int
-) -> OffsetFetchResponse:
-    service = _groups(services)
-    version = context.api_version
-    if version < OFFSET_FETCH_VERSION_WITH_GROUPS:
-        topics = None
-        if request.topics is not None:
-            topics = [
-                OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
-                for each in request.topics
-            ]
-        group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        answer = _fetch_group(services, service, group, request.require_stable, version)
-        return _fetch_of_one(group, answer, version)
-    return OffsetFetchResponse(
-        groups=[
-            _fetch_group(services, service, group, request.require_stable, version)
-            for group in request.groups
-        ]
-    )
-
-
-def _fetch_group(
-    services: Services,
-    service: GroupService,
-    group: OffsetFetchRequestGroup,
-    require_stable: bool,
-    version: int,
-) -> OffsetFetchResponseGroup:
-    image = services.image
-    if version < VERSION_WITH_TOPIC_IDS:
-        for named in group.topics or ():
-            if named.name in image.topics_by_name:
-                named.topic_id = image.topics_by_name[named.name].topic_id
-        return service.coordinator.fetch_offsets(group, require_stable=require_stable)
-    unknown: list[OffsetFetchResponseTopics] = []
-    if group.topics is not None:
-        known: list[OffsetFetchRequestTopics] = []
-        for topic in group.topics:
-            topic_image = image.topics_by_id.get(topic.topic_id)
-            if topic_image is None:
-                unknown.append(_unknown_topic_id(topic))
-            else:
-                topic.name = topic_image.name
-                known.append(topic)
-        group.topics = known
-    answer = service.coordinator.fetch_offsets(group, require_stable=require_stable)
-    if answer.error_code == 0:
-        if group.topics is None:
-            # Offsets of topics that are gone have no id to be shown under.
-            answer.topics = [each for each in answer.topics if each.name in image.topics_by_name]
-            for each in answer.topics:
-                each.topic_id = image.topics_by_name[each.name].topic_id
-        answer.topics.extend(unknown)
-    return answer
-
-
-def _unknown_topic_id(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=-1,
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-            )
-            for index in topic.partition_indexes
-        ],
-    )
-
-
-def _fetch_of_one(
-    request: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup, version: int
-) -> OffsetFetchResponse:
-    """The form before version 8; in version 1 a group's error stands at each partition."""
-    if answer.error_code != 0 and version < OFFSET_FETCH_VERSION_WITH_ERROR:
-        return OffsetFetchResponse(
-            topics=[
-                OffsetFetchResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetFetchResponsePartition(
-                            partition_index=index,
-                            committed_offset=-1,
-                            error_code=answer.error_code,
-                        )
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in request.topics or []
-            ]
-        )
-    return OffsetFetchResponse(
-        error_code=answer.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in answer.topics
-        ],
-    )
-
-
-def handle_offset_delete(
-    services: Services, context: RequestContext, request: OffsetDeleteRequest, now_ms: int
-) -> Any:
-    refused: list[OffsetDeleteResponseTopic] = []
-    accepted: list[OffsetDeleteRequestTopic] = []
-    for topic in request.topics:
-        image = services.image.topics_by_name.get(topic.name)
-        partition_count = 0 if image is None else len(image.partitions)
-        known, unknown = _split(topic.partitions, partition_count)
-        if unknown:
-            refused.append(
-                OffsetDeleteResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetDeleteResponsePartition(
-                            partition_index=each.partition_index,
-                            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                        )
-                        for each in unknown
-                    ],
-                )
-            )
-        if known:
-            accepted.append(OffsetDeleteRequestTopic(name=topic.name, partitions=known))
-    request.topics = accepted
-    service = _groups(services)
-    reply = Reply(lambda response: _merge_delete(refused, response))
-    service.carry_out(service.coordinator.delete_offsets(request, reply, now_ms), now_ms)
-    return reply.result()
-
-
-def _merge_delete(
-    refused: list[OffsetDeleteResponseTopic], response: OffsetDeleteResponse
-) -> OffsetDeleteResponse:
-    if response.error_code != 0:
-        return response
-    by_name = {topic.name: topic for topic in refused}
-    merged = list(refused)
-    for topic in response.topics:
-        present = by_name.get(topic.name)
-        if present is None:
-            merged.append(topic)
-        else:
-            present.partitions.extend(topic.partitions)
-    return OffsetDeleteResponse(topics=merged)
-
-
 # ---- administration
 
 
 def handle_describe_groups(
     services: Services, context: RequestContext, request: DescribeGroupsRequest, now_ms: int
 ) -> DescribeGroupsResponse:
-    response = _groups(services).coordinator.describe_groups(request.groups, context.api_version)
+    response = service_of(services).coordinator.describe_groups(request.groups, context.api_version)
     if (
         request.include_authorized_operations
         and context.api_version >= DESCRIBE_VERSION_WITH_OPERATIONS
@@ -490,13 +211,13 @@ def handle_describe_groups(
 def handle_list_groups(
     services: Services, context: RequestContext, request: ListGroupsRequest, now_ms: int
 ) -> ListGroupsResponse:
-    return _groups(services).coordinator.list_groups(request)
+    return service_of(services).coordinator.list_groups(request)
 
 
 def handle_delete_groups(
     services: Services, context: RequestContext, request: DeleteGroupsRequest, now_ms: int
 ) -> Any:
-    service = _groups(services)
+    service = service_of(services)
     reply = Reply()
     group_ids: Iterable[str] = request.groups_names
     service.carry_out(service.coordinator.delete_groups(group_ids, reply, now_ms), now_ms)

@@ -27,13 +27,19 @@ from typing import Any, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from data_plane.broker.api import Deferred
+from data_plane.broker.api import Deferred, RequestContext
 from data_plane.broker.offsets_topic import BrokerOffsetsTopic, OffsetsTopic
 from data_plane.broker.services import Config, Services
 from data_plane.cell.metadata import MetadataImage
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.coordinator import GroupCoordinator
-from data_plane.groups.effects import AppendRecords, Effect, GroupEvent, Respond
+from data_plane.groups.effects import (
+    AppendRecords,
+    ClientContext,
+    Effect,
+    GroupEvent,
+    Respond,
+)
 from data_plane.groups.loading import Folded, fold_records
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
@@ -266,6 +272,23 @@ class GroupService:
 
 def _read_and_fold(reader: Callable[[], Iterator[Record]]) -> tuple[Folded, int]:
     return fold_records(reader())
+
+
+def service_of(services: Services) -> GroupService:
+    """The group service, for handlers."""
+    service = services.groups
+    assert isinstance(service, GroupService)
+    return service
+
+
+def client_of(context: RequestContext) -> ClientContext:
+    """Who asks, as the coordinator wants to know it."""
+    return ClientContext(
+        client_id=context.client_id or "",
+        # Java's InetAddress.toString, which tools take apart.
+        client_host=f"/{context.connection.host}",
+        api_version=context.api_version,
+    )
 
 
 class _GroupMetrics(Collector):

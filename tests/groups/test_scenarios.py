@@ -462,20 +462,73 @@ def test_the_first_rebalance_ends_with_the_rebalance_timeout() -> None:
     assert not any(is_waiting(each) for each in results)
 
 
-def test_a_rebalance_timeout_of_nothing_does_not_spin() -> None:
+def test_waiting_for_static_members_does_not_spin() -> None:
+    """Only static members are left, none has joined again, and they allow no time for it."""
     broker = new_broker()
     a = Member(broker, "a", instance_id="i-a", rebalance_timeout_ms=0)
     b = Member(broker, "b", instance_id="i-b", rebalance_timeout_ms=0)
-    results = [a.send_join(), b.send_join()]
-    broker.advance(0)
-    for member, result in ((a, results[0]), (b, results[1])):
+    c = Member(broker, "c", rebalance_timeout_ms=0)
+    results = [member.send_join() for member in (a, b, c)]
+    for _ in range(5):
+        broker.services.tick(broker.now_ms)
+    assert not any(is_waiting(each) for each in results)
+    for member, result in zip((a, b, c), results, strict=True):
         member.joined(result)
-    broker.advance(0)
+    answer(broker, c.send_leave())
     ticks = 0
-    while broker.services.next_deadline_ms() == broker.now_ms and ticks < 10:
+    while ticks < 20:
+        deadline_ms = broker.services.next_deadline_ms()
+        if deadline_ms is None or deadline_ms > broker.now_ms:
+            break
         broker.services.tick(broker.now_ms)
         ticks += 1
-    assert ticks < 10
+    assert ticks < 20
+    assert state_of_group(broker) == "PreparingRebalance"
+
+
+def test_a_member_that_waits_for_the_others_need_not_beat() -> None:
+    broker = new_broker()
+    a, b = (Member(broker, name, rebalance_timeout_ms=60_000) for name in "ab")
+    stable_group(broker, a, b)
+    result = b.send_join(protocols=[("range", subscription("other"))])
+    for _ in range(6):
+        broker.advance(5_000)
+        assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert is_waiting(result), "three sessions have passed"
+    a.joined(a.send_join())
+    assert b.joined(result).error_code == ErrorCode.NONE
+    # The same while it waits for its assignment.
+    waiting = b.send_sync()
+    for _ in range(6):
+        broker.advance(5_000)
+        assert a.beat() is ErrorCode.NONE
+    assert is_waiting(waiting)
+    answer(broker, a.send_sync({b.member_id: b"b"}))
+    assert answer(broker, waiting).assignment == b"b"
+
+
+def test_an_assignment_of_the_last_generation_is_not_taken_for_this_one() -> None:
+    broker = new_broker()
+    a, b = Member(broker, "a"), Member(broker, "b")
+    results = [a.send_join(), b.send_join()]
+    broker.advance(100)
+    a.joined(results[0])
+    b.joined(results[1])
+    broker.topic.hold = True
+    late = a.send_sync({a.member_id: b"old", b.member_id: b"old"})
+    changed = b.send_join(protocols=[("range", subscription("other"))])
+    assert answer(broker, late).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    again = a.send_join()
+    assert b.joined(changed).generation_id == 2
+    assert a.joined(again).generation_id == 2
+    waiting = b.send_sync()
+    broker.settle()
+    assert is_waiting(waiting)
+    assert state_of_group(broker) == "CompletingRebalance"
+    leading = a.send_sync({a.member_id: b"a2", b.member_id: b"b2"})
+    broker.settle()
+    assert answer(broker, leading).assignment == b"a2"
+    assert answer(broker, waiting).assignment == b"b2"
 
 
 def test_a_new_member_that_nobody_hears_of_is_dropped_after_five_minutes() -> None:
