@@ -147,6 +147,10 @@ class Supervisor:
                 on_exit(broker.options.broker_id, status)
         return bool(self.brokers) and not self._should_stop()
 
+    def last_words(self) -> list[str]:
+        """The last lines of the running brokers' logs."""
+        return [line for broker in self.brokers for line in broker.last_words()]
+
     def stop(self) -> list[int]:
         """Stop the brokers gracefully and let the folder go. Their exit statuses."""
         statuses = stop_all(self.brokers)

@@ -19,6 +19,7 @@ from typing import Final
 
 EXAMPLES_MAX: Final = 5
 UNSEEN: Final = -1
+ROW_PREFIX: Final = b'{"row":'
 PARTITION_BITS: Final = 16
 """A place in the log is offset << 16 | partition, so that one integer holds it."""
 
@@ -131,6 +132,13 @@ class Ledger:
 
 
 def _row_of(value: bytes | None) -> int | None:
+    """The row number in a message, None when it has none."""
+    if value is not None and value.startswith(ROW_PREFIX):
+        # Where it stands in what the demo sends. Whether the rest is as sent too, the fingerprint
+        # says; there is no need to read it.
+        digits = value[len(ROW_PREFIX) : value.find(b",", len(ROW_PREFIX))]
+        if digits.isdigit():
+            return int(digits)
     try:
         row = json.loads(value or b"null")["row"]
     except (ValueError, TypeError, KeyError):

@@ -24,13 +24,13 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from tidewheel import Client, ProducerSettings
 from tidewheel.errors import TidewheelError
-from tidewheel.message import ProducerRecord
 from tidewheel.settings import ClientSettings
 
 from stack.broker_process import Stopped
@@ -49,6 +49,8 @@ STALLED_S: Final = 30.0
 """Without any new flight for this long, what has not come is missing."""
 LOOK_UP_S: Final = 0.1
 CLEANING_UP_S_MAX: Final = 20
+DEMO_SETTINGS: Final = ("group.initial.rebalance.delay.ms=500",)
+"""Both members join at once; nobody else has to be waited for."""
 MEMBERS: Final = ("consumer-1", "consumer-2")
 EXIT_INTERRUPTED: Final = 130
 
@@ -61,7 +63,7 @@ def run_demo(partitions: int, bootstrap: str | None, *, as_json: bool = False) -
         supervisor = None
         if bootstrap is None:
             folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="tidewheel-demo-"))
-            options = StackOptions(data=Path(folder), port=0)
+            options = StackOptions(data=Path(folder), port=0, settings=DEMO_SETTINGS)
             supervisor = Supervisor(options, lambda: signals.requested)
             started_s = time.perf_counter()
             try:
@@ -80,7 +82,8 @@ def run_demo(partitions: int, bootstrap: str | None, *, as_json: bool = False) -
             reporter.say("Interrupted; the broker is stopped and its data removed.")
             return EXIT_INTERRUPTED
         except TidewheelError as error:
-            raise StackError(f"The demo failed: {error}") from error
+            words = supervisor.last_words() if supervisor is not None else []
+            raise StackError("\n".join([f"The demo failed: {error}", *words])) from error
         if as_json:
             print(json.dumps(_json(outcome)))
         else:
@@ -105,9 +108,9 @@ async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor |
             if signals.requested:
                 _limit_cleaning_up(supervisor)
                 raise asyncio.CancelledError
-            words = [broker.last_words() for broker in supervisor.brokers] if supervisor else []
+            words = supervisor.last_words() if supervisor is not None else []
             if supervisor is not None and not supervisor.watch(on_exit):
-                raise StackError("\n".join([*ended, *(line for part in words for line in part)]))
+                raise StackError("\n".join([*ended, *words]))
     finally:
         if not task.done():
             task.cancel()
@@ -170,7 +173,8 @@ class Demo:
         try:
             bulk_count = FLIGHTS_COUNT - PACED_COUNT
             bulk_started_s = time.perf_counter()
-            await client.topic(self._topic).send_many(self._records(flights, bulk_count))
+            topic = client.topic(self._topic, value_serializer=attrgetter("value"))
+            await topic.send_many(self._booked(flights, bulk_count), key=attrgetter("key"))
             sending_s = time.perf_counter() - bulk_started_s
             value_bytes = self._value_bytes
             await self._until(group, lambda: self._ledger.received >= bulk_count)
@@ -209,15 +213,12 @@ class Demo:
         settings = ClientSettings(client_id=name)
         return Client(self._bootstrap, settings=settings, producer=producer)
 
-    def _records(self, flights: Iterator[Flight], count: int) -> Iterator[ProducerRecord]:
+    def _booked(self, flights: Iterator[Flight], count: int) -> Iterator[Flight]:
         """The next `count` flights, entered in the books as they are taken."""
-        for _ in range(count):
-            flight = next(flights, None)
-            if flight is None:
-                return
+        for flight in itertools.islice(flights, count):
             self._ledger.record_sent(*flight)
             self._value_bytes += len(flight.value)
-            yield ProducerRecord(flight.value, flight.key)
+            yield flight
 
     async def _send_paced(self, client: Client, flights: Iterator[Flight]) -> None:
         """The remaining flights, one by one at their due times."""

@@ -1,0 +1,99 @@
+"""The main job, whole: real flights through a real broker, and what happens when it goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from stack.demo.flights import FLIGHTS_COUNT
+
+COMMAND = [sys.executable, "-P", "-m", "stack", "demo"]
+TIMEOUT_S = 110
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """Where the demo keeps its data; the demo itself has to leave it empty."""
+    with tempfile.TemporaryDirectory(prefix="tw-") as folder:
+        yield Path(folder)
+        assert list(Path(folder).glob("tidewheel-demo-*")) == []
+
+
+def start(scratch: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(scratch)},
+    )
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return
+    raise AssertionError(f"the demo ended without saying {words!r}")
+
+
+def broker_of(process: subprocess.Popen[str]) -> psutil.Process:
+    (broker,) = psutil.Process(process.pid).children()
+    return broker
+
+
+def test_every_flight_arrives_as_sent_in_order(scratch: Path) -> None:
+    with start(scratch, "--json", "--partitions", "4") as process:
+        output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, errors + output
+    outcome = json.loads(output)
+    verdict = outcome["verdict"]
+    assert outcome["ok"] is True
+    assert verdict["sent"] == verdict["received"] == FLIGHTS_COUNT
+    assert sum(outcome["partition_messages"]) == FLIGHTS_COUNT
+    assert len(outcome["partition_messages"]) == 4
+    assert outcome["lag"] == 0
+    received = outcome["received_by"]
+    assert sum(received.values()) == FLIGHTS_COUNT + verdict["redelivered"]
+    assert set(received) == {"consumer-1", "consumer-2", "consumer-3"}
+    assert min(received.values()) > 0
+    assert 0 < outcome["latency_ms"]["p50"] <= outcome["latency_ms"]["p99"]
+
+
+def test_a_broker_that_dies_fails_the_demo(scratch: Path) -> None:
+    with start(scratch) as process:
+        wait_for(process, "join the group")
+        broker_of(process).kill()
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert "in the middle of the demo" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_stops_its_broker(scratch: Path, number: signal.Signals) -> None:
+    with start(scratch) as process:
+        wait_for(process, "join the group")
+        broker = broker_of(process)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130, errors + output
+    assert not broker.is_running()
+    assert "Traceback" not in errors
+
+
+def test_without_brokers_there_is_no_demo(scratch: Path) -> None:
+    with start(scratch, "--bootstrap", "127.0.0.1:1") as process:
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 1
+    assert "127.0.0.1:1" in errors
+    assert "Traceback" not in errors
