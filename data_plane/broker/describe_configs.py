@@ -211,7 +211,7 @@ def _config(entry: _Entry, request: DescribeConfigsRequest) -> DescribeConfigsRe
             for synonym in (entry.synonyms if request.include_synonyms else ())
         ],
         config_type=int(definition.type),
-        documentation=definition.documentation if request.include_documentation else None,
+        documentation=definition.description if request.include_documentation else None,
     )
 
 

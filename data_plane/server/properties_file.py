@@ -15,8 +15,10 @@ without one.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+_HEX_DIGITS = re.compile("[0-9a-fA-F]{4}")
 _BLANKS = " \t\f"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -88,10 +90,9 @@ def _unescape(text: str, line: int) -> str:
         position += 2
         if escaped == "u":
             digits = text[position : position + 4]
-            try:
-                parts.append(chr(int(digits, 16)))
-            except ValueError:
-                raise MalformedProperties(line, f"\\u{digits} is not \\u and four digits") from None
+            if _HEX_DIGITS.fullmatch(digits) is None:
+                raise MalformedProperties(line, f"\\u{digits} is not \\u and four digits")
+            parts.append(chr(int(digits, 16)))
             position += 4
         else:
             parts.append(_ESCAPES.get(escaped, escaped))

@@ -78,6 +78,13 @@ class ConfigDefinition:
     def sensitive(self) -> bool:
         return self.type is ConfigType.PASSWORD
 
+    @property
+    def description(self) -> str:
+        """What it is for, and why it has no effect if it has none."""
+        if not self.moot:
+            return self.documentation
+        return f"{self.documentation} Accepted without effect: {self.moot}."
+
     def parse(self, text: str) -> Value:
         """The value that `text` stands for. Raises InvalidValue."""
         try:
