@@ -60,14 +60,14 @@ _IDENTITY_AND_LISTENERS = (
         "listeners",
         "LIST",
         "PLAINTEXT://127.0.0.1:9092",
-        "The address to listen on, as NAME://host:port. An empty host is every interface, port 0 "
-        "any free one. Apache Kafka's default listens on every interface; this one does not.",
+        "Addresses to listen on, as NAME://host:port. An empty host is every interface, port 0 any "
+        "free one. Apache Kafka's default listens on every interface; this one does not.",
     ),
     define(
         "advertised.listeners",
         "LIST",
         None,
-        "The address that clients are told to connect to, when it differs from `listeners`.",
+        "Addresses that clients are told to connect to, when they differ from `listeners`.",
     ),
     define(
         "listener.security.protocol.map",
