@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,12 +74,16 @@ def test_cancelled_timers_do_not_pile_up() -> None:
     assert queue.next_deadline_ms() is None
 
 
+def _note(ran: list[int], number: int, now_ms: int) -> None:
+    ran.append(number)
+
+
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=60), st.integers(0, 25))
 def test_against_a_list(entries: list[tuple[int, bool]], now_ms: int) -> None:
     queue = TimerQueue()
     ran: list[int] = []
     for number, (deadline_ms, is_cancelled) in enumerate(entries):
-        timer = queue.schedule(deadline_ms, lambda _, n=number: ran.append(n))
+        timer = queue.schedule(deadline_ms, partial(_note, ran, number))
         if is_cancelled:
             timer.cancel()
     live = [(at_ms, n) for n, (at_ms, is_cancelled) in enumerate(entries) if not is_cancelled]
