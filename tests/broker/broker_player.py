@@ -131,12 +131,19 @@ class Pending:
 class BrokerPlayer:
     """One broker with the APIs of the hot path."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None, seed: int = 1) -> None:
-        self.fs = SimFileSystem(maps_files=True)
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        *,
+        seed: int = 1,
+        disk: SimFileSystem | None = None,
+        image: MetadataImage | None = None,
+    ) -> None:
+        self.fs = disk or SimFileSystem(maps_files=True)
         self.executor = QueueExecutor()
         self.log = RememberingLog()
         self.now_ms = NOW_MS
-        image = MetadataImage("cluster")
+        image = image or MetadataImage("cluster")
         config = EffectiveConfig(properties or {}, NODE_ID)
         self.logs = LogManager(
             [Path("/data")], fs=self.fs, default_config=config.log_config({}), now_ms=NOW_MS
