@@ -1,7 +1,7 @@
 """One broker from start to stop: event loop, listeners, timer, signals.
 
 Start: open everything, listen, say `ready`. Stop (SIGTERM, SIGINT): accept no more, read no more,
-answer what is in flight within DRAIN_MS_MAX, stop the components, wait for file work, close the
+answer what is in flight within shutdown.timeout.ms, stop the components, wait for file work, close the
 logs with the clean mark, exit 0. Further signals change nothing.
 
 The end of a pass. Whatever runs on the loop (a read, a timer, finished file work) is a pass; at its
@@ -30,7 +30,6 @@ from data_plane.server.listener import Listener
 from data_plane.server.thread_executor import ThreadExecutor
 
 TICK_INTERVAL_MS_MAX = 1000
-DRAIN_MS_MAX = 5_000
 # File work that holds up requests: cold reads, syncs, metadata commits, searches by time.
 WORKER_THREADS = 8
 # Compaction, scrubbing: one at a time, so that they never stand in the way of the others.
@@ -181,7 +180,8 @@ class BrokerProcess:
         now_ms = self._clock.now_ms()
         services.stop(now_ms)
         services.wakes.run(now_ms)
-        deadline_s = time.monotonic() + DRAIN_MS_MAX / 1000
+        drain_ms_max = services.config.get_int("shutdown.timeout.ms")
+        deadline_s = time.monotonic() + drain_ms_max / 1000
         await self._until(lambda: self._is_drained(), deadline_s)
         for connection in list(listener.connections):
             connection.close("the broker stops", is_expected=True)

@@ -27,14 +27,18 @@ from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.log_maintenance import LogMaintenance
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
-from data_plane.broker.services import Logger, Services
+from data_plane.broker.services import Config, Logger, Services
 from data_plane.broker.topic_partitions import TopicPartitions
 from data_plane.cell.identity import claim_directories, cluster_id_from
 from data_plane.cell.local_store import LocalMetadataStore
 from data_plane.log.file_system import OsFileSystem
+from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
+
+
+NEVER_MS = 1 << 62
 
 
 def make_handlers() -> HandlerTable:
@@ -52,6 +56,19 @@ def make_handlers() -> HandlerTable:
         module.register(table)
     admin.register_admin(table)
     return table
+
+
+def maintenance_config(config: Config) -> MaintenanceConfig:
+    """How often logs are looked at, from the broker's properties."""
+    backoff_ms = config.get_int("log.cleaner.backoff.ms")
+    return MaintenanceConfig(
+        retention_check_interval_ms=config.get_int("log.retention.check.interval.ms"),
+        checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
+        producer_expiration_check_interval_ms=config.get_int(
+            "producer.id.expiration.check.interval.ms"
+        ),
+        cleaner_backoff_ms=backoff_ms if config.get_bool("log.cleaner.enable") else NEVER_MS,
+    )
 
 
 def make_services(
@@ -82,6 +99,7 @@ def make_services(
         fs=fs,
         default_config=config.log_config({}),
         now_ms=now_ms(),
+        maintenance=maintenance_config(config),
     )
     for failure in logs.start(now_ms()):
         log.error("log_directory_offline", directory=failure.directory, reason=failure.reason)

@@ -14,6 +14,7 @@ CLOSE_LOGS_PER_SECOND_MAX a second, the rest is counted, so that hostile clients
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
@@ -30,7 +31,6 @@ FRAME_BYTES_PER_MS_MIN = 100
 CLOSE_DEADLINE_MS = 10_000
 SWEEP_INTERVAL_MS = 5_000
 CLOSE_LOGS_PER_SECOND_MAX = 50
-LISTEN_BACKLOG = 1024
 
 
 class Listener:
@@ -74,7 +74,10 @@ class Listener:
         the system chose when `port` is 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: Connection(self), host or None, port, backlog=LISTEN_BACKLOG
+            lambda: Connection(self),
+            host or None,
+            port,
+            backlog=self._config.get_int("socket.listen.backlog.size"),
         )
         self._servers.append(server)
         bound_port: int = server.sockets[0].getsockname()[1]
@@ -102,16 +105,34 @@ class Listener:
         refused = None
         if len(self.connections) >= self._config.get_int("max.connections"):
             refused = "max.connections is reached"
-        elif self._per_ip[host] >= self._config.get_int("max.connections.per.ip"):
+        elif self._per_ip[host] >= self._connections_max(host):
             refused = "max.connections.per.ip is reached"
         if refused is not None:
             self.log_close(info, refused)
             transport.abort()
             return None
+        self._size_buffers(transport)
         self._per_ip[host] += 1
         self.connections.add(connection)
         connection.last_active_ms = self.clock.now_ms()
         return info
+
+    def _connections_max(self, host: str) -> int:
+        overrides = self._config.get_str("max.connections.per.ip.overrides")
+        for item in filter(None, (part.strip() for part in overrides.split(","))):
+            address, _, count_text = item.rpartition(":")
+            if address.strip("[]") == host:
+                return int(count_text)
+        return self._config.get_int("max.connections.per.ip")
+
+    def _size_buffers(self, transport: asyncio.Transport) -> None:
+        for option, name in (
+            (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
+            (socket.SO_SNDBUF, "socket.send.buffer.bytes"),
+        ):
+            size_bytes = self._config.get_int(name)
+            if size_bytes >= 0:
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
     def connection_closed(self, connection: Connection) -> None:
         self.connections.discard(connection)

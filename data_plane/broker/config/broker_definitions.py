@@ -114,7 +114,7 @@ _IDENTITY_AND_LISTENERS = (
     define(
         "shutdown.timeout.ms",
         "LONG",
-        10_000,
+        5_000,
         "How long a stopping broker waits for requests in progress. Not Apache Kafka's.",
         at_least(0),
     ),
@@ -155,22 +155,25 @@ _CONNECTIONS = (
     define(
         "socket.listen.backlog.size",
         "INT",
-        50,
-        "Connections that the operating system holds until the broker accepts them.",
+        1024,
+        "Connections that the operating system holds until the broker accepts them. Apache "
+        "Kafka has 50, which a thousand clients that reconnect at once overrun.",
         at_least(1),
     ),
     define(
         "socket.receive.buffer.bytes",
         "INT",
-        102_400,
-        "SO_RCVBUF of a connection; -1 leaves it to the operating system.",
+        -1,
+        "SO_RCVBUF of a connection; -1 leaves it to the operating system, which adapts it. Apache "
+        "Kafka has 102400.",
         at_least(-1),
     ),
     define(
         "socket.send.buffer.bytes",
         "INT",
-        102_400,
-        "SO_SNDBUF of a connection; -1 leaves it to the operating system.",
+        -1,
+        "SO_SNDBUF of a connection; -1 leaves it to the operating system, which adapts it. Apache "
+        "Kafka has 102400.",
         at_least(-1),
     ),
     define(
@@ -427,7 +430,6 @@ _LOG = (
         15_000,
         "How long to wait for something to compact before looking again.",
         at_least(0),
-        CLUSTER,
     ),
     define(
         "log.cleaner.delete.retention.ms",
@@ -460,6 +462,13 @@ _LOG = (
         "Default of min.compaction.lag.ms.",
         at_least(0),
         CLUSTER,
+    ),
+    define(
+        "producer.id.expiration.check.interval.ms",
+        "INT",
+        600_000,
+        "How often producer ids are looked at for expiry.",
+        at_least(1),
     ),
     define(
         "producer.id.expiration.ms",

@@ -380,14 +380,6 @@ _DEFINITIONS = (
         moot="group records are small and not compressed",
     ),
     define(
-        "producer.id.expiration.check.interval.ms",
-        "INT",
-        600_000,
-        "How often producer ids are looked at for expiry.",
-        at_least(1),
-        moot="expired producer ids are found when they are looked at",
-    ),
-    define(
         "queued.max.request.bytes",
         "LONG",
         -1,
