@@ -69,12 +69,17 @@ class Partition:
         # The error that requests get once this replica does not lead any more; NONE while it does.
         self.resigned = ErrorCode.NONE
         self.is_sync_pending = False
-        # What recovery found in the log is committed: it is the only replica.
-        self.high_watermark: int = log.log_end_offset
-        log.advance_high_watermark(self.high_watermark)
         self.watchers: set[Watcher] = set()
         self._request_sync = request_sync
         self._waiting: deque[tuple[int, Committed]] = deque()
+        # What recovery found in the log is committed, since this is the only replica; where the
+        # topic asks for syncs, once it is synced: a crash may have come between write and sync.
+        self.high_watermark: int = log.log_end_offset
+        if self._needs_sync():
+            self.high_watermark = max(log.recovery_point, log.log_start_offset)
+            self.is_sync_pending = True
+            request_sync(self)
+        log.advance_high_watermark(self.high_watermark)
 
     @property
     def last_stable_offset(self) -> int:

@@ -465,3 +465,25 @@ def test_a_session_reads_every_record_once_and_in_order(
             break
         consumer.take(consumer.poll(1500, 0).response)
     assert consumer.read == produced
+
+
+def test_a_session_hears_of_a_log_start_that_moved(broker: BrokerPlayer) -> None:
+    broker.produce("orders", [b"a"])
+    session_id = open_session(broker, {("orders", 0): 1, ("orders", 1): 0})
+    partition = broker.partition("orders")
+    partition.log.delete_records(1)
+    partition.log_start_changed()
+    part = only(broker.fetch(session_id=session_id, session_epoch=1).response)
+    assert (part.log_start_offset, values_of(part.records)) == (1, [])
+    assert broker.fetch(session_id=session_id, session_epoch=2).response.responses == []
+
+
+def test_a_parked_poll_below_a_new_log_start_hears_of_it(broker: BrokerPlayer) -> None:
+    for _ in range(3):
+        broker.produce("orders", [b"a"])
+    poll = broker.fetch({("orders", 0): 1}, max_wait_ms=500, min_bytes=10_000)
+    partition = broker.partition("orders")
+    partition.log.delete_records(2)
+    partition.log_start_changed()
+    broker.services.wakes.run(broker.now_ms)
+    assert only(poll.response).error_code == ErrorCode.OFFSET_OUT_OF_RANGE

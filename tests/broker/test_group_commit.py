@@ -1,0 +1,47 @@
+"""Group commit: one sync in flight per disk, the next one takes all that waited."""
+
+from __future__ import annotations
+
+from tests.broker.broker_player import BrokerPlayer
+
+
+def test_one_sync_at_a_time_and_the_next_takes_all_that_waited() -> None:
+    broker = BrokerPlayer()
+    broker.create_topic("ledger", 4, configs={"durability": "fsync"})
+    pending = [broker.produce("ledger", [b"a"], index=index) for index in range(4)]
+    assert len(broker.executor.queue) == 1
+    broker.executor.run_one()
+    assert [one.is_answered for one in pending] == [True, False, False, False]
+    assert len(broker.executor.queue) == 1
+    broker.executor.run_one()
+    assert all(one.is_answered for one in pending)
+    assert not broker.executor.queue
+
+
+def test_records_that_come_during_a_sync_wait_for_the_next() -> None:
+    broker = BrokerPlayer()
+    broker.create_topic("ledger", configs={"durability": "fsync"})
+    first = broker.produce("ledger", [b"a"])
+    work, on_done = broker.executor.queue.popleft()
+    result = work()
+    # On the disk, but the loop has not heard of it.
+    second = broker.produce("ledger", [b"b"])
+    on_done(result, None)
+    assert first.is_answered
+    assert not second.is_answered
+    broker.run_jobs()
+    assert second.is_answered
+
+
+def test_a_log_found_unsynced_at_the_start_is_synced_before_it_is_read() -> None:
+    broker = BrokerPlayer()
+    topic_id = broker.create_topic("ledger")
+    broker.produce("ledger", [b"a"])
+    broker.configure_topic("ledger", durability="fsync")
+    broker.logs.close(broker.now_ms, clean=False)
+    again = BrokerPlayer(disk=broker.fs, image=broker.services.image)
+    assert again.services.partitions.get(topic_id, 0) is not None
+    partition = again.partition("ledger")
+    assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
+    again.run_jobs()
+    assert partition.high_watermark == 1
