@@ -1,8 +1,8 @@
 """One broker from start to stop: event loop, listeners, timer, signals.
 
 Start: open everything, listen, say `ready`. Stop (SIGTERM, SIGINT): accept no more, read no more,
-answer what is in flight within shutdown.timeout.ms, stop the components, wait for file work, close the
-logs with the clean mark, exit 0. Further signals change nothing.
+answer what is in flight within shutdown.timeout.ms, stop the components, wait for file work, close
+the logs with the clean mark, exit 0. Further signals change nothing.
 
 The end of a pass. Whatever runs on the loop (a read, a timer, finished file work) is a pass; at its
 end woken long polls are evaluated, and the timer is set anew when a deadline moved forward.

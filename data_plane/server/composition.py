@@ -37,7 +37,6 @@ from data_plane.log.manager import LogManager
 from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
 
-
 NEVER_MS = 1 << 62
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import data_plane
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS, EFFECTIVE_DEFINITIONS
 from data_plane.broker.config.compatibility_definitions import (
     COMPATIBILITY_DEFINITIONS,
@@ -58,6 +61,22 @@ def test_every_property_is_documented(definition: ConfigDefinition) -> None:
 def test_what_has_no_effect_says_why_and_the_rest_does_not() -> None:
     assert all(definition.moot for definition in COMPATIBILITY_DEFINITIONS.values())
     assert not any(definition.moot for definition in EFFECTIVE_DEFINITIONS.values())
+
+
+def test_every_property_that_should_have_an_effect_is_read_somewhere() -> None:
+    folder = Path(data_plane.__file__).parent
+    sources = "".join(
+        path.read_text(encoding="utf-8")
+        for path in folder.rglob("*.py")
+        if path.parent.name != "config"
+    )
+    defaults_of_topics = {name for servers in SYNONYMS.values() for name, _ in servers}
+    read_by_effective = {"producer.id.expiration.ms"}
+    assert [
+        name
+        for name in EFFECTIVE_DEFINITIONS
+        if name not in defaults_of_topics | read_by_effective and f'"{name}"' not in sources
+    ] == []
 
 
 def test_no_property_is_both_known_and_refused() -> None:

@@ -537,13 +537,6 @@ _GROUPS = (
         at_least(1),
     ),
     define(
-        "offsets.topic.replication.factor",
-        "SHORT",
-        3,
-        "Replicas of __consumer_offsets; never more than there are brokers.",
-        at_least(1),
-    ),
-    define(
         "offsets.topic.segment.bytes",
         "INT",
         104_857_600,

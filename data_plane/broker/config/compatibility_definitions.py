@@ -107,6 +107,14 @@ _DEFINITIONS = (
         moot=_PURGATORY,
     ),
     define(
+        "offsets.topic.replication.factor",
+        "SHORT",
+        3,
+        "Replicas of __consumer_offsets.",
+        at_least(1),
+        moot="there are never more replicas than brokers, and there is one",
+    ),
+    define(
         "producer.purgatory.purge.interval.requests",
         "INT",
         1000,
