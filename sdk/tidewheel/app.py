@@ -74,7 +74,7 @@ class App:
         return register
 
     def stop(self) -> None:
-        """Let running handlers finish, commit, and end `run`. Safe from handlers."""
+        """Let running handlers finish, commit, and end `run`, or the next one. Safe in handlers."""
         self._stop_requested = True
         for subscriber in self._running:
             subscriber.stop()
@@ -88,7 +88,6 @@ class App:
         """
         if not self._handlers:
             raise ConfigurationError("The app has no handlers", hint="Use @app.subscriber(...)")
-        self._stop_requested = False
         client = self._client
         if client is None:
             client = self._client = Client(self._given if isinstance(self._given, str) else None)
@@ -103,6 +102,7 @@ class App:
             await self._run_all()
         finally:
             self._running = []
+            self._stop_requested = False
             if restore is not None:
                 restore()
             if opened_here:

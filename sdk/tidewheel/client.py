@@ -152,6 +152,10 @@ class Client:
         """Wait until everything sent is acknowledged or has failed."""
         await self._opened_sender().flush(timeout_s)
 
+    async def partition_count(self, topic: str) -> int:
+        """The number of partitions, remembered for a minute. Raises TopicNotFound."""
+        return await self._opened_sender().partition_count(topic)
+
     def subscribe(
         self,
         *topics: str,

@@ -252,6 +252,30 @@ class Consumer:
                 self._processed[message.topic_partition] = message.offset + 1
         self._current_batch = []
 
+    async def take(
+        self,
+        messages_max: int,
+        wait_s: float,
+        processed: Mapping[TopicPartition, int],
+    ) -> list[Message]:
+        """Raw messages, after noting the next offsets of what was processed; for `sync`.
+
+        Returns [] when time is up. Raises ClientClosed when the consumer was stopped.
+        """
+        transport = await self._opened()
+        if self._auto:
+            assigned = transport.assignment()
+            self._processed.update({p: o for p, o in processed.items() if p in assigned})
+            if self._now_s() >= self._next_commit_s:
+                await self._commit_quietly()
+        deadline_s = self._now_s() + wait_s
+        while not self._buffer and self._now_s() < deadline_s:
+            if not await self._fill(messages_max, deadline_s):
+                raise ClientClosed("The consumer is closed")
+        batch = list(self._buffer)
+        self._buffer.clear()
+        return batch
+
     async def fetch(self, messages_max: int, timeout_s: float) -> list[Message]:
         """Messages as they come, raw, without counting them as processed; [] when time is up."""
         transport = await self._opened()

@@ -193,14 +193,8 @@ class Subscriber:
 
     async def _fetch(self, messages_max: int) -> list[Message]:
         fetching = asyncio.ensure_future(self._consumer.fetch(messages_max, FETCH_WAIT_S))
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        try:
-            await asyncio.wait({fetching, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopping.cancel()
-            if not fetching.done():
-                fetching.cancel()
-        return fetching.result() if fetching.done() and not fetching.cancelled() else []
+        await _first_of(fetching, self._stopping.wait())
+        return [] if fetching.cancelled() else fetching.result()
 
     async def _accept(self, batch: list[Message]) -> None:
         if batch and self.options.commit == "before":
@@ -224,12 +218,8 @@ class Subscriber:
     async def _wait_for_room(self) -> bool:
         """Whether there is room soon; else the partitions should be paused."""
         self._room.clear()
-        try:
-            async with asyncio.timeout(ROOM_WAIT_S):
-                await self._room.wait()
-        except TimeoutError:
-            return False
-        return True
+        await _first_of(self._room.wait(), self._clock.sleep(ROOM_WAIT_S))
+        return self._room.is_set()
 
     async def _hold(self) -> None:
         """Keep the membership alive with all partitions paused until there is room."""
@@ -292,7 +282,7 @@ class Subscriber:
                     return self._give_up(message, error, attempt)
                 pause_s = self._retry.pause_s(attempt)
                 logger.warning(
-                    "Handling %r failed (attempt %d), again in %.1f s: %r",
+                    "Handling %r failed (attempt %d), again in %.3g s: %r",
                     message,
                     attempt,
                     pause_s,
@@ -320,16 +310,7 @@ class Subscriber:
 
     async def _pause(self, seconds: float, partition: _Partition) -> bool:
         """Wait before the next attempt; False when the partition or the app goes away first."""
-        waits = [
-            asyncio.ensure_future(self._clock.sleep(seconds)),
-            asyncio.ensure_future(partition.leaving.wait()),
-            asyncio.ensure_future(self._stopping.wait()),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await _first_of(self._clock.sleep(seconds), partition.leaving.wait(), self._stopping.wait())
         return not (partition.leaving.is_set() or self._stopping.is_set())
 
     # Committing, rebalancing, draining.
@@ -369,11 +350,9 @@ class Subscriber:
         for place in places:
             if (partition := self._partitions.get(place)) is not None:
                 partition.leaving.set()
-        try:
-            async with asyncio.timeout(self.options.drain_timeout_s):
-                for place in places:
-                    await self._settle(place)
-        except TimeoutError:
+        settled = asyncio.ensure_future(self._settle(places))
+        await _first_of(settled, self._clock.sleep(self.options.drain_timeout_s))
+        if settled.cancelled():
             logger.warning(
                 "Handlers still run after %g s; their messages are delivered again",
                 self.options.drain_timeout_s,
@@ -382,11 +361,12 @@ class Subscriber:
         for place in places:
             self._partitions.pop(place, None)
 
-    async def _settle(self, place: TopicPartition) -> None:
-        partition = self._partitions.get(place)
-        while partition is not None and partition.running:
-            partition.settled.clear()
-            await partition.settled.wait()
+    async def _settle(self, places: list[TopicPartition]) -> None:
+        for place in places:
+            partition = self._partitions.get(place)
+            while partition is not None and partition.running:
+                partition.settled.clear()
+                await partition.settled.wait()
 
     async def _on_lost(self, places: list[TopicPartition]) -> None:
         lost = frozenset(places)
@@ -401,13 +381,23 @@ class Subscriber:
         self._lanes.discard(lambda item: True)
         workers = set(self._workers)
         if workers:
-            _, late = await asyncio.wait(workers, timeout=self.options.drain_timeout_s)
-            for worker in late:
-                worker.cancel()
-            if late:
-                logger.warning("%d handlers did not finish in time and were cancelled", len(late))
-                await asyncio.gather(*late, return_exceptions=True)
+            finished = asyncio.gather(*workers, return_exceptions=True)
+            await _first_of(finished, self._clock.sleep(self.options.drain_timeout_s))
+            if finished.cancelled():
+                logger.warning("Some handlers did not finish in time and were cancelled")
+                await asyncio.gather(*workers, return_exceptions=True)
         try:
             await self._commit(self._partitions)
         finally:
             await self._consumer.close()
+
+
+async def _first_of(*awaitables: Awaitable[Any]) -> None:
+    """Wait until one is done and cancel the others, waiting for their end too."""
+    futures = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    try:
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for future in futures:
+            future.cancel()
+        await asyncio.gather(*futures, return_exceptions=True)

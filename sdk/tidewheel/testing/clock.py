@@ -53,8 +53,8 @@ class VirtualClock:
         end_ms = self._now_ms + round(seconds * 1000)
         await self._settle()
         while self._sleepers and self._sleepers[0][0] <= end_ms:
-            self._wake_next()
-            await self._settle()
+            if self._wake_next():
+                await self._settle()
         self._now_ms = end_ms
         await self._settle()
 
@@ -62,11 +62,14 @@ class VirtualClock:
         for _ in range(SETTLE_ROUNDS):
             await asyncio.sleep(0)
 
-    def _wake_next(self) -> None:
+    def _wake_next(self) -> bool:
+        """False for a sleeper that was cancelled meanwhile."""
         due_ms, _, waiter = heapq.heappop(self._sleepers)
-        if not waiter.done():
-            self._now_ms = max(self._now_ms, due_ms)
-            waiter.set_result(None)
+        if waiter.done():
+            return False
+        self._now_ms = max(self._now_ms, due_ms)
+        waiter.set_result(None)
+        return True
 
     def _schedule_jump(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._jump is not None:
