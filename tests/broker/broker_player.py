@@ -158,6 +158,7 @@ class BrokerPlayer:
         partitions = TopicPartitions(
             NODE_ID, image, self.logs, config.log_config, group_commit.request_sync
         )
+        partitions.configure_logs()
         handlers = HandlerTable()
         for module in (
             api_versions,
