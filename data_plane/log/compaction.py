@@ -1,23 +1,211 @@
-"""Compaction."""
+"""Compaction: of each key the newest record stays, of a tombstone for a while, as in Kafka.
+
+    dirty:   [first dirty offset, end)   sealed, below high watermark, LSO and the recovery point on
+                                         disk (recovery must not meet the gaps), older than
+                                         min.compaction.lag.ms
+    plan     on the loop: which segments                      (plan_compaction)
+    run      in a thread: map key → last offset over the dirty part, then rewrite every segment up
+             to its end into `.log.cleaned` with new indexes, several small ones into one; sync
+    commit   on the loop: rename `.cleaned` → `.swap`, sync the folder, unlink the originals,
+             rename `.swap` to the final names, swap the segment objects
+
+What stays: the last record of each key; a tombstone until `delete.retention.ms` after the pass that
+first saw it settled, which that pass writes into the batch (bit 6, KIP-534); the markers of
+transactions, likewise, and never records of aborted transactions; the last record of a producer's
+last batch, so that its sequence goes on (Kafka keeps an empty batch there; batches without records
+harm too many clients). A record without a key is dropped.
+
+Crash safety, as in Kafka: `.cleaned` files are dropped at the start; a `.log.swap` is whole, since
+it is renamed only after its bytes were synced, so the start finishes the swap. Indexes are always
+made again then.
+
+Deliberately absent: the schedule (maintenance.py) and throttling.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from data_plane.log.batch_walk import BatchWalk
+from data_plane.log.compaction_swap import swap_in
+from data_plane.log.compaction_writer import CompactedSegment, GroupWriter, KeyMap
+from data_plane.log.config import INT32_MAX
+from data_plane.log.reads import Retired, cold_file
+from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
 
-
-class CompactionJob:
-    """x"""
-
-    def run(self) -> None: ...
-    def finish(self) -> None: ...
+# One pass maps at most this many keys (Kafka bounds it by log.cleaner.dedupe.buffer.size).
+KEYS_MAX = 5_000_000
 
 
-def plan_compaction(log: Log, now_ms: int) -> CompactionJob | None:
-    return None
+class Dirt(NamedTuple):
+    """How much there is to compact: bytes already compacted, bytes that may be now, and since
+    when the oldest of them waits."""
+
+    clean_bytes: int
+    dirty_bytes: int
+    oldest_ms: int
+
+    @property
+    def ratio(self) -> float:
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def cleanable_segments(log: Log, now_ms: int) -> list[Segment]:
+    """The sealed segments at the front of the log that may be rewritten."""
+    config = log.config
+    bound = min(log.last_stable_offset, log.high_watermark, log.checkpointed_recovery_point)
+    found = []
+    for segment in log.segments[:-1]:
+        if segment.next_offset > bound:
+            break
+        lag_ms = now_ms - segment.largest_timestamp()
+        if config.min_compaction_lag_ms > 0 and lag_ms < config.min_compaction_lag_ms:
+            break
+        found.append(segment)
+    return found
+
+
+def measure_dirt(log: Log, now_ms: int) -> Dirt:
+    """See Dirt."""
+    clean = dirty = 0
+    oldest_ms = now_ms
+    for segment in cleanable_segments(log, now_ms):
+        if segment.base_offset < log.cleaner_offset:
+            clean += segment.size
+        else:
+            dirty += segment.size
+            if segment.size:
+                oldest_ms = min(oldest_ms, segment.largest_timestamp())
+    return Dirt(clean, dirty, oldest_ms)
 
 
 def compaction_priority(log: Log, now_ms: int) -> float:
-    return 0.0
+    """0 when nothing is due, otherwise more for dirtier logs; over 1 when a record has waited
+    max.compaction.lag.ms."""
+    if log.compacting or not log.is_compactable:
+        return 0.0
+    dirt = measure_dirt(log, now_ms)
+    if not dirt.dirty_bytes:
+        return 0.0
+    if now_ms - dirt.oldest_ms > log.config.max_compaction_lag_ms:
+        return 1.0 + dirt.ratio
+    return dirt.ratio if dirt.ratio >= log.config.min_cleanable_dirty_ratio else 0.0
+
+
+def plan_compaction(log: Log, now_ms: int) -> CompactionJob | None:
+    """A job when compaction is due."""
+    if log.log_directory.failure is not None or not log.config.compact:
+        return None
+    if compaction_priority(log, now_ms) <= 0.0:
+        return None
+    segments = cleanable_segments(log, now_ms)
+    return CompactionJob(log, segments, now_ms)
+
+
+class CompactionJob:
+    """Rewrites `segments`, the front of the log. `run` in a worker thread, then `finish`."""
+
+    def __init__(self, log: Log, segments: list[Segment], now_ms: int) -> None:
+        self.log = log
+        self._segments = segments
+        self._now_ms = now_ms
+        self._first_dirty_offset = max(log.cleaner_offset, segments[0].base_offset)
+        self._end_offset = segments[-1].next_offset
+        self._aborted = log.aborted_transactions(segments[0].base_offset, self._end_offset)
+        self._last_offsets = frozenset(
+            entry.last_offset for entry in log.producers.producers.values() if entry.batches
+        )
+        self._results: list[CompactedSegment] = []
+        self._is_done = False
+        log.compacting = True
+
+    def run(self) -> None:
+        """Raises LogDirFailure; CorruptSegment when a segment cannot be read through."""
+        directory = self.log.log_directory
+        directory.check_online()
+        try:
+            keys = KeyMap(KEYS_MAX, self._aborted)
+            for segment in self._segments:
+                if segment.next_offset > self._first_dirty_offset:
+                    self._map(segment, keys)
+                    if keys.is_full:
+                        self._end_offset = keys.end_offset
+                        break
+            for group in self._groups():
+                self._rewrite(group, keys)
+            self._is_done = True
+        except Retired:
+            # Retention was faster; the next plan looks again.
+            self._is_done = False
+        except OSError as error:
+            raise directory.fail(error) from error
+
+    def _map(self, segment: Segment, keys: KeyMap) -> None:
+        with cold_file(segment) as file:
+            for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
+                keys.add(chunk, self._first_dirty_offset)
+
+    def _groups(self) -> list[list[Segment]]:
+        """Neighbours that fit into one segment together."""
+        groups: list[list[Segment]] = []
+        size = 0
+        for segment in self._segments:
+            if segment.base_offset >= self._end_offset:
+                break
+            fits = groups and (
+                size + segment.size <= self.log.config.segment_bytes
+                and segment.next_offset - groups[-1][0].base_offset <= INT32_MAX
+            )
+            if fits:
+                groups[-1].append(segment)
+                size += segment.size
+            else:
+                groups.append([segment])
+                size = segment.size
+        return groups
+
+    def _rewrite(self, group: list[Segment], keys: KeyMap) -> None:
+        writer = GroupWriter(
+            self.log,
+            group,
+            keys,
+            self._aborted,
+            self._last_offsets,
+            self._now_ms,
+        )
+        try:
+            for segment in group:
+                with cold_file(segment) as file:
+                    if segment.unverified_end:
+                        segment.load_indexes(file)
+                        found = segment.verify(file)
+                        self.log.report_bad_ranges(segment, found)
+                    if segment.bad_ranges:
+                        # Never write over what somebody may want to repair.
+                        writer.discard()
+                        return
+                    for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
+                        writer.add(chunk)
+            self._results.append(writer.close())
+        except BaseException:
+            writer.discard()
+            raise
+
+    def finish(self) -> None:
+        """Swap the rewritten segments in; on the loop, also after a failed `run`."""
+        log = self.log
+        log.compacting = False
+        if not self._is_done or log.is_closed or log.log_directory.failure is not None:
+            return
+        try:
+            for result in self._results:
+                swap_in(log, result)
+        except OSError as error:
+            raise log.log_directory.fail(error) from error
+        log.cleaner_offset = max(log.cleaner_offset, self._end_offset)
+
+    commit = finish

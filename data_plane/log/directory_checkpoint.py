@@ -129,6 +129,9 @@ class CheckpointJob:
         """Truncations before this checkpoint need no mark any more; on the loop."""
         if not self._is_stored:
             return
+        for log, summary in self._entries.items():
+            # A truncation in between has lowered it.
+            log.checkpointed_recovery_point = min(summary.recovery_point, log.recovery_point)
         for log, marks in self._marked.items():
             if log.truncation_marks == marks and not log.is_closed:
                 try:

@@ -97,7 +97,9 @@ class FlushJob:
             sync_file(log, path, site)
         flags = self._flags
         if Dirty.LOG_START in flags:
-            # Before the epochs, which have forgotten what lies below it.
+            # After the snapshots' names, which give the folds what lies below it, and before the
+            # epochs, which have forgotten that.
+            fs.sync_directory(log.folder, SyncSite.SNAPSHOT_NAMES)
             write_log_start(log, self._log_start_offset)
         if Dirty.EPOCHS in flags:
             # The newest content, whichever job this is; epochs beyond the log end do no harm.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.log.batch_walk import BatchWalk
 from data_plane.log.checkpoints import encode_value, write_file, write_unsynced
+from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.fold import Fold
@@ -77,16 +78,16 @@ def open_segments(log: Log, names: Sequence[str]) -> list[Segment]:
     return segments
 
 
-def without_removed(
-    log: Log, segments: list[Segment], log_start: int, recovery_point: int
-) -> list[Segment]:
-    """The segments that are not wholly below the log start; the others' files go (again).
-
-    One that ends right at the recovery point stays: the snapshot at its end may not be synced."""
-    bound = min(log_start, recovery_point - 1)
+def without_removed(log: Log, segments: list[Segment], log_start: int) -> list[Segment]:
+    """The segments that are not wholly below the log start; the others' files go (again)."""
     count = 0
-    while count < len(segments) - 1 and segments[count].next_offset <= bound:
+    while count < len(segments) - 1 and segments[count].next_offset <= log_start:
         count += 1
+    return without_first(log, segments, count)
+
+
+def without_first(log: Log, segments: list[Segment], count: int) -> list[Segment]:
+    """Leave the first `count` segments to the next removal job."""
     if count:
         log.doomed = [(segment, 0) for segment in segments[:count]]
     return segments[count:]
@@ -95,14 +96,14 @@ def without_removed(
 def load(log: Log, summary: LogSummary | None) -> LoadedLog:
     """Load a log that was closed cleanly, or that the checkpoint knows to be whole."""
     fs = log.log_directory.fs
-    names = fs.list_directory(log.folder)
+    names = finish_swaps(fs, log.folder, fs.list_directory(log.folder))
     segments = open_segments(log, names)
     log.durable_log_start = read_log_start(fs, log.folder, synced_only=True)
     log_start = log.log_start_offset if summary is not None else log.durable_log_start
     if not segments:
         segments = [create_segment(log, max(log_start, log.log_start_offset))]
     log_start = max(log_start, segments[0].base_offset)
-    segments = without_removed(log, segments, log_start, log.log_end_offset)
+    segments = without_removed(log, segments, log_start)
     folds = log.new_folds()
     active = segments[-1]
     active.start_indexes()

@@ -80,6 +80,7 @@ class Log:
         "_segments",
         "_summary",
         "_timestamp_after_max_ms",
+        "checkpointed_recovery_point",
         "cleaner_offset",
         "compacting",
         "dirty",
@@ -130,6 +131,8 @@ class Log:
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery_point = 0
+        # The recovery point as the directory's checkpoint on disk has it.
+        self.checkpointed_recovery_point = 0
         self.size_bytes = 0
         # When the oldest record that no flush covers yet was appended, -1 for none.
         self.unflushed_since_ms = -1
@@ -223,7 +226,7 @@ class Log:
         self.log_start_offset = summary.log_start_offset
         self.log_end_offset = summary.log_end_offset
         self.high_watermark = summary.high_watermark
-        self.recovery_point = summary.recovery_point
+        self.recovery_point = self.checkpointed_recovery_point = summary.recovery_point
         self.size_bytes = summary.size_bytes
         self.cleaner_offset = summary.cleaner_offset
 
@@ -318,6 +321,11 @@ class Log:
         if self._segments is None and self._summary is not None:
             return self.size_bytes > self._summary.active_size
         return len(self.segments) > 1
+
+    @property
+    def is_compactable(self) -> bool:
+        """Whether compaction could find anything; touches no file."""
+        return self._config.compact and not self._closed and self.has_sealed_segments
 
     def may_expire(self, now_ms: int) -> bool:
         """Whether retention could find anything; spares idle logs from being loaded."""

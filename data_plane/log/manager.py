@@ -214,7 +214,7 @@ class LogManager:
         bases = loading.segment_bases(names)
         if not bases or bases[-1] != summary.active_base_offset:
             return False
-        if partition_files.TRUNCATION_FILE in names:
+        if partition_files.TRUNCATION_FILE in names or any(n.endswith(".swap") for n in names):
             return False
         if (
             partition_files.LOG_START_FILE in names

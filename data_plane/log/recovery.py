@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from data_plane.log import loading, partition_files
 from data_plane.log.batch_walk import BadRange, BatchWalk, find_sound_batch
 from data_plane.log.checkpoints import read_value
+from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT64_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, FileSystem, SyncSite
@@ -39,17 +40,18 @@ if TYPE_CHECKING:
 def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> LoadedLog:
     """See the module. Raises OSError."""
     fs = log.log_directory.fs
-    names = fs.list_directory(log.folder)
+    names = finish_swaps(fs, log.folder, fs.list_directory(log.folder))
     log_start = partition_files.read_log_start(fs, log.folder, synced_only=may_lose)
     log.durable_log_start = partition_files.read_log_start(fs, log.folder, synced_only=True)
     if may_lose:
         partition_files.forget_unsynced_log_start(fs, log.folder)
     # A synced log start lies at or below the recovery point of its time.
     recovery_point = max(min(recovery_point, _truncated_at(log)), log.durable_log_start)
+    log.checkpointed_recovery_point = recovery_point
     # Nobody knows which names the last process has synced.
     log.dirty |= Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS | Dirty.LOG_START
     segments = loading.open_segments(log, names)
-    segments = loading.without_removed(log, segments, log_start, recovery_point)
+    segments = _without_removed(log, segments, log_start)
     if not segments or (may_lose and segments[0].base_offset > max(log_start, recovery_point)):
         # Nothing is there, or nothing that a lost file does not separate from the log's start.
         _remove(log, segments)
@@ -59,7 +61,8 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
         (i for i, one in enumerate(segments) if one.base_offset < recovery_point), default=0
     )
     folds = log.new_folds()
-    names = _without_snapshots_above(log, names, folds, recovery_point)
+    vouched = max(recovery_point, segments[0].base_offset)
+    names = _without_snapshots_above(log, names, folds, vouched)
     walk = _RecoveryWalk(log, recovery_point, may_lose, folds)
     walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
     loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
@@ -95,6 +98,20 @@ def _truncated_at(log: Log) -> int:
     if isinstance(mark, list) and mark[1] >= directory.checkpoint_sequence:
         return int(mark[0])
     return INT64_MAX
+
+
+def _without_removed(log: Log, segments: list[Segment], log_start: int) -> list[Segment]:
+    """The segments from the last one on that begins at or below the log start and has whole
+    snapshots there. Earlier ones may be half gone; a later one's snapshots may not be synced."""
+    fs = log.log_directory.fs
+    for index in range(len(segments) - 1, 0, -1):
+        base = segments[index].base_offset
+        if base > log_start:
+            continue
+        names = [f"{base:020d}{fold.extension}" for fold in log.new_folds()]
+        if min(loading.restore_folds(fs, log.folder, names, log.new_folds(), base)) == base:
+            return loading.without_first(log, segments, index)
+    return segments
 
 
 def _without_snapshots_above(
@@ -172,10 +189,9 @@ class _RecoveryWalk:
         loading.take_aborted(self._folds, segment)
         if was_cut or is_last:
             return not was_cut
-        if segment.bad_ranges:
-            segment.next_offset = end_offset
-        if self._may_lose and segment.next_offset != end_offset:
-            return segment.next_offset < self._recovery_point
+        is_short = segment.next_offset != end_offset and not segment.bad_ranges
+        if self._may_lose and is_short and end_offset > self._recovery_point:
+            return False
         segment.next_offset = end_offset
         loading.seal(self._log, segment, self._folds)
         return True

@@ -79,6 +79,7 @@ def _finish(log: Log, segments: list[Segment], offset: int) -> None:
     log.replace_segments(segments)
     log.log_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
+    log.checkpointed_recovery_point = min(log.checkpointed_recovery_point, offset)
     log.high_watermark = min(log.high_watermark, offset)
     log.cleaner_offset = min(log.cleaner_offset, offset)
     log.dirty |= Dirty.FOLDER
@@ -89,7 +90,8 @@ def _mark(log: Log, offset: int) -> None:
     write_checkpoint(
         log.log_directory.fs,
         path,
-        encode_value([offset, log.log_directory.checkpoint_sequence]),
+        # An earlier mark must not be raised before a flush has made good for it.
+        encode_value([min(offset, log.recovery_point), log.log_directory.checkpoint_sequence]),
         SyncSite.TRUNCATION,
         SyncSite.TRUNCATION_FOLDER,
     )

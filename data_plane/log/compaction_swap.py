@@ -1,0 +1,97 @@
+"""Putting compacted segments in the place of the originals: a crash leaves one or the other.
+
+    1. `X.log.cleaned` → `X.log.swap` (indexes first); sync the folder: from here on it is decided
+    2. unlink the originals above X
+    3. `X.log.swap` → `X.log`, over the original X; sync the folder
+
+A start that finds a `.log.swap` does 2 and 3 again; without one it drops the `.cleaned` and stray
+`.swap` files, and the originals stand untouched. Which originals a swap replaces is told by the end
+offset in its name: `X.log.<end offset>.swap`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from data_plane.log.compaction_writer import CLEANED_SUFFIX, CompactedSegment
+from data_plane.log.file_system import FileSystem, SyncSite
+from data_plane.log.removal import SEGMENT_SUFFIXES
+from data_plane.log.segment import LOG_SUFFIX
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+
+SWAP_SUFFIX = ".swap"
+
+
+def swap_in(log: Log, result: CompactedSegment) -> None:
+    """Replace `result.originals` by the new segment; on the loop. Raises OSError.
+
+    Nothing happens when the log has changed in between (truncation, retention)."""
+    segments = log.segments
+    originals = result.originals
+    fs = log.log_directory.fs
+    path = result.segment.path
+    try:
+        start = segments.index(originals[0])
+    except ValueError:
+        start = -1
+    if start < 0 or segments[start : start + len(originals)] != originals:
+        for suffix in result.suffixes:
+            with contextlib.suppress(FileNotFoundError):
+                fs.unlink(path(suffix) + CLEANED_SUFFIX)
+        return
+    end_offset = originals[-1].next_offset
+    for suffix in result.suffixes:
+        fs.rename(path(suffix) + CLEANED_SUFFIX, swap_path(path(suffix), suffix, end_offset))
+    fs.sync_directory(log.folder, SyncSite.COMPACTED_NAMES)
+    for segment in originals:
+        segment.retired = True
+        segment.release()
+    finish_swap(fs, log.folder, result.segment.base_offset, end_offset)
+    kept = [*segments[:start], result.segment, *segments[start + len(originals) :]]
+    log.replace_segments(kept)
+
+
+def swap_path(path: str, suffix: str, end_offset: int) -> str:
+    """The decisive `.log` names the end offset of what it replaces."""
+    return f"{path}.{end_offset:020d}{SWAP_SUFFIX}" if suffix == LOG_SUFFIX else path + SWAP_SUFFIX
+
+
+def finish_swap(fs: FileSystem, folder: str, base_offset: int, end_offset: int) -> None:
+    """Steps 2 and 3 for the swap at `base_offset`."""
+    base = f"{base_offset:020d}"
+    names = fs.list_directory(folder)
+    for name in names:
+        number, _, suffix = name.partition(".")
+        if f".{suffix}" not in SEGMENT_SUFFIXES or not number.isdigit():
+            continue
+        inside = base_offset < int(number) < end_offset
+        # Indexes of the original X do not fit the new one. Those of the swap take their place; if
+        # they already have, they are made again from the `.log`.
+        is_index = int(number) == base_offset and suffix != "log"
+        if inside or is_index:
+            fs.unlink(f"{folder}/{name}")
+    decisive = f"{base}{LOG_SUFFIX}.{end_offset:020d}{SWAP_SUFFIX}"
+    for name in names:
+        if name.startswith(base) and name.endswith(SWAP_SUFFIX) and name != decisive:
+            fs.rename(f"{folder}/{name}", f"{folder}/{name.removesuffix(SWAP_SUFFIX)}")
+    # The `.log` last, so that a start goes on with an unfinished swap.
+    fs.sync_directory(folder, SyncSite.COMPACTED_INDEX_NAMES)
+    fs.rename(f"{folder}/{decisive}", f"{folder}/{base}{LOG_SUFFIX}")
+    fs.sync_directory(folder, SyncSite.COMPACTED_SWAP)
+
+
+def finish_swaps(fs: FileSystem, folder: str, names: list[str]) -> list[str]:
+    """At a start: finish what was decided, drop what was not; returns the folder's names."""
+    if not any(name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) for name in names):
+        return names
+    for name in names:
+        if name.endswith(SWAP_SUFFIX) and f"{LOG_SUFFIX}." in name:
+            base, _, rest = name.partition(f"{LOG_SUFFIX}.")
+            finish_swap(fs, folder, int(base), int(rest.removesuffix(SWAP_SUFFIX)))
+    for name in fs.list_directory(folder):
+        if name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)):
+            fs.unlink(f"{folder}/{name}")
+    return fs.list_directory(folder)

@@ -1,0 +1,218 @@
+"""The two halves of a compaction's thread work: the key map, and the writer of a new segment."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from data_plane.log.batch_walk import Chunk
+from data_plane.log.file_system import Buffer, SyncSite
+from data_plane.log.indexes import AbortedTransaction
+from data_plane.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+)
+from data_plane.wire.kernel import list_keys
+from data_plane.wire.records import BatchHeader, filter_batch, read_batch_header, unpacked_records
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+
+CLEANED_SUFFIX = ".cleaned"
+WRITE_BYTES = 1 << 20
+
+
+class AbortedRanges:
+    """Whether a batch belongs to an aborted transaction."""
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        self._by_producer: dict[int, list[tuple[int, int]]] = {}
+        for entry in aborted:
+            ranges = self._by_producer.setdefault(entry.producer_id, [])
+            ranges.append((entry.first_offset, entry.last_offset))
+
+    def contains(self, header: BatchHeader) -> bool:
+        if not header.is_transactional or header.is_control:
+            return False
+        return any(
+            first <= header.base_offset <= last
+            for first, last in self._by_producer.get(header.producer_id, ())
+        )
+
+
+class KeyMap:
+    """Key → offset of its last record, over the dirty part of the log."""
+
+    def __init__(self, keys_max: int, aborted: Iterable[AbortedTransaction]) -> None:
+        self._last: dict[bytes, int] = {}
+        self._keys_max = keys_max
+        self._aborted = AbortedRanges(aborted)
+        self.end_offset = 0
+        self.is_full = False
+
+    def add(self, chunk: Chunk, first_offset: int) -> None:
+        """Take in the records at or above `first_offset`, batch by batch until it is full."""
+        last = self._last
+        for header in chunk.headers:
+            if self.is_full:
+                return
+            if header.last_offset < first_offset or header.is_control:
+                continue
+            if not self._aborted.contains(header):
+                data, start, end = unpacked_records(chunk.data, header)
+                base = header.base_offset
+                for delta, key, _ in list_keys(data, start, end, header.record_count):
+                    if key is not None:
+                        last[key] = base + delta
+            self.end_offset = header.next_offset
+            self.is_full = len(last) >= self._keys_max
+
+    def is_superseded(self, key: bytes | None, offset: int) -> bool:
+        """Whether a later record has the key, or there is none to keep it by."""
+        return key is None or self._last.get(key, -1) > offset
+
+
+class CompactedSegment(NamedTuple):
+    """What replaces `originals`; its files carry the suffix `.cleaned`."""
+
+    originals: list[Segment]
+    segment: Segment
+    suffixes: list[str]
+
+
+class GroupWriter:
+    """Writes one new segment from the kept records of several old ones."""
+
+    def __init__(
+        self,
+        log: Log,
+        group: list[Segment],
+        keys: KeyMap,
+        aborted: Iterable[AbortedTransaction],
+        last_offsets: frozenset[int],
+        now_ms: int,
+    ) -> None:
+        self._fs = log.log_directory.fs
+        self._group = group
+        self._keys = keys
+        self._aborted = AbortedRanges(aborted)
+        self._last_offsets = last_offsets
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + log.config.delete_retention_ms
+        self._interval_bytes = log.config.index_interval_bytes
+        first = group[0]
+        self._segment = Segment(
+            log.log_directory, log.folder, first.base_offset, first.base_offset, 0
+        )
+        self._segment.start_indexes()
+        self._file = self._fs.open(self._path(LOG_SUFFIX), create=True)
+        self._file.truncate(0)
+        self._pending = bytearray()
+
+    def _path(self, suffix: str) -> str:
+        return self._segment.path(suffix) + CLEANED_SUFFIX
+
+    def add(self, chunk: Chunk) -> None:
+        """Keep what is to be kept of a chunk's batches."""
+        for header in chunk.headers:
+            kept = self._kept(chunk.data, header)
+            if kept is None:
+                continue
+            position = self._segment.size + len(self._pending)
+            new_header = read_batch_header(kept, 0)
+            self._segment.add_batch(new_header, position, self._interval_bytes)
+            self._pending += kept
+            if len(self._pending) >= WRITE_BYTES:
+                self._write()
+
+    def _kept(self, data: Buffer, header: BatchHeader) -> Buffer | None:
+        """The batch as it stays, None when nothing of it does."""
+        horizon_ms = header.delete_horizon_ms
+        if header.is_control:
+            return self._kept_marker(data, header, horizon_ms)
+        if self._aborted.contains(header):
+            return None
+        records, start, end = unpacked_records(data, header)
+        keep = bytearray(header.record_count)
+        has_tombstone = False
+        last_delta = header.last_offset_delta
+        holds_last = header.last_offset in self._last_offsets
+        for index, (delta, key, is_tombstone) in enumerate(
+            list_keys(records, start, end, header.record_count)
+        ):
+            if self._keys.is_superseded(key, header.base_offset + delta):
+                # The end of a producer's sequence outlives its value.
+                keep[index] = holds_last and delta == last_delta
+            elif is_tombstone and horizon_ms is not None and self._now_ms >= horizon_ms:
+                keep[index] = holds_last and delta == last_delta
+            else:
+                keep[index] = 1
+                has_tombstone |= is_tombstone
+        sets_horizon = has_tombstone and horizon_ms is None
+        if all(keep) and not sets_horizon:
+            return memoryview(data)[header.position : header.end_position]
+        return filter_batch(
+            data,
+            header.position,
+            keep,
+            delete_horizon_ms=self._horizon_ms if sets_horizon else None,
+        )
+
+    def _kept_marker(
+        self, data: Buffer, header: BatchHeader, horizon_ms: int | None
+    ) -> Buffer | None:
+        if horizon_ms is None:
+            return filter_batch(data, header.position, b"\1", delete_horizon_ms=self._horizon_ms)
+        if self._now_ms >= horizon_ms and header.last_offset not in self._last_offsets:
+            return None
+        return memoryview(data)[header.position : header.end_position]
+
+    def _write(self) -> None:
+        self._file.write_at(self._segment.size, self._pending)
+        self._segment.size += len(self._pending)
+        self._pending = bytearray()
+
+    def close(self) -> CompactedSegment:
+        """Finish and sync the new segment's files."""
+        segment = self._segment
+        self._write()
+        last = self._group[-1]
+        segment.next_offset = last.next_offset
+        segment.unverified_end = 0
+        segment.sealed = True
+        if not segment.size:
+            segment.max_timestamp = last.max_timestamp
+        assert segment.time_index is not None
+        assert segment.offset_index is not None
+        if segment.max_timestamp >= 0 and segment.max_timestamp_offset >= 0:
+            segment.time_index.append_if_later(
+                segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset
+            )
+        # No record of an aborted transaction is left: all of them lie before their marker.
+        segment.aborted = []
+        self._fs.sync_data(self._file, SyncSite.COMPACTED_DATA)
+        self._file.close()
+        files = {
+            INDEX_SUFFIX: segment.offset_index.encode(),
+            TIME_INDEX_SUFFIX: segment.time_index.encode(),
+        }
+        for suffix, content in files.items():
+            file = self._fs.open(self._path(suffix), create=True)
+            try:
+                file.truncate(0)
+                file.write_at(0, content)
+                self._fs.sync_data(file, SyncSite.COMPACTED_INDEX)
+            finally:
+                file.close()
+        # The `.log` last: once it is renamed, the swap is decided.
+        return CompactedSegment(self._group, segment, [*files, LOG_SUFFIX])
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        self._file.close()
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            with contextlib.suppress(OSError):
+                self._fs.unlink(self._path(suffix))
