@@ -1,7 +1,7 @@
 """The administrative APIs, all of them, for the composition root.
 
 Deliberately absent, and so not advertised: ACLs, SCRAM credentials, client quotas, delegation
-tokens and features, which come with tenancy; DescribeQuorum, since there is no quorum.
+tokens and features, which come with tenancy.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from data_plane.broker import (
     metadata,
     partitions_admin,
     producers,
+    quorum,
     records_admin,
     replica_placement,
     topics,
@@ -32,6 +33,7 @@ _MODULES = (
     cluster,
     log_dirs,
     producers,
+    quorum,
     replica_placement,
 )
 

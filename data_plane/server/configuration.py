@@ -219,6 +219,9 @@ def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | 
         properties.setdefault("broker.id", properties["node.id"])
     elif "broker.id" in properties:
         properties["node.id"] = properties["broker.id"]
+    if "listeners" in properties:
+        # Clients that ask for the broker's configuration look for what it advertises.
+        properties.setdefault("advertised.listeners", properties["listeners"])
     resolver = EffectiveConfig(properties, 0)
     node_id = resolver.get_int("node.id")
     if resolver.get("broker.id") not in (None, node_id):
@@ -270,7 +273,7 @@ def _listeners(name: str, resolver: EffectiveConfig, problem: Problem) -> tuple[
 def _advertised(
     resolver: EffectiveConfig, listeners: tuple[Listener, ...], problem: Problem
 ) -> tuple[Listener, ...]:
-    if resolver.get("advertised.listeners") is None:
+    if resolver.get("advertised.listeners") in (None, resolver.get("listeners")):
         return listeners
     advertised = _listeners("advertised.listeners", resolver, problem)
     names = {listener.name for listener in listeners}

@@ -32,6 +32,12 @@ from data_plane.wire.messages.describe_producers_request import (
     DescribeProducersRequest,
     TopicRequest,
 )
+from data_plane.wire.messages.describe_quorum_request import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
+from data_plane.wire.messages.describe_quorum_response import DescribeQuorumResponse
 from data_plane.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from data_plane.wire.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
@@ -327,3 +333,46 @@ def test_a_disk_that_fails_under_delete_records(player: AdminPlayer) -> None:
     player.fs.faults.append(Fault("write", "log-start", errno.EIO))
     (answer,) = delete_records(player, "t", (0, 1))
     assert answer == (0, -1, E.KAFKA_STORAGE_ERROR)
+
+
+# DescribeQuorum
+
+
+def quorum(
+    player: AdminPlayer, version: int, *topics: tuple[str, list[int]]
+) -> DescribeQuorumResponse:
+    request = DescribeQuorumRequest(
+        topics=[
+            TopicData(
+                topic_name=name,
+                partitions=[PartitionData(partition_index=index) for index in indexes],
+            )
+            for name, indexes in topics
+        ]
+    )
+    response = player.ask(ApiKey.DESCRIBE_QUORUM, version, request)
+    assert isinstance(response, DescribeQuorumResponse)
+    return response
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_one_broker_is_a_quorum(player: AdminPlayer, version: int) -> None:
+    response = quorum(player, version, ("__cluster_metadata", [0]))
+    assert (response.error_code, response.error_message) == (0, "")
+    (partition,) = response.topics[0].partitions
+    assert (partition.error_code, partition.leader_id) == (0, NODE_ID)
+    assert partition.high_watermark == player.services.image.version + 1
+    (voter,) = partition.current_voters
+    assert (voter.replica_id, voter.log_end_offset) == (NODE_ID, partition.high_watermark)
+    assert [node.node_id for node in response.nodes] == ([NODE_ID] if version >= 2 else [])
+
+
+def test_there_is_one_quorum_only(player: AdminPlayer) -> None:
+    response = quorum(player, 2, ("__cluster_metadata", [0]), ("other", [0]))
+    assert [
+        (topic.topic_name, one.error_code) for topic in response.topics for one in topic.partitions
+    ] == [
+        ("__cluster_metadata", E.UNKNOWN_TOPIC_OR_PARTITION),
+        ("other", E.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert quorum(player, 2).topics == []

@@ -166,6 +166,13 @@ def test_listeners() -> None:
     assert config.advertised_listeners == (Listener("PLAINTEXT", "broker.example", 9092),)
 
 
+def test_what_is_advertised_can_be_asked_for() -> None:
+    config = load_configuration(flags=["listeners=PLAINTEXT://:1"])
+    assert config.advertised_listeners == config.listeners
+    (first, *_) = config.effective().broker_synonyms("advertised.listeners")
+    assert first == ("advertised.listeners", "PLAINTEXT://:1", 4)
+
+
 def test_what_has_no_effect_is_told_with_its_reason() -> None:
     config = load_configuration(flags=["num.io.threads=4", "num.partitions=1"])
     ((name, reason),) = config.moot_properties()
