@@ -43,7 +43,7 @@ class AdminPlayer(BrokerPlayer):
     """Adds short forms of the requests that many tests make."""
 
     def __init__(self, properties: Mapping[str, str] | None = None, seed: int = 1) -> None:
-        super().__init__(properties, seed)
+        super().__init__(properties, seed=seed)
         admin.register_admin(self.services.handlers)
 
     def create(
