@@ -46,7 +46,7 @@ class ConnectionInfo:
     is_inter_broker: bool = False
 
 
-class CloseConnection(Exception):  # noqa: N818
+class CloseConnection(Exception):
     """Raised by a handler that can only be answered by closing the connection, as Kafka does."""
 
 

@@ -138,7 +138,10 @@ class _Poll:
         if partition is None or partition.resigned is not ErrorCode.NONE:
             partition = self._resolve(target)
             if partition is None:
-                return self._error(target, self._lookup_error(target))
+                result = self._error(target, self._lookup_error(target))
+                # As Kafka has it where it finds no partition, whatever the isolation level.
+                result.aborted = ()
+                return result
         epoch = target.current_leader_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
             fenced = epoch < partition.leader_epoch
@@ -151,10 +154,14 @@ class _Poll:
         if offset < log.log_start_offset or offset > log.log_end_offset:
             return self._error(target, ErrorCode.OFFSET_OUT_OF_RANGE)
         if target.last_fetched_epoch >= 0:
-            diverging = _diverging_epoch(partition, target)
-            if diverging is not None:
+            epoch, end_offset = log.end_offset_for_epoch(target.last_fetched_epoch)
+            if epoch < 0 or end_offset < 0:
+                # Nothing is known of that epoch; Kafka says so in these words.
+                return self._error(target, ErrorCode.OFFSET_OUT_OF_RANGE)
+            if epoch < target.last_fetched_epoch or end_offset < offset:
+                # The fetcher's log left the leader's there (KIP-595).
                 result = self._result(target, partition)
-                result.diverging = diverging
+                result.diverging = (epoch, end_offset)
                 self.must_answer = True
                 return result
         limit = partition.high_watermark
@@ -424,14 +431,6 @@ def _read_cold(read: _ColdRead) -> object:
     except Exception as error:
         return error
     return cold.buffers, cold.size, cold.next_offset
-
-
-def _diverging_epoch(partition: Partition, target: FetchPartition) -> tuple[int, int] | None:
-    """Where the fetcher's log and this one part, if they do (KIP-595)."""
-    epoch, end_offset = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
-    if epoch < target.last_fetched_epoch or end_offset < target.fetch_offset:
-        return epoch, end_offset
-    return None
 
 
 def handle_fetch(

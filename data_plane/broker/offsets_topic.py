@@ -145,6 +145,10 @@ class BrokerOffsetsTopic:
             raise LogError(f"{GROUP_METADATA_TOPIC_NAME}-{partition} is not led here")
         log = replica.log
         end_offset = log.log_end_offset
+        if not log.is_loaded:
+            # Logs are loaded lazily and on the loop only; a cold read of one that is not loaded
+            # would find nothing.
+            log.load()
         return lambda: read_log(log, log.log_start_offset, end_offset)
 
 

@@ -11,8 +11,9 @@ When the answer leaves:
   REQUEST_TIMED_OUT for the partitions that did not.
 
 Refused as Kafka refuses it: more or less than one batch per partition, control batches, internal
-topics, acks other than -1, 0, 1. Transactional batches get INVALID_TXN_STATE: no transaction can
-be open, since the transaction APIs are not advertised.
+topics, acks other than -1, 0, 1, old message formats. Transactional batches get INVALID_TXN_STATE,
+or without a transactional id TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no transaction can be open,
+since the transaction APIs are not advertised.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, parse_produce
-from data_plane.wire.kernel_types import ProducePartition, ProduceTopic
+from data_plane.wire.kernel_types import (
+    CONTROL_FLAG,
+    TRANSACTIONAL_FLAG,
+    ProducePartition,
+    ProduceTopic,
+)
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
@@ -38,6 +44,7 @@ ZSTD_VERSION = 7
 ACKS_ALL = -1
 ACKS_NONE = 0
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, 1)
+SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
 
@@ -104,6 +111,7 @@ def handle_produce(
     """The raw handler of Produce."""
     view = parse_produce(buf, position, end, context.api_version)
     acks = view.acks
+    has_transactional_id = view.transactional_id is not None
     uncommitted: list[tuple[Partition, PartitionAnswer, int]] = []
     answers: Answers = []
     has_error = False
@@ -115,7 +123,17 @@ def handle_produce(
             if acks not in VALID_ACKS:
                 answer.fail(ErrorCode.INVALID_REQUIRED_ACKS)
             else:
-                _produce(services, context, buf, topic, piece, answer, uncommitted, now_ms)
+                _produce(
+                    services,
+                    context,
+                    buf,
+                    topic,
+                    piece,
+                    answer,
+                    uncommitted,
+                    has_transactional_id,
+                    now_ms,
+                )
             if answer.error_code != _NONE:
                 has_error = True
         answers.append((topic, partition_answers))
@@ -137,6 +155,7 @@ def _produce(
     piece: ProducePartition,
     answer: PartitionAnswer,
     uncommitted: list[tuple[Partition, PartitionAnswer, int]],
+    has_transactional_id: bool,
     now_ms: int,
 ) -> None:
     """Append one partition's records and fill in its answer."""
@@ -172,8 +191,10 @@ def _produce(
             zstd_allowed=context.api_version >= ZSTD_VERSION,
         )
         batch = batches[0]
-        if batch.attributes & 0x30:
-            _refuse_special_batch(batch.is_control, answer)
+        if batch.attributes & SPECIAL_BATCH_BITS:
+            _refuse_special_batch(batch.is_control, has_transactional_id, answer)
+            if batch.is_control:
+                answer.log_start_offset = partition.log.log_start_offset
             return
         result = partition.append_as_leader(
             buf, start, piece.records_end, now_ms=now_ms, batches=batches
@@ -188,7 +209,11 @@ def _produce(
         return
     except InvalidRecords as error:
         services.counters.refused_batches += 1
-        answer.fail(error.error_code, str(error))
+        code = error.error_code
+        if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            # What Kafka answers in Produce; elsewhere old formats have the other code.
+            code = ErrorCode.INVALID_RECORD
+        answer.fail(code, str(error))
         return
     counters = services.counters
     counters.produced_batches += 1
@@ -201,14 +226,18 @@ def _produce(
         uncommitted.append((partition, answer, result.last_offset))
 
 
-def _refuse_special_batch(is_control: bool, answer: PartitionAnswer) -> None:
+def _refuse_special_batch(
+    is_control: bool, has_transactional_id: bool, answer: PartitionAnswer
+) -> None:
     if is_control:
         answer.fail(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
-    else:
+    elif has_transactional_id:
         answer.fail(
             ErrorCode.INVALID_TXN_STATE,
             "Transactional records need an open transaction; this broker serves none",
         )
+    else:
+        answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 
 def _describe(answers: Answers) -> str:

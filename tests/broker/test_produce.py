@@ -118,7 +118,7 @@ def test_one_bad_partition_does_not_touch_the_others(broker: BrokerPlayer) -> No
             make_batch(
                 [b"a"], is_transactional=True, producer_id=5, producer_epoch=0, base_sequence=0
             ),
-            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
         (make_batch([bytes(1_100_000)]), ErrorCode.MESSAGE_TOO_LARGE),
         (make_batch([b"a"], timestamp=NOW_MS + 3_600_001), ErrorCode.INVALID_TIMESTAMP),
