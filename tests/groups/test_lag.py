@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from data_plane.groups.lag import PartitionLag, group_lag, partition_lag
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 

@@ -463,6 +463,24 @@ def test_the_first_rebalance_ends_with_the_rebalance_timeout() -> None:
     assert not any(is_waiting(each) for each in results)
 
 
+def test_newcomers_of_an_earlier_first_rebalance_do_not_prolong_a_later_one() -> None:
+    broker = new_broker(group_initial_rebalance_delay_ms="3000")
+    a = Member(broker, "a", rebalance_timeout_ms=3_000)
+    b = Member(broker, "b", rebalance_timeout_ms=3_000)
+    results = [a.send_join(), b.send_join()]
+    broker.advance(3_000)
+    for member, result in zip((a, b), results, strict=True):
+        member.joined(result)
+        answer(broker, member.send_leave())
+        if member is a:
+            broker.advance(3_000)
+    assert state_of_group(broker) == "Empty"
+    late = Member(broker, "c", rebalance_timeout_ms=60_000)
+    result = late.send_join()
+    broker.advance(3_000)
+    assert not is_waiting(result)
+
+
 def test_waiting_for_static_members_does_not_spin() -> None:
     """Only static members are left, none has joined again, and they allow no time for it."""
     broker = new_broker()
