@@ -100,6 +100,129 @@ class _WaitingProduce:
         )
 
 
+class _Appender:
+    """Appends the pieces of one request, and remembers what is not committed yet."""
+
+    __slots__ = ("_buf", "_has_transactional_id", "_now_ms", "_services", "_version", "uncommitted")
+
+    def __init__(
+        self,
+        services: Services,
+        version: int,
+        buf: bytearray | memoryview,
+        has_transactional_id: bool,
+        now_ms: int,
+    ) -> None:
+        self._services = services
+        self._version = version
+        self._buf = buf
+        self._has_transactional_id = has_transactional_id
+        self._now_ms = now_ms
+        self.uncommitted: list[tuple[Partition, PartitionAnswer, int]] = []
+
+    def append(self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer) -> None:
+        """Append one partition's records and fill in its answer."""
+        partition = self._find(topic, piece, answer)
+        if partition is None:
+            return
+        start, end = piece.records_start, piece.records_end
+        try:
+            batches = check_batches(
+                self._buf,
+                start,
+                end,
+                batch_bytes_max=partition.log.config.max_message_bytes,
+                zstd_allowed=self._version >= ZSTD_VERSION,
+            )
+            batch = batches[0]
+            if batch.attributes & SPECIAL_BATCH_BITS:
+                self._refuse_special_batch(batch.is_control, partition, answer)
+                return
+            result = partition.append_as_leader(
+                self._buf, start, end, now_ms=self._now_ms, batches=batches
+            )
+        except LogDirFailure as error:
+            answer.fail(error.error_code)
+            return
+        except (AppendError, InvalidRecords) as error:
+            self._refuse(error, partition, answer)
+            return
+        counters = self._services.counters
+        counters.produced_batches += 1
+        counters.produced_records += batch.record_count
+        counters.produced_bytes += end - start
+        answer.base_offset = result.first_offset
+        answer.log_append_time_ms = result.log_append_time_ms
+        answer.log_start_offset = result.log_start_offset
+        if result.last_offset >= partition.high_watermark:
+            self.uncommitted.append((partition, answer, result.last_offset))
+
+    def _find(
+        self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer
+    ) -> Partition | None:
+        """The partition to append to, or None when the answer says why not."""
+        partitions = self._services.partitions
+        index = piece.partition_index
+        has_names = self._version < TOPIC_IDS_VERSION
+        if has_names:
+            partition = partitions.get_by_name(topic.name, index)
+        else:
+            partition = partitions.get(topic.topic_id, index)
+        if partition is None or partition.resigned is not ErrorCode.NONE:
+            if has_names:
+                answer.fail(partitions.error_by_name(topic.name, index))
+            else:
+                answer.fail(partitions.error(topic.topic_id, index))
+            return None
+        if partition.topic in partitions.internal_topics:
+            answer.fail(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Cannot append to internal topic {partition.topic}",
+            )
+            return None
+        if piece.records_start < 0 or piece.records_start == piece.records_end:
+            answer.fail(
+                ErrorCode.INVALID_RECORD,
+                "Produce requests must have at least one record batch per partition",
+            )
+            return None
+        return partition
+
+    def _refuse(
+        self,
+        error: AppendError | InvalidRecords,
+        partition: Partition,
+        answer: PartitionAnswer,
+    ) -> None:
+        self._services.counters.refused_batches += 1
+        if isinstance(error, AppendError):
+            answer.fail(error.error_code, error.message, error.record_errors)
+            answer.log_start_offset = partition.log.log_start_offset
+            return
+        code = error.error_code
+        if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            # What Kafka answers in Produce; elsewhere old formats have the other code.
+            code = ErrorCode.INVALID_RECORD
+        answer.fail(code, str(error))
+
+    def _refuse_special_batch(
+        self, is_control: bool, partition: Partition, answer: PartitionAnswer
+    ) -> None:
+        self._services.counters.refused_batches += 1
+        if is_control:
+            answer.fail(
+                ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
+            )
+            answer.log_start_offset = partition.log.log_start_offset
+        elif self._has_transactional_id:
+            answer.fail(
+                ErrorCode.INVALID_TXN_STATE,
+                "Transactional records need an open transaction; this broker serves none",
+            )
+        else:
+            answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
 def handle_produce(
     services: Services,
     context: RequestContext,
@@ -109,10 +232,10 @@ def handle_produce(
     now_ms: int,
 ) -> list[Buffer] | Deferred[list[Buffer]] | None:
     """The raw handler of Produce."""
-    view = parse_produce(buf, position, end, context.api_version)
+    version = context.api_version
+    view = parse_produce(buf, position, end, version)
     acks = view.acks
-    has_transactional_id = view.transactional_id is not None
-    uncommitted: list[tuple[Partition, PartitionAnswer, int]] = []
+    appender = _Appender(services, version, buf, view.transactional_id is not None, now_ms)
     answers: Answers = []
     has_error = False
     for topic in view.topics:
@@ -120,20 +243,10 @@ def handle_produce(
         for piece in topic.partitions:
             answer = PartitionAnswer(piece.partition_index)
             partition_answers.append(answer)
-            if acks not in VALID_ACKS:
-                answer.fail(ErrorCode.INVALID_REQUIRED_ACKS)
+            if acks in VALID_ACKS:
+                appender.append(topic, piece, answer)
             else:
-                _produce(
-                    services,
-                    context,
-                    buf,
-                    topic,
-                    piece,
-                    answer,
-                    uncommitted,
-                    has_transactional_id,
-                    now_ms,
-                )
+                answer.fail(ErrorCode.INVALID_REQUIRED_ACKS)
             if answer.error_code != _NONE:
                 has_error = True
         answers.append((topic, partition_answers))
@@ -141,103 +254,10 @@ def handle_produce(
         if has_error:
             raise CloseConnection(f"produce with acks=0 failed: {_describe(answers)}")
         return None
-    if not uncommitted:
+    if not appender.uncommitted:
         return encode_produce_response(services, context, answers)
     deadline_ms = now_ms + max(0, view.timeout_ms)
-    return _WaitingProduce(services, context, answers, uncommitted, deadline_ms).deferred
-
-
-def _produce(
-    services: Services,
-    context: RequestContext,
-    buf: bytearray | memoryview,
-    topic: ProduceTopic,
-    piece: ProducePartition,
-    answer: PartitionAnswer,
-    uncommitted: list[tuple[Partition, PartitionAnswer, int]],
-    has_transactional_id: bool,
-    now_ms: int,
-) -> None:
-    """Append one partition's records and fill in its answer."""
-    partitions = services.partitions
-    if context.api_version < TOPIC_IDS_VERSION:
-        partition = partitions.get_by_name(topic.name, piece.partition_index)
-    else:
-        partition = partitions.get(topic.topic_id, piece.partition_index)
-    if partition is None or partition.resigned is not ErrorCode.NONE:
-        if context.api_version < TOPIC_IDS_VERSION:
-            answer.fail(partitions.error_by_name(topic.name, piece.partition_index))
-        else:
-            answer.fail(partitions.error(topic.topic_id, piece.partition_index))
-        return
-    if partition.topic in services.partitions.internal_topics:
-        answer.fail(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic}"
-        )
-        return
-    start = piece.records_start
-    if start < 0 or start == piece.records_end:
-        answer.fail(
-            ErrorCode.INVALID_RECORD,
-            "Produce requests must have at least one record batch per partition",
-        )
-        return
-    try:
-        batches = check_batches(
-            buf,
-            start,
-            piece.records_end,
-            batch_bytes_max=partition.log.config.max_message_bytes,
-            zstd_allowed=context.api_version >= ZSTD_VERSION,
-        )
-        batch = batches[0]
-        if batch.attributes & SPECIAL_BATCH_BITS:
-            _refuse_special_batch(batch.is_control, has_transactional_id, answer)
-            if batch.is_control:
-                answer.log_start_offset = partition.log.log_start_offset
-            return
-        result = partition.append_as_leader(
-            buf, start, piece.records_end, now_ms=now_ms, batches=batches
-        )
-    except LogDirFailure as error:
-        answer.fail(error.error_code)
-        return
-    except AppendError as error:
-        answer.fail(error.error_code, error.message, error.record_errors)
-        answer.log_start_offset = partition.log.log_start_offset
-        services.counters.refused_batches += 1
-        return
-    except InvalidRecords as error:
-        services.counters.refused_batches += 1
-        code = error.error_code
-        if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-            # What Kafka answers in Produce; elsewhere old formats have the other code.
-            code = ErrorCode.INVALID_RECORD
-        answer.fail(code, str(error))
-        return
-    counters = services.counters
-    counters.produced_batches += 1
-    counters.produced_records += batch.record_count
-    counters.produced_bytes += piece.records_end - start
-    answer.base_offset = result.first_offset
-    answer.log_append_time_ms = result.log_append_time_ms
-    answer.log_start_offset = result.log_start_offset
-    if result.last_offset >= partition.high_watermark:
-        uncommitted.append((partition, answer, result.last_offset))
-
-
-def _refuse_special_batch(
-    is_control: bool, has_transactional_id: bool, answer: PartitionAnswer
-) -> None:
-    if is_control:
-        answer.fail(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
-    elif has_transactional_id:
-        answer.fail(
-            ErrorCode.INVALID_TXN_STATE,
-            "Transactional records need an open transaction; this broker serves none",
-        )
-    else:
-        answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return _WaitingProduce(services, context, answers, appender.uncommitted, deadline_ms).deferred
 
 
 def _describe(answers: Answers) -> str:
