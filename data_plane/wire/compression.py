@@ -48,6 +48,9 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
 """Magic; version 1 with independent blocks; 64 KiB blocks; the checksum of those two bytes."""
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_FAST_LEVEL: Final = 9
+_LZ4_LEVEL_MAX: Final = 12
+"""The library's; Kafka's scale goes to 17, where the Java library does what it does at 12."""
 _LZ4_STORED: Final = 0x80000000
 _LZ4_END_MARK: Final = b"\x00\x00\x00\x00"
 
@@ -73,8 +76,9 @@ _MODULES: Final = {
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """`data` in the framing Kafka's broker writes for `codec`.
 
-    `level` is the codec's own scale for gzip (1 to 9, default 6) and zstd (default 3); snappy has
-    none, and lz4 takes a level only to ask for its high-compression mode.
+    `level` is that of Kafka's `compression.<codec>.level`: gzip 1 to 9 or -1 for zlib's choice,
+    zstd up to 22 (default 3), lz4 1 to 17, of which 9, the default, means the fast compressor and
+    any other the high-compressing one; snappy has none.
     """
     if codec == Compression.GZIP:
         packer = zlib.compressobj(
@@ -193,12 +197,15 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     pieces = [_LZ4_HEADER]
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         block = view[start : start + _LZ4_BLOCK_BYTES]
-        if level is None:
+        if level is None or level == _LZ4_FAST_LEVEL:
             packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
         else:
             packed = bytes(
                 cramjam.lz4.compress_block(
-                    block, mode="high_compression", compression=level, store_size=False
+                    block,
+                    mode="high_compression",
+                    compression=min(level, _LZ4_LEVEL_MAX),
+                    store_size=False,
                 )
             )
         if len(packed) < len(block):

@@ -1,8 +1,8 @@
 """The kernel: what the broker does for every batch, frame, Produce and Fetch.
 
 This module is the door; behind it stand two implementations of the same functions, one source:
-`kernel_batches.py` and `kernel_requests.py`, interpreted, or compiled to C beside them in
-`kernel_compiled/`. The compiled one is taken when it is there and was made from the very sources
+`kernel_batches.py`, `kernel_requests.py` and `kernel_responses.py`, interpreted, or compiled to C
+in `kernel_compiled/`. The compiled one is taken when it is there and was made from the very sources
 that lie here; TIDEWHEEL_PURE=1 in the environment asks for the interpreted one.
 
 Both give the same results and the same errors for all bytes; the tests run on both.
@@ -18,13 +18,15 @@ from typing import TYPE_CHECKING, Final
 from data_plane.wire.kernel_sources import COMPILED_NAMES, sources_digest
 
 if TYPE_CHECKING:
-    from data_plane.wire import kernel_batches, kernel_requests
+    from data_plane.wire import kernel_batches, kernel_requests, kernel_responses
 
 __all__ = [
     "COMPILED",
     "WHY_INTERPRETED",
     "check_batches",
     "decode_records",
+    "encode_fetch_response",
+    "encode_produce_response",
     "encode_records",
     "filter_records",
     "find_timestamp",
@@ -61,9 +63,13 @@ COMPILED: Final = not WHY_INTERPRETED
 
 if not TYPE_CHECKING:
     if COMPILED:
-        from data_plane.wire.kernel_compiled import kernel_batches, kernel_requests
+        from data_plane.wire.kernel_compiled import (
+            kernel_batches,
+            kernel_requests,
+            kernel_responses,
+        )
     else:
-        from data_plane.wire import kernel_batches, kernel_requests
+        from data_plane.wire import kernel_batches, kernel_requests, kernel_responses
 
 check_batches = kernel_batches.check_batches
 decode_records = kernel_batches.decode_records
@@ -77,3 +83,5 @@ walk_records = kernel_batches.walk_records
 parse_fetch = kernel_requests.parse_fetch
 parse_produce = kernel_requests.parse_produce
 split_frames = kernel_requests.split_frames
+encode_fetch_response = kernel_responses.encode_fetch_response
+encode_produce_response = kernel_responses.encode_produce_response

@@ -3,6 +3,7 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.tuple cimport PyTuple_Check
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport (
     INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
@@ -78,6 +79,90 @@ cdef inline int append_bytes(
     cdef Py_ssize_t size = PyByteArray_GET_SIZE(out)
     PyByteArray_Resize(out, size + end - start)
     memcpy(PyByteArray_AS_STRING(out) + size, p + start, end - start)
+    return 0
+
+
+cdef inline tuple as_tuple(object fields):
+    if not PyTuple_Check(fields):
+        raise TypeError(f"expected a tuple, not {type(fields).__name__}")
+    return <tuple>fields
+
+
+cdef inline int append_data(bytearray out, bytes data) except -1:
+    return append_bytes(out, <const uint8_t *>PyBytes_AS_STRING(data), 0, PyBytes_GET_SIZE(data))
+
+
+cdef inline uint8_t *room_for(bytearray out, Py_ssize_t count) except NULL:
+    cdef Py_ssize_t size = PyByteArray_GET_SIZE(out)
+    PyByteArray_Resize(out, size + count)
+    return <uint8_t *>PyByteArray_AS_STRING(out) + size
+
+
+cdef inline void store16(uint8_t *at, uint16_t value) noexcept nogil:
+    at[0] = <uint8_t>(value >> 8)
+    at[1] = <uint8_t>value
+
+
+cdef inline void store32(uint8_t *at, uint32_t value) noexcept nogil:
+    store16(at, <uint16_t>(value >> 16))
+    store16(at + 2, <uint16_t>value)
+
+
+cdef inline void store64(uint8_t *at, uint64_t value) noexcept nogil:
+    store32(at, <uint32_t>(value >> 32))
+    store32(at + 4, <uint32_t>value)
+
+
+cdef inline int append_int8(bytearray out, int value) except -1:
+    room_for(out, 1)[0] = <uint8_t>value
+    return 0
+
+
+cdef inline int append_int16(bytearray out, int16_t value) except -1:
+    store16(room_for(out, 2), <uint16_t>value)
+    return 0
+
+
+cdef inline int append_int32(bytearray out, int32_t value) except -1:
+    store32(room_for(out, 4), <uint32_t>value)
+    return 0
+
+
+cdef inline int append_int64(bytearray out, int64_t value) except -1:
+    store64(room_for(out, 8), <uint64_t>value)
+    return 0
+
+
+cdef inline int append_partition(
+    bytearray out, int32_t index, int16_t error_code, int64_t first, int64_t second, int64_t third,
+    bint has_third,
+) except -1:
+    cdef uint8_t *at = room_for(out, 30 if has_third else 22)
+    store32(at, <uint32_t>index)
+    store16(at + 4, <uint16_t>error_code)
+    store64(at + 6, <uint64_t>first)
+    store64(at + 14, <uint64_t>second)
+    if has_third:
+        store64(at + 22, <uint64_t>third)
+    return 0
+
+
+cdef inline int append_uvarint(bytearray out, uint32_t value) except -1:
+    cdef uint8_t scratch[5]
+    cdef Py_ssize_t count = 0
+    while value > 0x7F:
+        scratch[count] = <uint8_t>((value & 0x7F) | 0x80)
+        value >>= 7
+        count += 1
+    scratch[count] = <uint8_t>value
+    append_bytes(out, scratch, 0, count + 1)
+    return 0
+
+
+cdef inline int store_int32(bytearray out, Py_ssize_t pos, int32_t value) except -1:
+    if pos < 0 or pos + 4 > PyByteArray_GET_SIZE(out):
+        raise ValueError(f"no four bytes at {pos}")
+    store32(<uint8_t *>PyByteArray_AS_STRING(out) + pos, <uint32_t>value)
     return 0
 
 

@@ -22,6 +22,8 @@ Bytes = Any
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
+_PARTITION = struct.Struct(">ihqqq")
+_OLD_PARTITION = struct.Struct(">ihqq")
 _UINT32 = struct.Struct(">I")
 
 
@@ -88,6 +90,59 @@ def take_text(p: Bytes, start: int, end: int) -> str:
 
 def append_bytes(out: bytearray, p: Bytes, start: int, end: int) -> None:
     out += p[start:end]
+
+
+def as_tuple(fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same value. Compiled: known to be a tuple, of whatever class."""
+    return fields
+
+
+def append_data(out: bytearray, data: bytes) -> None:
+    out += data
+
+
+def append_int8(out: bytearray, value: int) -> None:
+    out.append(value & 0xFF)
+
+
+def append_int16(out: bytearray, value: int) -> None:
+    out += _INT16.pack(value)
+
+
+def append_int32(out: bytearray, value: int) -> None:
+    out += _INT32.pack(value)
+
+
+def append_int64(out: bytearray, value: int) -> None:
+    out += _INT64.pack(value)
+
+
+def append_partition(
+    out: bytearray,
+    index: int,
+    error_code: int,
+    first: int,
+    second: int,
+    third: int,
+    has_third: bool,
+) -> None:
+    """How a partition's answer begins: index, error code, two or three offsets or times."""
+    if has_third:
+        out += _PARTITION.pack(index, error_code, first, second, third)
+    else:
+        out += _OLD_PARTITION.pack(index, error_code, first, second)
+
+
+def append_uvarint(out: bytearray, value: int) -> None:
+    """Unsigned, 32 bits."""
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def store_int32(out: bytearray, pos: int, value: int) -> None:
+    _INT32.pack_into(out, pos, value)
 
 
 def append_varlong(out: bytearray, value: int) -> None:

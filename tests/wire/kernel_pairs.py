@@ -18,18 +18,19 @@ import pytest
 from crc32c import crc32c
 from hypothesis import strategies as st
 
-from data_plane.wire import kernel_batches, kernel_requests, kernel_sources
+from data_plane.wire import kernel_batches, kernel_requests, kernel_responses, kernel_sources
 from data_plane.wire.errors import WireError
 from data_plane.wire.records import NewRecord
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """One kernel: its two modules."""
+    """One kernel: its three modules."""
 
     name: str
     batches: Any
     requests: Any
+    responses: Any
 
 
 def _compiled() -> Implementation | None:
@@ -46,7 +47,7 @@ def _compiled() -> Implementation | None:
     return Implementation("compiled", *modules)
 
 
-INTERPRETED = Implementation("interpreted", kernel_batches, kernel_requests)
+INTERPRETED = Implementation("interpreted", kernel_batches, kernel_requests, kernel_responses)
 COMPILED = _compiled()
 _MAY_SKIP = os.environ.get("TIDEWHEEL_KERNEL") != "require"
 needs_compiled = pytest.mark.skipif(

@@ -37,14 +37,20 @@ def test_round_trip_of_noise(codec: Compression) -> None:
     ("codec", "levels"),
     [
         (Compression.GZIP, [1, 9]),
-        (Compression.LZ4, [1, 9, 12]),
-        (Compression.ZSTD, [1, 19]),
+        (Compression.LZ4, [9, 1, 8, 12, 17]),
+        (Compression.ZSTD, [-5, 1, 19]),
     ],
 )
 def test_levels(codec: Compression, levels: list[int]) -> None:
     sizes = [len(compress(codec, MIXED, level)) for level in levels]
     assert sizes == sorted(sizes, reverse=True)
     assert all(decompress(codec, compress(codec, MIXED, level)) == MIXED for level in levels)
+
+
+def test_default_levels() -> None:
+    assert compress(Compression.GZIP, MIXED, -1) == compress(Compression.GZIP, MIXED)
+    assert compress(Compression.LZ4, MIXED, 9) == compress(Compression.LZ4, MIXED)
+    assert compress(Compression.ZSTD, MIXED, 3) == compress(Compression.ZSTD, MIXED)
 
 
 def test_reads_snappy_as_librdkafka_writes_it() -> None:
