@@ -1,18 +1,7 @@
-"""Fetch, versions 4 to 18: long polls over partitions, with or without a session.
+"""Fetch, versions 4 to 18: which partitions a request means, within a session or without.
 
-One evaluation walks the dirty partitions of the poll (fetch_sessions.py) in order and collects
-results until the byte limits are met:
-
-- the first partition with records gives at least one batch, however large; the others stay within
-  partition_max_bytes and what is left of max_bytes;
-- partitions that gave records go to the end of the session's order, so that a partition with much
-  to say does not silence the others for ever;
-- a partition with nothing to say leaves the dirty set and is not looked at again until it changes.
-
-The poll is answered when it has min_bytes, an error, or waited max_wait; until then it is parked,
-and each pass in which one of its partitions changed evaluates it once more.
-
-Records that are not in memory are read by the executor; the poll is answered when they are there.
+A full request (session epoch 0 or -1) names all its partitions; an incremental one changes those of
+its session (KIP-227). What then is read and when it is answered is fetch_poll.py's.
 
 Follower fetches (replica_id ≥ 0) are refused with CLUSTER_AUTHORIZATION_FAILED unless the
 connection came through the inter-broker listener.
@@ -23,24 +12,15 @@ from __future__ import annotations
 from typing import cast
 
 from data_plane.broker.api import Buffer, Deferred, HandlerTable, RequestContext
+from data_plane.broker.fetch_poll import PART, FetchSessions, Poll
 from data_plane.broker.fetch_response import (
     SESSIONS_VERSION,
     TOPIC_IDS_VERSION,
     PartitionResult,
     encode_fetch_response,
 )
-from data_plane.broker.fetch_sessions import (
-    EPOCH_FINAL,
-    EPOCH_INITIAL,
-    NO_SESSION_ID,
-    FetchPartition,
-    FetchSessionCache,
-    FetchSet,
-)
+from data_plane.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION_ID, FetchSet
 from data_plane.broker.services import Services
-from data_plane.broker.timers import Timer
-from data_plane.log.errors import LogError
-from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import parse_fetch
 from data_plane.wire.kernel_types import FetchRequestView
@@ -48,389 +28,6 @@ from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 4
 MAX_VERSION = 18
-READ_COMMITTED = 1
-PART = "fetch_sessions"
-
-_NONE = int(ErrorCode.NONE)
-
-
-class _ColdRead:
-    """A read that must leave the loop: where it goes, and the result it completes."""
-
-    __slots__ = ("at_least_one_batch", "bytes_max", "limit", "partition", "result")
-
-    def __init__(
-        self,
-        partition: Partition,
-        result: PartitionResult,
-        bytes_max: int,
-        limit: int,
-        at_least_one_batch: bool,
-    ) -> None:
-        self.partition = partition
-        self.result = result
-        self.bytes_max = bytes_max
-        self.limit = limit
-        self.at_least_one_batch = at_least_one_batch
-
-
-class _Poll:
-    """One Fetch request from its first evaluation to its answer."""
-
-    __slots__ = (
-        "_bytes_max",
-        "_bytes_min",
-        "_cold",
-        "_context",
-        "_fetch_set",
-        "_is_full",
-        "_is_read_committed",
-        "_news",
-        "_results",
-        "_services",
-        "_size",
-        "_timer",
-        "deferred",
-        "must_answer",
-    )
-
-    def __init__(
-        self,
-        services: Services,
-        context: RequestContext,
-        view: FetchRequestView,
-        fetch_set: FetchSet,
-        is_full: bool,
-    ) -> None:
-        self._services = services
-        self._context = context
-        self._fetch_set = fetch_set
-        self._is_full = is_full
-        self._is_read_committed = view.isolation_level == READ_COMMITTED
-        self._bytes_max = max(0, min(view.max_bytes, services.config.get_int("fetch.max.bytes")))
-        self._bytes_min = min(view.min_bytes, self._bytes_max)
-        self._results: list[PartitionResult] = []
-        self._cold: list[_ColdRead] = []
-        # Partitions whose high watermark or log start moved, without records to send.
-        self._news: dict[FetchPartition, None] = {}
-        self._size = 0
-        self._timer: Timer | None = None
-        self.deferred: Deferred[list[Buffer]] | None = None
-        self.must_answer = False
-
-    def evaluate(self) -> bool:
-        """Collect what can be sent now. True when the answer should not wait any longer."""
-        self._results = []
-        self._cold = []
-        self._size = 0
-        self.must_answer = False
-        fetch_set = self._fetch_set
-        for target in list(fetch_set.dirty):
-            result = self._read(target)
-            if result is None:
-                continue
-            self._results.append(result)
-        return self.must_answer or self._size >= self._bytes_min
-
-    def _read(self, target: FetchPartition) -> PartitionResult | None:
-        """The result of a dirty partition; None when it has nothing to send."""
-        partition = target.partition
-        if partition is None or partition.resigned is not ErrorCode.NONE:
-            partition = self._resolve(target)
-            if partition is None:
-                result = self._error(target, self._lookup_error(target))
-                # As Kafka has it where it finds no partition, whatever the isolation level.
-                result.aborted = ()
-                return result
-        epoch = target.current_leader_epoch
-        if epoch >= 0 and epoch != partition.leader_epoch:
-            fenced = epoch < partition.leader_epoch
-            return self._error(
-                target,
-                ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            )
-        log = partition.log
-        offset = target.fetch_offset
-        if offset < log.log_start_offset or offset > log.log_end_offset:
-            return self._error(target, ErrorCode.OFFSET_OUT_OF_RANGE)
-        if target.last_fetched_epoch >= 0:
-            epoch, end_offset = log.end_offset_for_epoch(target.last_fetched_epoch)
-            if epoch < 0 or end_offset < 0:
-                # Nothing is known of that epoch; Kafka says so in these words.
-                return self._error(target, ErrorCode.OFFSET_OUT_OF_RANGE)
-            if epoch < target.last_fetched_epoch or end_offset < offset:
-                # The fetcher's log left the leader's there (KIP-595).
-                result = self._result(target, partition)
-                result.diverging = (epoch, end_offset)
-                self.must_answer = True
-                return result
-        limit = partition.high_watermark
-        if self._is_read_committed:
-            limit = partition.last_stable_offset
-        if offset >= limit:
-            del self._fetch_set.dirty[target]
-            if (
-                target.sent_high_watermark != partition.high_watermark
-                or target.sent_log_start_offset != log.log_start_offset
-            ):
-                self._news[target] = None
-            return None
-        bytes_left = self._bytes_max - self._size
-        is_first = self._size == 0
-        if bytes_left <= 0 and not is_first:
-            return None
-        return self._read_records(target, partition, limit, bytes_left, is_first)
-
-    def _read_records(
-        self,
-        target: FetchPartition,
-        partition: Partition,
-        limit: int,
-        bytes_left: int,
-        is_first: bool,
-    ) -> PartitionResult | None:
-        offset = target.fetch_offset
-        bytes_max = min(target.max_bytes, bytes_left)
-        result = self._result(target, partition)
-        try:
-            read = partition.log.read(
-                offset, bytes_max, max_offset=limit, at_least_one_batch=is_first
-            )
-        except LogError as error:
-            return self._read_failed(target, partition, error)
-        if read.is_cold:
-            self._cold.append(_ColdRead(partition, result, bytes_max, limit, is_first))
-            self._size += max(1, bytes_max)
-            self.must_answer = True
-            return result
-        if read.size == 0:
-            return None
-        result.buffers = read.buffers
-        result.size = read.size
-        self._size += read.size
-        if self._is_read_committed:
-            result.aborted = partition.log.aborted_transactions(offset, read.next_offset)
-        return result
-
-    def _result(self, target: FetchPartition, partition: Partition) -> PartitionResult:
-        result = PartitionResult(target)
-        result.high_watermark = partition.high_watermark
-        result.last_stable_offset = partition.last_stable_offset
-        result.log_start_offset = partition.log.log_start_offset
-        if self._is_read_committed:
-            result.aborted = ()
-        return result
-
-    def _error(self, target: FetchPartition, error: ErrorCode) -> PartitionResult:
-        self.must_answer = True
-        return PartitionResult(target, int(error))
-
-    def _read_failed(
-        self, target: FetchPartition, partition: Partition, error: BaseException
-    ) -> PartitionResult:
-        # Corrupt batches and failed disks are reported by the log maintenance, once each.
-        if not isinstance(error, LogError):
-            self._services.log.error(
-                "read_failed",
-                topic=partition.topic,
-                partition=partition.index,
-                error=repr(error),
-            )
-        code = error.error_code if isinstance(error, LogError) else ErrorCode.UNKNOWN_SERVER_ERROR
-        return self._error(target, code)
-
-    def _resolve(self, target: FetchPartition) -> Partition | None:
-        target.unwatch()
-        partitions = self._services.partitions
-        if self._fetch_set.uses_topic_ids:
-            partition = partitions.get(target.topic_id, target.index)
-        else:
-            partition = partitions.get_by_name(target.topic, target.index)
-        if partition is None or partition.resigned is not ErrorCode.NONE:
-            return None
-        if self._fetch_set.session_id != NO_SESSION_ID or self.deferred is not None:
-            target.watch(partition)
-        else:
-            target.partition = partition
-        return partition
-
-    def _lookup_error(self, target: FetchPartition) -> ErrorCode:
-        if self._fetch_set.uses_topic_ids:
-            return self._services.partitions.error(target.topic_id, target.index)
-        return self._services.partitions.error_by_name(target.topic, target.index)
-
-    # Parking and answering.
-
-    def park(self, deadline_ms: int) -> Deferred[list[Buffer]]:
-        """Wait for changes until the deadline."""
-        self.deferred = Deferred()
-        self._results = []
-        fetch_set = self._fetch_set
-        if fetch_set.session_id == NO_SESSION_ID:
-            for target in fetch_set.partitions.values():
-                if target.partition is not None:
-                    target.partition.watchers.add(target)
-        fetch_set.parked = self
-        self._services.parts[PART].parked.add(self)
-        self._timer = self._services.timers.schedule(deadline_ms, self._timed_out)
-        self._context.connection.on_close.append(self._abandon)
-        return self.deferred
-
-    def wake(self) -> None:
-        self._services.wakes.wake(self)
-
-    def run(self, now_ms: int) -> None:
-        """Called once per pass in which something changed."""
-        if self._fetch_set.parked is self and self.evaluate():
-            self._finish_parked()
-
-    def finish_early(self) -> None:
-        """The session's next request has come: answer with what there is."""
-        self.evaluate()
-        self._finish_parked()
-
-    def _timed_out(self, now_ms: int) -> None:
-        self.evaluate()
-        self._finish_parked()
-
-    def _finish_parked(self) -> None:
-        deferred = self.deferred
-        assert deferred is not None
-        self._unpark()
-        answer = self.answer()
-        if isinstance(answer, Deferred):
-            answer.when_complete(deferred.complete)
-        else:
-            deferred.complete(answer)
-
-    def _unpark(self) -> None:
-        self._fetch_set.parked = None
-        self._services.parts[PART].parked.discard(self)
-        self._services.wakes.forget(self)
-        if self._timer is not None:
-            self._timer.cancel()
-        on_close = self._context.connection.on_close
-        if self._abandon in on_close:
-            on_close.remove(self._abandon)
-
-    def _abandon(self) -> None:
-        """The client is gone: forget the poll. Its session stays for a reconnect."""
-        self._unpark()
-        if self._fetch_set.session_id == NO_SESSION_ID:
-            self._fetch_set.close()
-
-    def answer(self) -> list[Buffer] | Deferred[list[Buffer]]:
-        """The frame of the last evaluation, or a Deferred of it when records are cold."""
-        if not self._cold:
-            return self._encode()
-        deferred: Deferred[list[Buffer]] = Deferred()
-        cold = self._cold
-        self._cold = []
-
-        def read_all() -> list[object]:
-            return [_read_cold(read) for read in cold]
-
-        def done(outcomes: list[object] | None, error: BaseException | None) -> None:
-            for number, read in enumerate(cold):
-                outcome = error if outcomes is None else outcomes[number]
-                self._take_cold(read, outcome)
-            deferred.complete(self._encode())
-
-        self._services.executor.submit(read_all, done)
-        return deferred
-
-    def _take_cold(self, read: _ColdRead, outcome: object) -> None:
-        result = read.result
-        if isinstance(outcome, BaseException):
-            failed = self._read_failed(result.target, read.partition, outcome)
-            result.error_code = failed.error_code
-            result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
-            return
-        buffers, size, next_offset = cast("tuple[list[Buffer], int, int]", outcome)
-        result.buffers = buffers
-        result.size = size
-        if self._is_read_committed:
-            result.aborted = read.partition.log.aborted_transactions(
-                result.target.fetch_offset, next_offset
-            )
-
-    def _encode(self) -> list[Buffer]:
-        fetch_set = self._fetch_set
-        results = self._results
-        if self._is_full:
-            results = self._complete_results(results)
-        else:
-            for target in self._news:
-                if target.partition is not None and target not in fetch_set.dirty:
-                    results.append(self._result(target, target.partition))
-        dirty = fetch_set.dirty
-        for result in results:
-            target = result.target
-            target.sent_high_watermark = result.high_watermark
-            target.sent_log_start_offset = result.log_start_offset
-            self._services.counters.fetched_bytes += result.size
-            if result.size and target in dirty:
-                # To the end of the order: the others are served first next time.
-                del dirty[target]
-                dirty[target] = None
-        frame = encode_fetch_response(
-            self._services, self._context, results, _NONE, fetch_set.session_id
-        )
-        if fetch_set.session_id == NO_SESSION_ID:
-            fetch_set.close()
-        self._results = []
-        return frame
-
-    def _complete_results(self, results: list[PartitionResult]) -> list[PartitionResult]:
-        """A full answer names every partition, in the order of the request."""
-        by_target = {result.target: result for result in results}
-        complete = []
-        for target in self._fetch_set.partitions.values():
-            result = by_target.get(target)
-            if result is None:
-                if target.partition is None:
-                    result = PartitionResult(target, int(self._lookup_error(target)))
-                else:
-                    result = self._result(target, target.partition)
-            complete.append(result)
-        return complete
-
-
-class FetchSessions:
-    """The component that holds all sessions and parked polls."""
-
-    def __init__(self, services: Services) -> None:
-        slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
-        self.cache = FetchSessionCache(slots_max, services.random)
-        self.parked: set[_Poll] = set()
-
-    def start(self, now_ms: int) -> None:
-        """Nothing runs by itself."""
-
-    def tick(self, now_ms: int) -> None:
-        """Deadlines of polls are in the broker's timers."""
-
-    def next_deadline_ms(self) -> int | None:
-        return None
-
-    def stop(self, now_ms: int) -> None:
-        """Answer every parked poll with what there is."""
-        for poll in list(self.parked):
-            poll.finish_early()
-
-
-def _read_cold(read: _ColdRead) -> object:
-    """Runs in a worker thread: (buffers, size, next offset), or the error."""
-    try:
-        cold = read.partition.log.read_cold(
-            read.result.target.fetch_offset,
-            read.bytes_max,
-            max_offset=read.limit,
-            at_least_one_batch=read.at_least_one_batch,
-        )
-    except Exception as error:
-        return error
-    return cold.buffers, cold.size, cold.next_offset
 
 
 def handle_fetch(
@@ -445,7 +42,8 @@ def handle_fetch(
     view = parse_fetch(buf, position, end, context.api_version)
     if view.replica_id >= 0 and not context.connection.is_inter_broker:
         return _refuse(services, context, view, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, now_ms)
-    sessions: FetchSessionCache = services.parts[PART].cache
+    fetch_sessions: FetchSessions = services.parts[PART]
+    sessions = fetch_sessions.cache
     uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
     is_full = view.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL)
     if is_full:
@@ -465,7 +63,7 @@ def handle_fetch(
             return _refuse(services, context, view, found, now_ms)
         fetch_set = found
         if fetch_set.parked is not None:
-            cast(_Poll, fetch_set.parked).finish_early()
+            cast(Poll, fetch_set.parked).finish_early()
         _take_partitions(fetch_set, view)
         for topic in view.forgotten_topics:
             for index in topic.partitions:
@@ -473,7 +71,7 @@ def handle_fetch(
         if not fetch_set.partitions:
             sessions.remove(fetch_set.session_id)
             fetch_set.session_id = NO_SESSION_ID
-    poll = _Poll(services, context, view, fetch_set, is_full)
+    poll = Poll(services, context, view, fetch_set, is_full)
     if poll.evaluate() or view.max_wait_ms <= 0 or not fetch_set.partitions:
         return poll.answer()
     return poll.park(now_ms + view.max_wait_ms)

@@ -13,6 +13,7 @@ from data_plane.broker import (
     admin,
     api_versions,
     fetch,
+    fetch_poll,
     group_handlers,
     init_producer_id,
     list_offsets,
@@ -20,7 +21,7 @@ from data_plane.broker import (
     produce,
 )
 from data_plane.broker.api import Executor, HandlerTable
-from data_plane.broker.fetch import FetchSessions
+from data_plane.broker.fetch_poll import FetchSessions
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.groups import GroupService
 from data_plane.broker.init_producer_id import ProducerIds
@@ -141,7 +142,7 @@ def make_services(
         log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
     services.parts[init_producer_id.PART] = ProducerIds(services)
     sessions = FetchSessions(services)
-    services.parts[fetch.PART] = sessions
+    services.parts[fetch_poll.PART] = sessions
     services.groups = GroupService(services)
     services.components += [
         LogMaintenance(services, maintenance_executor),

@@ -17,6 +17,7 @@ from uuid import UUID
 from data_plane.broker import (
     api_versions,
     fetch,
+    fetch_poll,
     init_producer_id,
     list_offsets,
     offset_for_leader_epoch,
@@ -25,7 +26,7 @@ from data_plane.broker import (
 from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.dispatch import Dispatcher
-from data_plane.broker.fetch import FetchSessions
+from data_plane.broker.fetch_poll import FetchSessions
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.metadata_writer import MetadataWriter
@@ -187,7 +188,7 @@ class BrokerPlayer:
         self.services.metadata = MetadataWriter(self.services, lambda: self.now_ms)
         self.services.parts[init_producer_id.PART] = ProducerIds(self.services)
         self.sessions = FetchSessions(self.services)
-        self.services.parts[fetch.PART] = self.sessions
+        self.services.parts[fetch_poll.PART] = self.sessions
         self.dispatcher = Dispatcher(self.services)
         self.close_reasons: list[str] = []
         self.connection = self.connect()
