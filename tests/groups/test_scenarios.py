@@ -394,6 +394,18 @@ def test_a_group_that_cannot_be_written_down_is_not_made() -> None:
     broker.advance(DAY_MS)
 
 
+def test_a_group_that_got_going_outlives_the_failure_of_its_first_record() -> None:
+    broker = new_broker()
+    broker.topic.hold = True
+    result = broker.handle(Api.JOIN_GROUP, 3, join("g"))
+    response = answer(broker, result, 100)
+    assert response.generation_id == 1
+    broker.settle(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert state_of_group(broker) == "CompletingRebalance"
+    request = heartbeat("g", response.member_id, 1)
+    assert broker.handle(Api.HEARTBEAT, 4, request).error_code == ErrorCode.NONE
+
+
 def test_a_static_member_whose_new_id_cannot_be_written_keeps_the_old_one() -> None:
     broker = new_broker()
     a, b = Member(broker, "a", instance_id="i-a"), Member(broker, "b", instance_id="i-b")
@@ -549,6 +561,17 @@ def test_an_assignment_of_the_last_generation_is_not_taken_for_this_one() -> Non
     broker.settle()
     assert answer(broker, leading).assignment == b"a2"
     assert answer(broker, waiting).assignment == b"b2"
+
+
+def test_committing_is_as_good_as_beating() -> None:
+    broker = new_broker()
+    a = Member(broker, "a")
+    stable_group(broker, a)
+    for offset in range(6):
+        broker.advance(9_000)
+        assert error_of_commit(answer(broker, a.send_commit(offset))) is ErrorCode.NONE
+    broker.advance(10_000)
+    assert a.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_new_member_that_nobody_hears_of_is_dropped_after_five_minutes() -> None:
@@ -749,6 +772,18 @@ def test_a_commit_in_flight_keeps_a_group_from_expiring() -> None:
     assert not is_waiting(result)
     broker.settle()
     assert committed(broker) == 2
+
+
+def test_a_group_does_not_go_with_its_last_offset_while_the_next_is_in_flight() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker, 0)
+    broker.advance(7 * DAY_MS - 5 * MINUTE_MS)
+    broker.topic.hold = True
+    broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 1): 2}))
+    broker.advance(10 * MINUTE_MS)
+    assert state_of_group(broker) == "Empty"
+    broker.settle()
+    assert (committed(broker, 0), committed(broker, 1)) == (-1, 2)
 
 
 def test_deleting_a_topic_deletes_its_offsets() -> None:
