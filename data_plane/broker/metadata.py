@@ -12,20 +12,32 @@ from uuid import UUID
 
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from data_plane.broker.frames import begin_frame, finish_frame
+from data_plane.broker.metadata_encoding import (
+    FLEXIBLE_VERSION,
+    EncodedTopics,
+    Item,
+    encode_response,
+)
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
 from data_plane.broker.topics import ensure_topic
-from data_plane.cell.metadata import INTERNAL_TOPICS, OFFSETS_TOPIC, PartitionImage, TopicImage
-from data_plane.wire.errors import ErrorCode
-from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from data_plane.cell.metadata import INTERNAL_TOPICS, OFFSETS_TOPIC
+from data_plane.wire.errors import ErrorCode, MalformedFrame
+from data_plane.wire.messages.metadata_request import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    decode_metadata_request,
+)
 from data_plane.wire.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import ApiKey
 
+PART = "metadata"
 MIN_VERSION, MAX_VERSION = 0, 13
 NULL_IS_ALL_VERSION = 1
 TOPIC_ID_REQUEST_VERSION = 12
@@ -34,30 +46,51 @@ ZERO_ID = UUID(int=0)
 
 
 def handle_metadata(
-    services: Services, context: RequestContext, request: MetadataRequest, now_ms: int
-) -> MetadataResponse:
+    services: Services,
+    context: RequestContext,
+    buf: bytearray | memoryview,
+    position: int,
+    end: int,
+    now_ms: int,
+) -> list[bytearray]:
+    """A raw handler: the response is put together from kept bytes, see metadata_encoding."""
     version = context.api_version
-    wanted = request.topics
+    reader = Reader(buf, position, end)
+    request = decode_metadata_request(reader, version)
+    if reader.pos != reader.end:
+        raise MalformedFrame(f"{reader.end - reader.pos} bytes follow the Metadata request")
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    response, items = _answer(services, version, request, operations)
+    encoded = services.parts.get(PART)
+    if encoded is None:
+        encoded = services.parts[PART] = EncodedTopics()
+    writer = Writer()
+    writer.buf += begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
+    encode_response(writer, response, items, version, operations, encoded)
+    finish_frame([writer.buf])
+    return [writer.buf]
+
+
+def _answer(
+    services: Services, version: int, request: MetadataRequest, operations: int
+) -> tuple[MetadataResponse, Sequence[Item]]:
+    """The response without topics, and its topics."""
+    wanted = request.topics
     if wanted and not _is_well_formed(wanted, version):
-        return _malformed(wanted)
-    if wanted is None or (not wanted and version < NULL_IS_ALL_VERSION):
-        topics = [
-            _topic(services, topic, operations) for topic in services.image.topics_by_name.values()
-        ]
-    elif wanted and any(topic.topic_id != ZERO_ID for topic in wanted):
-        topics = _by_id(services, wanted, operations)
-    else:
-        topics = _by_name(services, wanted, operations, request.allow_auto_topic_creation)
+        return MetadataResponse(), _malformed(wanted)
     response = MetadataResponse(
         brokers=brokers(services),
         cluster_id=services.cluster_id,
         controller_id=services.node_id,
-        topics=topics,
     )
     if version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    return response
+    if wanted is None or (not wanted and version < NULL_IS_ALL_VERSION):
+        return response, list(services.image.topics_by_name.values())
+    if any(topic.topic_id != ZERO_ID for topic in wanted):
+        return response, _by_id(services, wanted)
+    may_create = request.allow_auto_topic_creation
+    return response, _by_name(services, wanted, operations, may_create)
 
 
 def brokers(services: Services) -> list[MetadataResponseBroker]:
@@ -79,30 +112,25 @@ def _is_well_formed(wanted: Sequence[MetadataRequestTopic], version: int) -> boo
     return all(topic.name is not None or topic.topic_id != ZERO_ID for topic in wanted)
 
 
-def _malformed(wanted: Sequence[MetadataRequestTopic]) -> MetadataResponse:
-    return MetadataResponse(
-        topics=[
-            MetadataResponseTopic(error_code=int(ErrorCode.INVALID_REQUEST), name=topic.name or "")
-            for topic in wanted
-        ]
-    )
+def _malformed(wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
+    return [
+        MetadataResponseTopic(error_code=int(ErrorCode.INVALID_REQUEST), name=topic.name or "")
+        for topic in wanted
+    ]
 
 
-def _by_id(
-    services: Services, wanted: Sequence[MetadataRequestTopic], operations: int
-) -> list[MetadataResponseTopic]:
-    topics = []
+def _by_id(services: Services, wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
+    items: list[Item] = []
     for topic_id in dict.fromkeys(topic.topic_id for topic in wanted):
         topic = services.image.topics_by_id.get(topic_id)
-        if topic is None:
-            topics.append(
-                MetadataResponseTopic(
-                    error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id
-                )
+        items.append(
+            MetadataResponseTopic(
+                error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id
             )
-        else:
-            topics.append(_topic(services, topic, operations))
-    return topics
+            if topic is None
+            else topic
+        )
+    return items
 
 
 def _by_name(
@@ -110,15 +138,15 @@ def _by_name(
     wanted: Sequence[MetadataRequestTopic],
     operations: int,
     allow_auto_topic_creation: bool,
-) -> list[MetadataResponseTopic]:
+) -> list[Item]:
     may_create = allow_auto_topic_creation and services.config.get_bool("auto.create.topics.enable")
-    found = []
-    missing = []
+    found: list[Item] = []
+    missing: list[Item] = []
     for name in dict.fromkeys(topic.name for topic in wanted):
         assert name is not None
         topic = services.image.topics_by_name.get(name)
         if topic is not None:
-            found.append(_topic(services, topic, operations))
+            found.append(topic)
             continue
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if invalid_name_reason(name) is not None:
@@ -144,29 +172,5 @@ def _create(services: Services, name: str) -> None:
         ensure_topic(services, name, services.config.get_int("num.partitions"))
 
 
-def _topic(services: Services, topic: TopicImage, operations: int) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.internal,
-        partitions=[
-            _partition(index, partition) for index, partition in enumerate(topic.partitions)
-        ],
-        topic_authorized_operations=operations,
-    )
-
-
-def _partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
-    has_leader = partition.leader >= 0
-    return MetadataResponsePartition(
-        error_code=int(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
-        partition_index=index,
-        leader_id=partition.leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
-    )
-
-
 def register(table: HandlerTable) -> None:
-    table.register(ApiKey.METADATA, MIN_VERSION, MAX_VERSION, handle_metadata)
+    table.register_raw(ApiKey.METADATA, MIN_VERSION, MAX_VERSION, handle_metadata)

@@ -1,0 +1,204 @@
+"""Metadata responses as bytes, with the bytes of unchanged topics kept.
+
+Every client asks for metadata when it starts, when a leader moves and every few minutes; with
+10,000 partitions the message objects and the generated encoder would hold up the loop for 100 ms
+each time. A topic's bytes depend on its image (which is replaced when anything changes), the
+version and the asked-for operations, so they are kept beside it. The fields around the topics come
+from the generated encoder: it writes the response with an empty array of topics, whose length is
+then replaced by the real one and the topics.
+
+    | throttle, brokers, cluster, controller | 0 | rest |   encoded without topics
+    | throttle, brokers, cluster, controller | n | topic … topic | rest |
+
+The same is done inside a topic: partitions with equal images differ in their index alone.
+tests/broker/test_metadata_encoding.py compares with the generated encoder, version by version.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from data_plane.cell.metadata import PartitionImage, TopicImage
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+    encode_metadata_response,
+)
+from data_plane.wire.primitives import Writer
+
+FLEXIBLE_VERSION = 9
+# Some 300 bytes each, besides their partitions' bytes; beyond, all are dropped and made again.
+TOPICS_KEPT_MAX = 50_000
+PARTITIONS_KEPT_MAX = 200_000
+TEMPLATES_KEPT_MAX = 10_000
+
+_INT32 = struct.Struct(">i")
+# A partition's index stands behind its error code.
+_INDEX_START, _INDEX_END = 2, 6
+
+Item = TopicImage | MetadataResponseTopic
+
+
+class EncodedTopics:
+    """The bytes of topics, by what they depend on."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, int, int], tuple[TopicImage, bytes]] = {}
+        self._partitions_count = 0
+        # Most partitions of a cell have equal images, of different topics too.
+        self._templates: dict[tuple[PartitionImage, int], tuple[bytes, bytes]] = {}
+
+    def encode(self, topic: TopicImage, version: int, operations: int) -> bytes:
+        """One element of the array of topics."""
+        key = (topic.name, version, operations)
+        kept = self._kept.get(key)
+        if kept is not None:
+            if kept[0] is topic:
+                return kept[1]
+            self._partitions_count -= len(kept[0].partitions)
+        data = self._encode(topic, version, operations)
+        self._partitions_count += len(topic.partitions)
+        if len(self._kept) >= TOPICS_KEPT_MAX or self._partitions_count > PARTITIONS_KEPT_MAX:
+            self._kept.clear()
+            self._partitions_count = len(topic.partitions)
+        self._kept[key] = (topic, data)
+        return data
+
+    def _encode(self, topic: TopicImage, version: int, operations: int) -> bytes:
+        around = _encode_described(describe_topic(topic, operations), version)
+        chunks = []
+        previous = None
+        for index, partition in enumerate(topic.partitions):
+            if partition is not previous:
+                previous = partition
+                start, end = self._template(partition, version)
+            chunks.append(start)
+            chunks.append(_INT32.pack(index))
+            chunks.append(end)
+        writer = Writer()
+        tail_bytes = _topic_tail_bytes(version)
+        _splice(writer, around, tail_bytes, version, len(topic.partitions), chunks)
+        return bytes(writer.buf)
+
+    def _template(self, partition: PartitionImage, version: int) -> tuple[bytes, bytes]:
+        """A partition's bytes before and behind its index."""
+        key = (partition, version)
+        template = self._templates.get(key)
+        if template is None:
+            data = _encode_partition(partition, version)
+            template = (data[:_INDEX_START], data[_INDEX_END:])
+            if len(self._templates) >= TEMPLATES_KEPT_MAX:
+                self._templates.clear()
+            self._templates[key] = template
+        return template
+
+
+def describe_topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    """A topic as the generated codec knows it, without its partitions."""
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        topic_authorized_operations=operations,
+    )
+
+
+def describe_partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+    """A partition as the generated codec knows it."""
+    has_leader = partition.leader >= 0
+    return MetadataResponsePartition(
+        error_code=int(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+    )
+
+
+def encode_response(
+    writer: Writer,
+    response: MetadataResponse,
+    items: Sequence[Item],
+    version: int,
+    operations: int,
+    encoded: EncodedTopics,
+) -> None:
+    """`response` has everything but topics; those are `items`, in their order."""
+    assert not response.topics
+    around = Writer()
+    encode_metadata_response(around, response, version)
+    chunks = (
+        encoded.encode(item, version, operations)
+        if isinstance(item, TopicImage)
+        else _encode_described(item, version)
+        for item in items
+    )
+    _splice(writer, around.buf, _response_tail_bytes(version), version, len(items), chunks)
+
+
+def _encode_partition(partition: PartitionImage, version: int) -> bytes:
+    """One element of the array of partitions: what a topic with it has more than one without."""
+    topic = MetadataResponseTopic(name="", partitions=[describe_partition(0, partition)])
+    data = _encode_described(topic, version)
+    empty_size = len(_encode_described(MetadataResponseTopic(name=""), version))
+    end = len(data) - _topic_tail_bytes(version)
+    return data[end - (len(data) - empty_size) : end]
+
+
+def _encode_described(topic: MetadataResponseTopic, version: int) -> bytes:
+    """One element of the array of topics, by the generated encoder."""
+    writer = Writer()
+    encode_metadata_response(writer, MetadataResponse(topics=[topic]), version)
+    end = len(writer.buf) - _response_tail_bytes(version)
+    return bytes(writer.buf[_response_bytes(version) - _response_tail_bytes(version) : end])
+
+
+@cache
+def _response_bytes(version: int) -> int:
+    """Size of a response without brokers and topics."""
+    writer = Writer()
+    encode_metadata_response(writer, MetadataResponse(), version)
+    return len(writer.buf)
+
+
+def _response_tail_bytes(version: int) -> int:
+    """What follows the topics: error code, the cluster's operations, tags."""
+    if version >= 13:
+        return 3
+    if version >= 11:
+        return 1
+    if version >= FLEXIBLE_VERSION:
+        return 5
+    return 4 if version >= 8 else 0
+
+
+def _topic_tail_bytes(version: int) -> int:
+    """What follows the partitions: the topic's operations, tags."""
+    if version >= FLEXIBLE_VERSION:
+        return 5
+    return 4 if version >= 8 else 0
+
+
+def _splice(
+    writer: Writer,
+    around: bytes | bytearray,
+    tail_bytes: int,
+    version: int,
+    count: int,
+    chunks: Iterable[bytes],
+) -> None:
+    """Write `around` with its empty array, which ends before the tail, holding `chunks`."""
+    end = len(around) - tail_bytes
+    length_bytes = 1 if version >= FLEXIBLE_VERSION else 4
+    writer.buf += around[: end - length_bytes]
+    if version >= FLEXIBLE_VERSION:
+        writer.write_uvarint(count + 1)
+    else:
+        writer.write_int32(count)
+    writer.buf += b"".join(chunks)
+    writer.buf += around[end:]
