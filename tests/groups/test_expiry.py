@@ -1,0 +1,247 @@
+"""When offsets and groups go: by age, with their topic, on request."""
+
+from __future__ import annotations
+
+import pytest
+
+from data_plane.groups.partitioning import partition_for_group
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
+from data_plane.wire.registry import ApiKey as Api
+from tests.groups.local_player import LocalBroker
+from tests.groups.members import (
+    DAY_MS,
+    MINUTE_MS,
+    Member,
+    answer,
+    commit_as_nobody,
+    committed,
+    error_of_commit,
+    is_waiting,
+    new_broker,
+    stable_group,
+    state_of_group,
+)
+from tests.groups.requests import (
+    commit,
+    fetch,
+    subscription,
+    sync,
+)
+
+# ---- expiry and deletion
+
+
+def test_offsets_of_a_simple_group_expire_one_by_one_after_their_commit() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker, 0)
+    broker.advance(4 * DAY_MS)
+    commit_as_nobody(broker, 1)
+    broker.advance(3 * DAY_MS + 20 * MINUTE_MS)
+    assert (committed(broker, 0), committed(broker, 1)) == (-1, 1)
+    assert state_of_group(broker) == "Empty"
+    broker.advance(4 * DAY_MS)
+    assert committed(broker, 1) == -1
+    assert state_of_group(broker) == "Dead", "the group goes with its last offset"
+    after = broker.restart()
+    assert (committed(after, 0), committed(after, 1)) == (-1, -1)
+    assert state_of_group(after) == "Dead"
+
+
+def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
+    broker = new_broker()
+    a = Member(broker, "a", session_timeout_ms=1_800_000)
+    stable_group(broker, a)
+    answer(broker, a.send_commit(5))
+    for _ in range(8 * 24 * 3):
+        broker.advance(20 * MINUTE_MS)
+        assert a.beat() is ErrorCode.NONE
+    answer(broker, a.send_leave())
+    broker.advance(6 * DAY_MS)
+    assert committed(broker) == 5, "in use until a day ago"
+    after = broker.restart()
+    after.advance(DAY_MS + 20 * MINUTE_MS)
+    assert committed(after) == -1
+    assert state_of_group(after) == "Dead"
+
+
+def test_a_live_group_keeps_what_it_reads_and_loses_what_it_no_longer_reads() -> None:
+    broker = new_broker()
+    broker.create_topic("payments", 1)
+    a = Member(
+        broker,
+        "a",
+        session_timeout_ms=1_800_000,
+        protocols=[("range", subscription("orders"))],
+    )
+    stable_group(broker, a)
+    request = commit(
+        "g",
+        {("orders", 0): 5, ("payments", 0): 6},
+        member_id=a.member_id,
+        generation_id=a.generation_id,
+    )
+    answer(broker, a.call(Api.OFFSET_COMMIT, 9, request))
+    for _ in range(7 * 24 * 3 + 2):
+        broker.advance(20 * MINUTE_MS)
+        a.beat()
+    group = broker.handle(Api.OFFSET_FETCH, 9, fetch("g")).groups[0]
+    assert [topic.name for topic in group.topics] == ["orders"]
+
+
+@pytest.mark.parametrize("protocols", [[("range", b"?")], [("connect", b"")]])
+def test_a_live_group_of_unknown_subscription_keeps_everything(
+    protocols: list[tuple[str, bytes]],
+) -> None:
+    broker = new_broker()
+    kind = "connect" if protocols[0][0] == "connect" else "consumer"
+    a = Member(broker, "a", session_timeout_ms=1_800_000, protocols=protocols, protocol_type=kind)
+    a.joined(a.send_join(), 100)
+    request = sync(
+        "g",
+        a.member_id,
+        a.generation_id,
+        {},
+        protocol_type=kind,
+        protocol_name=protocols[0][0],
+    )
+    answer(broker, a.call(Api.SYNC_GROUP, 5, request))
+    answer(broker, a.send_commit(5))
+    for _ in range(8 * 24 * 3):
+        broker.advance(20 * MINUTE_MS)
+        a.beat()
+    assert committed(broker) == 5
+
+
+def test_an_old_client_decides_when_its_offsets_expire() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker, 0, retention_time_ms=30 * MINUTE_MS)
+    commit_as_nobody(broker, 1, retention_time_ms=30 * DAY_MS)
+    broker = broker.restart()
+    broker.advance(50 * MINUTE_MS)
+    assert (committed(broker, 0), committed(broker, 1)) == (-1, 1)
+    broker.advance(20 * DAY_MS)
+    assert committed(broker, 1) == 1
+
+
+def test_an_empty_group_without_offsets_goes_at_the_next_check() -> None:
+    broker = new_broker()
+    a = Member(broker, "a")
+    stable_group(broker, a)
+    answer(broker, a.send_leave())
+    broker.advance(11 * MINUTE_MS)
+    assert state_of_group(broker) == "Dead"
+
+
+def test_a_commit_in_flight_keeps_a_group_from_expiring() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker)
+    broker.advance(7 * DAY_MS - 9 * MINUTE_MS)
+    broker.topic.hold = True
+    result = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 2}))
+    broker.advance(10 * MINUTE_MS)
+    assert not is_waiting(result)
+    broker.settle()
+    assert committed(broker) == 2
+
+
+def test_a_group_does_not_go_with_its_last_offset_while_the_next_is_in_flight() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker, 0)
+    broker.advance(7 * DAY_MS - 5 * MINUTE_MS)
+    broker.topic.hold = True
+    broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 1): 2}))
+    broker.advance(10 * MINUTE_MS)
+    assert state_of_group(broker) == "Empty"
+    broker.settle()
+    assert (committed(broker, 0), committed(broker, 1)) == (-1, 2)
+
+
+def test_a_group_does_not_go_while_somebody_has_an_id_for_it() -> None:
+    broker = new_broker()
+    a = Member(broker, "a", session_timeout_ms=1_800_000)
+    broker.advance(25 * MINUTE_MS)
+    stable_group(broker, a)
+    b = Member(broker, "b", session_timeout_ms=1_800_000)
+    answer(broker, a.send_leave())
+    broker.advance(25 * MINUTE_MS)
+    assert state_of_group(broker) == "Empty"
+    stable_group(broker, b)
+
+
+def test_deleting_a_group_deletes_what_was_in_flight_before() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker)
+    broker.topic.hold = True
+    earlier = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 1): 2}))
+    request = DeleteGroupsRequest(groups_names=["g"])
+    result = broker.handle(Api.DELETE_GROUPS, 2, request)
+    broker.settle()
+    assert error_of_commit(answer(broker, earlier)) is ErrorCode.NONE
+    assert answer(broker, result).results[0].error_code == ErrorCode.NONE
+    assert broker.groups.coordinator.offset_count() == 0
+
+
+def test_deleting_a_topic_deletes_its_offsets() -> None:
+    broker = new_broker()
+    broker.create_topic("payments", 1)
+    request = commit("g", {("orders", 0): 5, ("payments", 0): 6})
+    answer(broker, broker.handle(Api.OFFSET_COMMIT, 9, request))
+    broker.topic.hold = True
+    result = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 1): 7}))
+    broker.delete_topic("orders")
+    broker.settle()
+    assert error_of_commit(answer(broker, result)) is ErrorCode.NONE
+    for each in (broker, broker.restart()):
+        group = each.handle(Api.OFFSET_FETCH, 9, fetch("g")).groups[0]
+        assert [topic.name for topic in group.topics] == ["payments"]
+
+
+def test_a_topic_made_anew_does_not_inherit_offsets() -> None:
+    """The broker died after the topic's deletion and before the offsets' tombstones."""
+    broker = new_broker()
+    commit_as_nobody(broker, 0)
+    commit_as_nobody(broker, 1)
+    records = {index: list(each) for index, each in broker.topic.records.items()}
+    broker.delete_topic("orders")
+    broker.create_topic("orders", 3)
+    # What a broker that came back has seen since: a commit for the new topic.
+    commit_as_nobody(broker, 1)
+    index = partition_for_group("g", 3)
+    records[index].append(broker.topic.records[index][-1])
+    crashed = LocalBroker(store=broker.store, records=records)
+    assert (committed(crashed, 0), committed(crashed, 1)) == (-1, 1)
+    assert crashed.groups.coordinator.offset_count() == 1
+
+
+def test_deleting_a_group_can_fail_and_be_repeated() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker)
+    request = DeleteGroupsRequest(groups_names=["g"])
+    broker.topic.hold = True
+    result = broker.handle(Api.DELETE_GROUPS, 2, request)
+    assert state_of_group(broker) == "Dead"
+    refused = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 2}))
+    assert error_of_commit(refused) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.settle(ErrorCode.NOT_ENOUGH_REPLICAS)
+    response = answer(broker, result)
+    assert response.results[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert (state_of_group(broker), committed(broker)) == ("Empty", 1)
+    broker.topic.hold = False
+    response = answer(broker, broker.handle(Api.DELETE_GROUPS, 2, request))
+    assert response.results[0].error_code == ErrorCode.NONE
+    assert state_of_group(broker.restart()) == "Dead"
+
+
+def test_many_offsets_are_deleted_in_several_batches() -> None:
+    broker = new_broker()
+    broker.create_topic("wide", 2_500)
+    request = commit("g", {("wide", index): index for index in range(2_500)})
+    answer(broker, broker.handle(Api.OFFSET_COMMIT, 9, request))
+    broker.topic.hold = True
+    result = broker.handle(Api.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=["g"]))
+    sizes = [len(records) for _, records, _ in broker.topic.waiting]
+    assert sizes == [1_000, 1_000, 500, 1]
+    broker.settle()
+    assert answer(broker, result).results[0].error_code == ErrorCode.NONE
+    assert broker.groups.coordinator.offset_count() == 0

@@ -1,0 +1,260 @@
+"""How long rebalances wait, and what is bounded."""
+
+from __future__ import annotations
+
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.registry import ApiKey as Api
+from tests.groups.local_player import LocalBroker
+from tests.groups.members import (
+    Member,
+    answer,
+    committed,
+    error_of_commit,
+    is_waiting,
+    new_broker,
+    stable_group,
+    state_of_group,
+)
+from tests.groups.requests import (
+    commit,
+    join,
+    subscription,
+)
+
+# ---- rebalances
+
+
+def test_the_first_rebalance_waits_longer_for_each_newcomer() -> None:
+    broker = new_broker(group_initial_rebalance_delay_ms="3000")
+    members = [Member(broker, name, rebalance_timeout_ms=7_000) for name in "abc"]
+    first = members[0].send_join()
+    broker.advance(2_000)
+    results = [first, members[1].send_join()]
+    broker.advance(2_000)
+    assert is_waiting(first), "b came within the first three seconds"
+    results.append(members[2].send_join())
+    broker.advance(2_500)
+    assert is_waiting(first), "c came within the second three seconds"
+    broker.advance(500)
+    assert [answer(broker, each).generation_id for each in results] == [1, 1, 1]
+
+
+def test_the_first_rebalance_ends_with_the_rebalance_timeout() -> None:
+    broker = new_broker(group_initial_rebalance_delay_ms="3000")
+    results = [Member(broker, "m0", rebalance_timeout_ms=5_000).send_join()]
+    for number in range(1, 6):
+        broker.advance(900)
+        results.append(Member(broker, f"m{number}", rebalance_timeout_ms=5_000).send_join())
+    broker.advance(500)
+    assert not any(is_waiting(each) for each in results)
+
+
+def test_newcomers_of_an_earlier_first_rebalance_do_not_prolong_a_later_one() -> None:
+    broker = new_broker(group_initial_rebalance_delay_ms="3000")
+    a = Member(broker, "a", rebalance_timeout_ms=3_000)
+    b = Member(broker, "b", rebalance_timeout_ms=3_000)
+    results = [a.send_join(), b.send_join()]
+    broker.advance(3_000)
+    for member, result in zip((a, b), results, strict=True):
+        member.joined(result)
+        answer(broker, member.send_leave())
+        if member is a:
+            broker.advance(3_000)
+    assert state_of_group(broker) == "Empty"
+    late = Member(broker, "c", rebalance_timeout_ms=60_000)
+    result = late.send_join()
+    broker.advance(3_000)
+    assert not is_waiting(result)
+
+
+def test_waiting_for_static_members_does_not_spin() -> None:
+    """Only static members are left, none has joined again, and they allow no time for it."""
+    broker = new_broker()
+    a = Member(broker, "a", instance_id="i-a", rebalance_timeout_ms=0)
+    b = Member(broker, "b", instance_id="i-b", rebalance_timeout_ms=0)
+    c = Member(broker, "c", rebalance_timeout_ms=0)
+    results = [member.send_join() for member in (a, b, c)]
+    while any(is_waiting(each) for each in results):
+        broker.services.tick(broker.now_ms)
+    for member, result in zip((a, b, c), results, strict=True):
+        member.joined(result)
+    for member in (a, b, c):
+        member.send_sync({} if member is a else None)
+    answer(broker, c.send_leave())
+    ticks = 0
+    while ticks < 20:
+        deadline_ms = broker.services.next_deadline_ms()
+        if deadline_ms is None or deadline_ms > broker.now_ms:
+            break
+        broker.services.tick(broker.now_ms)
+        ticks += 1
+    assert ticks < 20
+    assert state_of_group(broker) == "PreparingRebalance"
+
+
+def test_a_member_that_waits_for_the_others_need_not_beat() -> None:
+    broker = new_broker()
+    a, b = (Member(broker, name, rebalance_timeout_ms=60_000) for name in "ab")
+    stable_group(broker, a, b)
+    result = b.send_join(protocols=[("range", subscription("other"))])
+    for _ in range(6):
+        broker.advance(5_000)
+        assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert is_waiting(result), "three sessions have passed"
+    a.joined(a.send_join())
+    assert b.joined(result).error_code == ErrorCode.NONE
+    # The same while it waits for its assignment.
+    waiting = b.send_sync()
+    for _ in range(6):
+        broker.advance(5_000)
+        assert a.beat() is ErrorCode.NONE
+    assert is_waiting(waiting)
+    answer(broker, a.send_sync({b.member_id: b"b"}))
+    assert answer(broker, waiting).assignment == b"b"
+
+
+def test_an_assignment_of_the_last_generation_is_not_taken_for_this_one() -> None:
+    broker = new_broker()
+    a, b = Member(broker, "a"), Member(broker, "b")
+    results = [a.send_join(), b.send_join()]
+    broker.advance(100)
+    a.joined(results[0])
+    b.joined(results[1])
+    broker.topic.hold = True
+    late = a.send_sync({a.member_id: b"old", b.member_id: b"old"})
+    changed = b.send_join(protocols=[("range", subscription("other"))])
+    assert answer(broker, late).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    again = a.send_join()
+    assert b.joined(changed).generation_id == 2
+    assert a.joined(again).generation_id == 2
+    waiting = b.send_sync()
+    broker.settle()
+    assert is_waiting(waiting)
+    assert state_of_group(broker) == "CompletingRebalance"
+    leading = a.send_sync({a.member_id: b"a2", b.member_id: b"b2"})
+    broker.settle()
+    assert answer(broker, leading).assignment == b"a2"
+    assert answer(broker, waiting).assignment == b"b2"
+
+
+def test_committing_is_as_good_as_beating() -> None:
+    broker = new_broker()
+    a = Member(broker, "a")
+    stable_group(broker, a)
+    for offset in range(6):
+        broker.advance(9_000)
+        assert error_of_commit(answer(broker, a.send_commit(offset))) is ErrorCode.NONE
+    broker.advance(10_000)
+    assert a.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_new_member_that_nobody_hears_of_is_dropped_after_five_minutes() -> None:
+    broker = new_broker()
+    a, b = (Member(broker, name, rebalance_timeout_ms=3_600_000) for name in "ab")
+    stable_group(broker, a, b)
+    newcomer = Member(broker, "c", rebalance_timeout_ms=3_600_000)
+    result = newcomer.send_join()
+    for _ in range(60):
+        broker.advance(5_000)
+        a.beat()
+        b.beat()
+    assert answer(broker, result).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_static_member_that_came_back_without_asking_for_its_assignment_is_removed() -> None:
+    broker = new_broker()
+    a = Member(broker, "a", instance_id="i-a", rebalance_timeout_ms=5_000)
+    b = Member(broker, "b", instance_id="i-b", rebalance_timeout_ms=5_000)
+    results = [a.send_join(), b.send_join()]
+    broker.advance(100)
+    a.joined(results[0])
+    b.joined(results[1])
+    answer(broker, a.send_sync({a.member_id: b"a", b.member_id: b"b"}))
+    b.member_id = ""
+    assert b.joined(b.send_join()).generation_id == 1
+    broker.advance(5_000)
+    assert b.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_smaller_group_max_size_is_enforced_when_a_group_is_loaded() -> None:
+    broker = new_broker()
+    members = [Member(broker, name) for name in "abc"]
+    stable_group(broker, *members)
+    after = LocalBroker({"group.max.size": "2"}, store=broker.store, records=broker.topic.records)
+    for member in members:
+        member.broker = after
+        assert member.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    results = [member.send_join() for member in members]
+    assert answer(after, results[2]).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert not any(is_waiting(each) for each in results)
+
+
+# ---- bounds
+
+
+def test_pending_ids_are_bounded() -> None:
+    broker = new_broker()
+    coordinator = broker.groups.coordinator
+    object.__setattr__(coordinator.config, "pending_members_max", 3)
+    errors = [broker.handle(Api.JOIN_GROUP, 9, join("g")).error_code for _ in range(4)]
+    assert errors == [ErrorCode.MEMBER_ID_REQUIRED] * 3 + [ErrorCode.GROUP_MAX_SIZE_REACHED]
+    broker.advance(10_000)
+    assert broker.handle(Api.JOIN_GROUP, 9, join("g")).error_code == ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_groups_are_bounded() -> None:
+    broker = new_broker()
+    object.__setattr__(broker.groups.coordinator.config, "groups_max", 2)
+    for name, expected in (
+        ("g-1", ErrorCode.MEMBER_ID_REQUIRED),
+        ("g-2", ErrorCode.MEMBER_ID_REQUIRED),
+        ("g-3", ErrorCode.POLICY_VIOLATION),
+        ("g-2", ErrorCode.MEMBER_ID_REQUIRED),
+    ):
+        assert broker.handle(Api.JOIN_GROUP, 9, join(name)).error_code == expected
+    result = broker.handle(Api.OFFSET_COMMIT, 9, commit("g-4", {("orders", 0): 1}))
+    assert error_of_commit(answer(broker, result)) is ErrorCode.POLICY_VIOLATION
+
+
+def test_appends_in_flight_are_bounded() -> None:
+    broker = new_broker()
+    object.__setattr__(broker.groups.coordinator.config, "appends_in_flight_max", 2)
+    broker.topic.hold = True
+    results = [
+        broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): offset}))
+        for offset in range(3)
+    ]
+    assert [is_waiting(each) for each in results] == [True, True, False]
+    assert error_of_commit(results[2]) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert broker.handle(Api.JOIN_GROUP, 9, join("g")).error_code == (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
+    broker.settle()
+    assert committed(broker) == 1
+
+
+def test_a_long_client_id_is_cut_in_member_ids() -> None:
+    broker = new_broker()
+    result = broker.handle(Api.JOIN_GROUP, 9, join("g"), client_id="é" * 16_000)
+    assert len(result.member_id.encode()) <= 32_767
+
+
+# ---- what operators see
+
+
+def test_metrics_and_log_lines() -> None:
+    broker = new_broker()
+    a = Member(broker, "a")
+    stable_group(broker, a)
+    answer(broker, a.send_commit(5))
+    registry = broker.services.metrics
+    value = registry.get_sample_value
+    assert value("tidewheel_groups", {"state": "Stable"}) == 1
+    assert value("tidewheel_groups", {"state": "Empty"}) == 0
+    assert value("tidewheel_group_offsets") == 1
+    assert value("tidewheel_group_rebalances_completed_total") == 1
+    assert value("tidewheel_group_offset_commits_total") == 1
+    events = [event for event, fields in broker.log.lines if fields.get("group") == "g"]
+    assert events == ["group_preparing_rebalance", "group_new_generation", "group_stable"]
