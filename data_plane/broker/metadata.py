@@ -23,7 +23,7 @@ from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
 from data_plane.broker.topics import ensure_topic
 from data_plane.cell.metadata import INTERNAL_TOPICS, OFFSETS_TOPIC
-from data_plane.wire.errors import ErrorCode, MalformedFrame
+from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_request import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -55,10 +55,8 @@ def handle_metadata(
 ) -> list[bytearray]:
     """A raw handler: the response is put together from kept bytes, see metadata_encoding."""
     version = context.api_version
-    reader = Reader(buf, position, end)
-    request = decode_metadata_request(reader, version)
-    if reader.pos != reader.end:
-        raise MalformedFrame(f"{reader.end - reader.pos} bytes follow the Metadata request")
+    # Bytes behind the request are passed over, as in the dispatcher: librdkafka sends some.
+    request = decode_metadata_request(Reader(buf, position, end), version)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     response, items = _answer(services, version, request, operations)
     encoded = services.parts.get(PART)

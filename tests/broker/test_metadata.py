@@ -9,16 +9,22 @@ from uuid import UUID
 import pytest
 
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.headers import RequestHeader, encode_request_header
 from data_plane.wire.messages.describe_cluster_request import DescribeClusterRequest
 from data_plane.wire.messages.describe_topic_partitions_request import (
     Cursor,
     DescribeTopicPartitionsRequest,
     TopicRequest,
 )
-from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from data_plane.wire.messages.metadata_request import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    encode_metadata_request,
+)
+from data_plane.wire.primitives import Writer
 from data_plane.wire.registry import ApiKey
 from tests.broker.admin_player import AdminPlayer, new_topic
-from tests.broker.broker_player import NODE_ID
+from tests.broker.broker_player import CORRELATION_ID, NODE_ID
 
 E = ErrorCode
 TOPIC_BITS, CLUSTER_BITS, NOT_ASKED = 3576, 8096, -(1 << 31)
@@ -154,6 +160,19 @@ def test_a_topic_that_collides_is_not_made(player: AdminPlayer) -> None:
 def test_old_clients_always_want_it_made(player: AdminPlayer) -> None:
     metadata(player, 1, ["old"])
     assert "old" in player.services.image.topics_by_name
+
+
+def test_bytes_behind_a_request_are_passed_over(player: AdminPlayer) -> None:
+    # librdkafka 2.16 sends three of them when it asks for all topics.
+    writer = Writer()
+    encode_request_header(
+        writer,
+        RequestHeader(api_key=3, api_version=12, correlation_id=CORRELATION_ID, client_id="c"),
+    )
+    encode_metadata_request(writer, MetadataRequest(topics=None), 12)
+    writer.buf += bytes(3)
+    pending = player.send_bytes(ApiKey.METADATA, 12, writer.buf)
+    assert errors(pending.response) == [("t", 0), ("u", 0)]
 
 
 # DescribeTopicPartitions
