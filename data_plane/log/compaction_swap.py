@@ -2,7 +2,7 @@
 
     1. `X.log.cleaned` → `X.log.swap` (indexes first); sync the folder: from here on it is decided
     2. unlink the originals above X
-    3. `X.log.swap` → `X.log`, over the original X; sync the folder
+    3. the indexes' names; sync; `X.log.swap` → `X.log`, over the original X; sync
 
 A start that finds a `.log.swap` does 2 and 3 again; without one it drops the `.cleaned` and stray
 `.swap` files, and the originals stand untouched. Which originals a swap replaces is told by the end
@@ -80,6 +80,7 @@ def finish_swap(fs: FileSystem, folder: str, base_offset: int, end_offset: int) 
     # The `.log` last, so that a start goes on with an unfinished swap.
     fs.sync_directory(folder, SyncSite.COMPACTED_INDEX_NAMES)
     fs.rename(f"{folder}/{decisive}", f"{folder}/{base}{LOG_SUFFIX}")
+    # A swap of long ago must not meet the next one of this segment.
     fs.sync_directory(folder, SyncSite.COMPACTED_SWAP)
 
 

@@ -37,7 +37,7 @@ class SyncSite(Enum):
     SEGMENT_FOLDER = "names of new segments, checkpoints and snapshots of a partition"
     TOPIC_FOLDER = "the name of a new partition's folder"
     TOPICS_FOLDER = "the name of a new topic's folder"
-    DATA_FOLDER = "the name of the folder of all topics"
+    DATA_FOLDER = "the name of a new data directory"
     PARTITION_FILE = "partition.json: whose bytes these are"
     OFFSET_INDEX = (
         "a sealed segment's positions: an older file of that name may be whole, and wrong"
@@ -57,7 +57,7 @@ class SyncSite(Enum):
     RECOVERY_FOLDER = "removal of segments above a torn one"
     FAILED_APPEND_CUT = "the end of a segment after a failed write"
     DIRECTORY_CHECKPOINT = "recovery points: how much recovery has to walk"
-    DIRECTORY_CHECKPOINT_FOLDER = "the rename of the recovery points"
+    DIRECTORY_CHECKPOINT_FOLDER = "the rename of the recovery points; the folder of all topics"
     CLEAN_MARK = "the clean-shutdown mark's content"
     CLEAN_MARK_FOLDER = "the clean-shutdown mark's name"
     CLEAN_MARK_REMOVED = "removal of the clean-shutdown mark before the first append"
@@ -65,7 +65,7 @@ class SyncSite(Enum):
     COMPACTED_INDEX = "indexes of a compacted segment, before the recovery point relies on them"
     COMPACTED_INDEX_NAMES = "the indexes' final names, before their segment takes its own"
     COMPACTED_NAMES = "the .cleaned files' new names .swap, before the originals go"
-    COMPACTED_SWAP = "the .swap files' final names, before recovery points rely on them"
+    COMPACTED_SWAP = "the end of a swap, before the next one of the segment begins"
     DELETED_FOLDER = "the rename that deletes a partition"
 
 

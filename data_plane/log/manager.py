@@ -127,22 +127,19 @@ class LogManager:
         self._locks[directory.path] = lock
 
     def _make_directories(self, path: str) -> None:
-        missing = []
-        while True:
-            try:
-                if not self._fs.make_directory(path):
-                    break
-            except FileNotFoundError:
-                missing.append(path)
-                path = path.rpartition("/")[0]
-                continue
-            if not missing:
-                break
-            path = missing.pop()
+        """Make the data directory, parents included; their names are durable on return."""
+        parent = path.rpartition("/")[0]
+        try:
+            is_new = self._fs.make_directory(path)
+        except FileNotFoundError:
+            self._make_directories(parent)
+            is_new = self._fs.make_directory(path)
+        if is_new:
+            self._fs.sync_directory(parent or "/", SyncSite.DATA_FOLDER)
 
     def _start_directory(self, directory: LogDirectory, now_ms: int) -> None:
+        # Its name is durable with the first checkpoint, below.
         self._fs.make_directory(directory.topics_path)
-        self._fs.sync_directory(directory.path, SyncSite.DATA_FOLDER)
         state = read_directory(self._fs, directory.path)
         directory.checkpoint_sequence = state.sequence
         remove_clean_mark(self._fs, directory.path, state)

@@ -66,7 +66,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     walk = _RecoveryWalk(log, recovery_point, may_lose, folds)
     walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
     loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
-    epochs = walk.epochs = _epochs_before(fs, log.folder, segments[:first], segments[first])
+    epochs = walk.epochs = _epochs_before(fs, log.folder, segments[:first], recovery_point)
     kept = segments[:first]
     for index in range(first, len(segments)):
         segment = segments[index]
@@ -135,15 +135,16 @@ def _start_anew(log: Log, log_start: int) -> LoadedLog:
 
 
 def _epochs_before(
-    fs: FileSystem, folder: str, before: list[Segment], first: Segment
+    fs: FileSystem, folder: str, before: list[Segment], recovery_point: int
 ) -> LeaderEpochs:
-    """The leader epochs below the first walked segment."""
+    """The leader epochs that the walk need not find: those that began below the recovery point.
+    Compaction may have taken their first batches."""
     epochs = LeaderEpochs()
     try:
         epochs.restore(fs.read_file(f"{folder}/{partition_files.LEADER_EPOCHS_FILE}"))
     except (FileNotFoundError, ValueError):
         loading.add_epochs(epochs, before)
-    epochs.truncate_from_end(first.base_offset)
+    epochs.truncate_from_end(recovery_point)
     return epochs
 
 

@@ -1,4 +1,4 @@
-"""A compacted log on a simulated disk beside a model: the newest value of every key must survive."""
+"""A compacted log on a simulated disk beside a model: the newest value of each key must survive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
-from data_plane.wire.records import NewRecord, Record, build_batch, decode_batch, read_batch_header
+from data_plane.wire.records import NewRecord, build_batch, decode_batch, read_batch_header
 from tests.log.world import read_all
 
 TOPIC_ID = UUID(int=8)
@@ -34,12 +34,12 @@ class CompactionWorld:
     def __init__(self, rng: random.Random, forgotten_site: SyncSite | None = None) -> None:
         self.rng = rng
         self.fs = SimFileSystem()
-        self.fs.make_directory("/data")
-        self.fs.sync_directory("/", SyncSite.DATA_FOLDER)
         self.fs.forgotten_site = forgotten_site
         self.now_ms = 1_000_000
         # Every record ever appended, by offset: (key, value).
         self.appended: list[tuple[bytes, bytes | None]] = []
+        # Leader epochs outlive their batches: (epoch, start offset).
+        self.epochs: list[tuple[int, int]] = []
         self.durable_end = 0
         self.compactions = 0
         self._start()
@@ -72,7 +72,11 @@ class CompactionWorld:
             self.appended.append((record.key or b"", value))
             records.append(record)
         batch = build_batch(records, compression=rng.choice([0, 0, 1, 4]))
-        self.log.append_as_leader(batch, 0, len(batch), leader_epoch=0, now_ms=self.now_ms)
+        if not self.epochs or rng.random() < 0.2:
+            last = self.epochs[-1][0] if self.epochs else -1
+            self.epochs.append((last + 1, self.log.log_end_offset))
+        epoch = self.epochs[-1][0]
+        self.log.append_as_leader(batch, 0, len(batch), leader_epoch=epoch, now_ms=self.now_ms)
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     def flush(self) -> None:
@@ -89,12 +93,15 @@ class CompactionWorld:
         job = self.log.compaction_job(self.now_ms)
         if job is None:
             return
-        try:
-            job.run()
-        finally:
-            if self.fs.power_loss_at is None or self.fs.operations < self.fs.power_loss_at:
-                job.finish()
+        job.run()
         self.compactions += 1
+        choice = self.rng.randrange(4)
+        if choice == 0:
+            # In the middle of the swap.
+            self.fs.power_loss_at = self.fs.operations + self.rng.randrange(14)
+        job.finish()
+        if choice == 1:
+            self.lose_power()
 
     def step(self) -> None:
         choice = self.rng.randrange(20)
@@ -136,12 +143,25 @@ class CompactionWorld:
         end = log.log_end_offset
         assert self.durable_end <= end <= len(self.appended), "log end"
         del self.appended[end:]
-        stored = self.records()
+        self.epochs = [entry for entry in self.epochs if entry[1] < end]
+        assert log.epoch_for_offset(end) == (self.epochs[-1][0] if self.epochs else -1)
+        assert log.epochs.entries == self.epochs, "leader epochs"
+        batches = read_all(log, 400)
+        headers = [read_batch_header(batch, 0) for batch in batches]
+        stored = [record for batch in batches for record in decode_batch(batch, 0)]
         for record in stored:
             key, value = self.appended[record.offset]
             assert (record.key, record.value) == (key, value), f"offset {record.offset}"
         offsets = [record.offset for record in stored]
         assert offsets == sorted(set(offsets))
+        for segment in log.segments:
+            times = [
+                header.max_timestamp
+                for header in headers
+                if segment.base_offset <= header.base_offset < segment.next_offset
+            ]
+            if times:
+                assert segment.largest_timestamp() == max(times), "largest timestamp"
         newest = {key: (offset, value) for offset, (key, value) in enumerate(self.appended)}
         found = {record.key: record.offset for record in stored}
         for key, (offset, value) in newest.items():
@@ -157,6 +177,3 @@ class CompactionWorld:
                 skipped = [one for one in offsets if target <= one < header.base_offset]
                 assert not skipped, f"a read at {target} skips {skipped}"
         log.advance_high_watermark(end)
-
-    def records(self) -> list[Record]:
-        return [record for batch in read_all(self.log, 400) for record in decode_batch(batch, 0)]

@@ -81,8 +81,6 @@ class World:
         self.rng = rng
         self.config = config
         self.fs = SimFileSystem(maps_files=maps_files)
-        self.fs.make_directory("/data")
-        self.fs.sync_directory("/", SyncSite.DATA_FOLDER)
         self.fs.forgotten_site = forgotten_site
         self.now_ms = 1_000_000
         self.model = Model()

@@ -1,0 +1,162 @@
+"""Short histories in which one forgotten sync shows; each takes a seed and the site to forget.
+
+A scenario fails (with an assertion or an error of the log) when it finds the log in a state that
+power loss must not bring about. With no site forgotten none of them ever fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from uuid import UUID
+
+from data_plane.log.errors import LogDirFailure
+from data_plane.log.file_system import SyncSite
+from data_plane.log.sim_file_system import Fault, PowerLoss
+from data_plane.wire.records import NewRecord, build_batch
+from tests.log.compaction_world import CompactionWorld
+from tests.log.world import World
+
+Scenario = Callable[[int, SyncSite | None], None]
+SECTOR_VALUE_BYTES = 512 - 72
+
+
+def anything(seed: int, site: SyncSite | None) -> None:
+    """The random workload."""
+    World(random.Random(seed), forgotten_site=site).run(120)
+
+
+def compaction(seed: int, site: SyncSite | None) -> None:
+    CompactionWorld(random.Random(seed), forgotten_site=site).run(120)
+
+
+def truncation(seed: int, site: SyncSite | None) -> None:
+    """Appends behind a truncation, below the recovery point of the last checkpoint."""
+    world = World(random.Random(seed), forgotten_site=site)
+    for _ in range(6):
+        for _ in range(5):
+            world.append(size=SECTOR_VALUE_BYTES)
+        world.flush()
+        world.checkpoint()
+        world.truncate()
+        for _ in range(3):
+            world.append(size=SECTOR_VALUE_BYTES)
+        if world.rng.random() < 0.3:
+            world.truncate()
+            world.append(size=SECTOR_VALUE_BYTES)
+        world.lose_power()
+
+
+def torn_tail(seed: int, site: SyncSite | None) -> None:
+    """Appends behind a tail that recovery cut; what was cut must not come back behind them."""
+    world = World(random.Random(seed), forgotten_site=site)
+    for _ in range(12):
+        for _ in range(world.rng.randrange(2, 14)):
+            world.append(size=SECTOR_VALUE_BYTES)
+        world.lose_power()
+        world.append(size=SECTOR_VALUE_BYTES)
+        world.lose_power()
+
+
+def failed_append(seed: int, site: SyncSite | None) -> None:
+    """Appends behind the remains of a write that failed; the remains must not come back."""
+    world = World(random.Random(seed), forgotten_site=site)
+    world.append(size=SECTOR_VALUE_BYTES)
+    batches = bytearray()
+    for _ in range(4):
+        batches += build_batch([NewRecord(1, b"k0", bytes(SECTOR_VALUE_BYTES))])
+    world.fs.faults.append(Fault("write", ".log", errno.ENOSPC, partial_bytes=4 * 510))
+    try:
+        world.log.append_as_leader(batches, 0, len(batches), leader_epoch=0, now_ms=1)
+    except LogDirFailure:
+        world.kill()
+    else:
+        raise AssertionError("the full disk was not noticed")
+    world.append(size=SECTOR_VALUE_BYTES)
+    world.lose_power()
+
+
+def deletion(seed: int, site: SyncSite | None) -> None:
+    """A deleted partition stays deleted."""
+    world = World(random.Random(seed), forgotten_site=site)
+    topic_id = UUID(int=99)
+    for partition in (0, 1):
+        world.manager.create(topic_id, "gone", partition).flush()
+    world.manager.delete(topic_id, 0, world.now_ms)
+    for job in world.manager.tick(world.now_ms):
+        job.run()
+        job.finish()
+    world.lose_power()
+    assert (topic_id, 0) not in world.manager.partition_ids(), "a deleted partition is back"
+    assert (topic_id, 1) in world.manager.partition_ids()
+
+
+def snapshots(seed: int, site: SyncSite | None) -> None:
+    """Producers whose batches are gone, known only by a snapshot of a segment never flushed."""
+    world = World(random.Random(seed), forgotten_site=site)
+    for _ in range(4):
+        for producer_id in range(3):
+            world.append(size=300, producer_id=producer_id)
+        world.roll()
+        world.append(size=SECTOR_VALUE_BYTES)
+        target = world.log.log_end_offset - 1
+        world.model.log_start = target
+        world.log.delete_records(target)
+        world.log.apply_retention(world.now_ms)
+        world.fs.power_loss_at = world.fs.operations + world.rng.randrange(14)
+        try:
+            world.flush()
+        except PowerLoss:
+            world.lose_power()
+        world.fs.power_loss_at = None
+    world.lose_power()
+
+
+def segments(seed: int, site: SyncSite | None) -> None:
+    """Whole segments behind a cut or a truncation; they must not come back when the log has grown
+    up to them again."""
+    world = World(random.Random(seed), forgotten_site=site)
+    for _ in range(4):
+        for _ in range(20):
+            world.append(size=SECTOR_VALUE_BYTES)
+        if world.rng.random() < 0.5:
+            world.flush()
+        if world.rng.random() < 0.5:
+            world.lose_power()
+        else:
+            world.truncate()
+        for _ in range(world.rng.randrange(1, 9)):
+            world.append(size=SECTOR_VALUE_BYTES)
+        world.lose_power()
+
+
+ALL_SCENARIOS: list[Scenario] = [
+    anything,
+    compaction,
+    truncation,
+    torn_tail,
+    failed_append,
+    deletion,
+    snapshots,
+    segments,
+]
+
+# Where a site's loss shows soonest; all others show in the random workload.
+SCENARIO_OF: dict[SyncSite, Scenario] = {
+    SyncSite.LEADER_EPOCHS: compaction,
+    SyncSite.TRUNCATION: truncation,
+    SyncSite.TRUNCATION_FOLDER: truncation,
+    SyncSite.TRUNCATED_DATA: truncation,
+    SyncSite.TRUNCATED_FOLDER: segments,
+    SyncSite.RECOVERY_CUT: torn_tail,
+    SyncSite.RECOVERY_FOLDER: segments,
+    SyncSite.FAILED_APPEND_CUT: failed_append,
+    SyncSite.SNAPSHOT_NAMES: snapshots,
+    SyncSite.DELETED_FOLDER: deletion,
+    SyncSite.COMPACTED_DATA: compaction,
+    SyncSite.COMPACTED_INDEX: compaction,
+    SyncSite.COMPACTED_INDEX_NAMES: compaction,
+    SyncSite.COMPACTED_NAMES: compaction,
+    SyncSite.COMPACTED_SWAP: compaction,
+}
