@@ -6,7 +6,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from data_plane.wire.kernel_leaves cimport (
     Varint, acquire, append_bytes, append_varlong, contains, length, load_int8, load_int16,
     load_int32, load_int64, load_uint32, overflows, pointer, read_varint, read_varlong, release,
-    starts_with, take_bytes,
+    starts_with, take_bytes, yield_gil,
 )
 
 ctypedef (
@@ -23,7 +23,8 @@ cdef list _check_batches(object buf, Py_ssize_t start, Py_ssize_t end, int64_t b
                          bint one_batch, bint zstd_allowed, bint walk)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", pos=Py_ssize_t, batch_length=int64_t,
-               base_offset=int64_t, next_offset=int64_t, last_offset_delta=int64_t)
+               base_offset=int64_t, next_offset=int64_t, last_offset_delta=int64_t,
+               batch_end=Py_ssize_t, rested=Py_ssize_t)
 cdef tuple _scan_batches(object buf, Py_ssize_t start, Py_ssize_t end, bint check_crc)
 
 @cython.locals(view=Py_buffer)
@@ -55,6 +56,7 @@ cpdef list decode_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t
 cdef bytearray _encode_record(object record, object timestamp_delta, object offset_delta)
 cdef int _append_nullable(bytearray out, object data) except -1
 
+cdef int64_t _crc(object whole, Py_ssize_t start, Py_ssize_t end) except -1
 cdef object _load_header(const uint8_t *p, Py_ssize_t pos)
 cdef int _check_range(Py_ssize_t pos, Py_ssize_t end, Py_ssize_t size) except -1
 

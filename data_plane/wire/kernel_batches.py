@@ -60,6 +60,7 @@ if not cython.compiled:
         release,
         starts_with,
         take_bytes,
+        yield_gil,
     )
 
 _new: Final = tuple.__new__
@@ -69,6 +70,11 @@ TIMESTAMP_MAX: Final = 2**63 - 1
 TIMESTAMP_MIN: Final = -(2**63)
 
 _ZSTD: Final = 4
+
+GIL_RELEASE_BYTES: Final = 262_144
+"""From this much on, work lets other threads run: compaction and scrubbing must not stall the event
+loop. Below, the loop itself would pay, since a thread that gets the lock keeps it for up to 5 ms.
+Written as a number where C must know it."""
 
 # What can be wrong with a record, as numbers that pass through C, and as words.
 _PROBLEMS: Final = (
@@ -148,7 +154,7 @@ def _check_batches(
                     index,
                     f"its size is {batch_end - pos} bytes, more than the maximum {batch_bytes_max}",
                 )
-            if crc32c(whole[pos + 21 : batch_end]) != load_uint32(p, pos + 17):
+            if _crc(whole, pos + 21, batch_end) != load_uint32(p, pos + 17):
                 raise _refused(
                     ErrorCode.CORRUPT_MESSAGE,
                     index,
@@ -199,6 +205,7 @@ def _scan_batches(
         _check_range(start, end, length(view))
         p = pointer(view)
         pos = start
+        rested = start
         next_offset = 0
         while pos < end:
             if end - pos < 12:
@@ -225,14 +232,16 @@ def _scan_batches(
             if last_offset_delta < 0 or load_int32(p, pos + 57) < 0:
                 problem = "a negative offset delta or record count"
                 break
-            if check_crc and crc32c(whole[pos + 21 : pos + 12 + batch_length]) != load_uint32(
-                p, pos + 17
-            ):
+            batch_end = pos + 12 + batch_length
+            if check_crc and _crc(whole, pos + 21, batch_end) != load_uint32(p, pos + 17):
                 problem = f"the stored crc {load_uint32(p, pos + 17)} is not that of the bytes"
                 break
             headers.append(_load_header(p, pos))
             next_offset = base_offset + last_offset_delta + 1
-            pos += 12 + batch_length
+            pos = batch_end
+            if pos - rested >= 262144:  # GIL_RELEASE_BYTES
+                rested = pos
+                yield_gil()
     finally:
         whole.release()
         release(view)
@@ -300,6 +309,8 @@ def scan_headers(
             if at != pos:
                 raise _bad_record(5, index, -1)
             index += 1
+            if index & 4095 == 0:
+                yield_gil()
         return found
     finally:
         release(view)
@@ -341,6 +352,8 @@ def list_keys(
             key = None if record[4] < 0 else take_bytes(p, record[3], record[3] + record[4])
             keys.append((record[2], key, record[6] < 0))
             index += 1
+            if index & 4095 == 0:
+                yield_gil()
         return keys
     finally:
         release(view)
@@ -381,6 +394,8 @@ def filter_records(
                 run_start = -1
             pos = record[0]
             index += 1
+            if index & 4095 == 0:
+                yield_gil()
         if run_start >= 0:
             append_bytes(out, p, run_start, pos)
     finally:
@@ -444,6 +459,8 @@ def decode_records(
                 )
             )
             index += 1
+            if index & 4095 == 0:
+                yield_gil()
         if pos != end:
             raise _remaining(end - pos, -1)
         return records
@@ -487,6 +504,12 @@ def _append_nullable(out: bytearray, data: Any) -> None:
     else:
         append_varlong(out, len(data))
         out += data
+
+
+def _crc(whole: memoryview, start: int, end: int) -> int:
+    with whole[start:end] as covered:
+        value: int = crc32c(covered, 0, 0 if end - start < 262144 else 1)  # GIL_RELEASE_BYTES
+    return value
 
 
 def _load_header(p: Any, pos: int) -> BatchHeader:
@@ -610,8 +633,11 @@ def _summarize(
     consecutive: bool,
     batch_index: int,
 ) -> WalkSummary:
-    with cython.nogil:
+    if end - pos < 262144:  # GIL_RELEASE_BYTES
         result = _walk(p, pos, end, record_count, consecutive)
+    else:
+        with cython.nogil:
+            result = _walk(p, pos, end, record_count, consecutive)
     if result[0] != 0:
         raise _bad_record(result[0], result[1], batch_index)
     if result[6] != end:

@@ -23,6 +23,11 @@ cdef inline void release(Py_buffer view) noexcept:
     PyBuffer_Release(&view)
 
 
+cdef inline void yield_gil() noexcept:
+    with nogil:
+        pass
+
+
 cdef inline const uint8_t *pointer(Py_buffer view) noexcept nogil:
     return <const uint8_t *>view.buf
 

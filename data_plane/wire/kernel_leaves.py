@@ -41,6 +41,10 @@ def release(view: Any) -> None:
     """Ends what `acquire` began. Compiled: unpins."""
 
 
+def yield_gil() -> None:
+    """Lets a waiting thread run. Interpreted code does so by itself."""
+
+
 def pointer(view: Any) -> Any:
     return view
 
