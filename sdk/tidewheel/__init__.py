@@ -14,7 +14,8 @@ from tidewheel.errors import TidewheelError
 from tidewheel.headers import DELAY_LEVELS
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
 from tidewheel.message import Message, ProducerRecord, Receipt, TopicPartition
-from tidewheel.producer import Delivery, SendSummary, Topic
+from tidewheel.producer import SendSummary, Topic
+from tidewheel.sender import Delivery
 from tidewheel.serialization import from_json, from_text, to_json
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from tidewheel.subscriber import RetryInPlace

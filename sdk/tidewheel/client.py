@@ -12,7 +12,8 @@ from tidewheel.errors import ClientClosed, ConfigurationError
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
 from tidewheel.message import Receipt
 from tidewheel.partitioner import Partitioner
-from tidewheel.producer import Sender, Topic
+from tidewheel.producer import Topic
+from tidewheel.sender import Sender
 from tidewheel.serialization import Deserializer, Serializer
 from tidewheel.settings import (
     ClientSettings,
@@ -207,12 +208,11 @@ class Client:
             )
 
     async def _make_sender(self) -> Sender:
-        return Sender(
-            await self._transport.producer(self._producer_settings),
-            self._producer_settings,
-            self._producer_interceptors,
-            _log_broken_interceptor,
+        sender = Sender(
+            self._producer_settings, self._producer_interceptors, _log_broken_interceptor
         )
+        sender.transport = await self._transport.producer(self._producer_settings, sender.on_due)
+        return sender
 
     async def _ready_sender(self) -> Sender:
         return self._opened_sender()

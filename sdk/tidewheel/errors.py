@@ -289,6 +289,11 @@ _BY_KAFKA_NAME: dict[str, _Factory] = {
     "_AUTO_OFFSET_RESET": OffsetOutOfRange,
 }
 
+_TRANSIENT = frozenset(
+    {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_COORDINATOR", "NETWORK_EXCEPTION"}
+)
+"""Errors that pass by themselves although librdkafka does not call them retriable here."""
+
 
 def from_kafka(fault: KafkaFault, what: str) -> TidewheelError:
     """Make the typed error for `fault`; `what` says what was tried, e.g. `sending to "orders"`."""
@@ -296,6 +301,6 @@ def from_kafka(fault: KafkaFault, what: str) -> TidewheelError:
     make = _BY_KAFKA_NAME.get(name, BrokerError)
     error = make(f"{what} failed: {fault.str()} ({name})", kafka_name=name)
     if make is BrokerError:
-        error.retriable = fault.retriable()
+        error.retriable = fault.retriable() or name in _TRANSIENT
         error.hint = "Try again" if error.retriable else "Look at the broker's log for the reason"
     return error

@@ -1,110 +1,35 @@
-"""Sending: the client's bounded queue, delivery reports, and the `Topic` handle.
+"""Sending to topics: the `Topic` handle.
 
-Records are queued in the transport, which sends them in batches. While any is outstanding, a
-timer on the event loop asks the transport for reports every millisecond or so; bulk sending asks
-in between by itself. There is no thread: reports, interceptors, partitioners and serializers all
-run on the application's loop.
-
-Invariants
-- Every record that was queued gets exactly one report: a receipt or an error.
-- At most `queue_messages_max` records and `queue_bytes_max` bytes are outstanding; beyond that
-  `send` and `send_many` wait and `send_nowait` raises QueueFull.
+A handle turns values into records (interceptors, serializers, headers, partitioner), all on the
+application's event loop, and gives them to the client's `Sender`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from tidewheel.errors import (
     BatchSendFailed,
-    ClientClosed,
     ConfigurationError,
-    DeliveryTimedOut,
     InterceptorFailed,
     QueueFull,
     SerializationFailed,
-    TidewheelError,
     from_kafka,
 )
 from tidewheel.headers import encode_headers, id_bytes
-from tidewheel.interceptors import ProducerInterceptor
 from tidewheel.message import Headers, ProducerRecord, Receipt
 from tidewheel.partitioner import Partitioner, hash_partition, random_partition
+from tidewheel.sender import Delivery, Sender, Tally
 from tidewheel.serialization import Serializer, encode_plain
-from tidewheel.settings import ProducerSettings
-from tidewheel.transport.port import Fault, OnReport, ProducerTransport, Reported
+from tidewheel.transport.port import OnReport
 
-TICK_S_MIN: Final = 0.001
-TICK_S_MAX: Final = 0.008
-SERVE_EVERY: Final = 256
-"""`send_many` runs due reports after so many records, and lets the loop run after eight times
-as many, so that a long batch neither fills the queue nor starves other tasks."""
-
-PARTITION_COUNT_TTL_S: Final = 60.0
-
-
-class Delivery(Awaitable[Receipt]):
-    """The outcome of one `send_nowait`: await it for the receipt, or ignore it and `flush`."""
-
-    __slots__ = ("_error", "_receipt", "_topic", "_waiters")
-
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
-        self._receipt: Receipt | None = None
-        self._error: TidewheelError | None = None
-        self._waiters: list[asyncio.Future[None]] = []
-
-    @property
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self._receipt is not None or self._error is not None
-
-    @property
-    def error(self) -> TidewheelError | None:
-        """Why the message failed, or None while it has not."""
-        return self._error
-
-    @property
-    def receipt(self) -> Receipt | None:
-        """The receipt, or None while there is none."""
-        return self._receipt
-
-    def __await__(self) -> Generator[Any, None, Receipt]:
-        if not self.done:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.append(waiter)
-            yield from waiter
-        if self._error is not None:
-            raise self._error
-        assert self._receipt is not None, "done"
-        return self._receipt
-
-    def settle(self, fault: Fault | None, message: Reported) -> None:
-        """Take the transport's report."""
-        if fault is None:
-            self._receipt = receipt_of(message)
-        else:
-            self._error = from_kafka(fault, f'sending to "{self._topic}"')
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-
-def receipt_of(message: Reported) -> Receipt:
-    """The receipt of a reported message."""
-    offset = message.offset()
-    return Receipt(
-        message.topic() or "",
-        -1 if (partition := message.partition()) is None else partition,
-        -1 if offset is None or offset < 0 else offset,
-        message.timestamp()[1],
-    )
+YIELD_EVERY: Final = 2_048
+"""`send_many` lets other tasks run after so many records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,160 +44,6 @@ class SendSummary:
     def messages_per_s(self) -> float:
         """Acknowledged messages per second."""
         return self.sent / self.elapsed_s if self.elapsed_s > 0 else 0.0
-
-
-class _Tally:
-    """Counts reports of a `send_many`."""
-
-    __slots__ = ("failed", "first_fault", "sent")
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.failed = 0
-        self.first_fault: Fault | None = None
-
-    def report(self, fault: Fault | None, message: Reported) -> None:
-        if fault is None:
-            self.sent += 1
-        else:
-            self.failed += 1
-            if self.first_fault is None:
-                self.first_fault = fault
-
-
-class Sender:
-    """One client's producer: queue, report timer, and waiting for room."""
-
-    def __init__(
-        self,
-        transport: ProducerTransport,
-        settings: ProducerSettings,
-        interceptors: Sequence[ProducerInterceptor],
-        on_broken_interceptor: Callable[[BaseException], None],
-    ) -> None:
-        self.transport = transport
-        self.settings = settings
-        self.interceptors = tuple(interceptors)
-        self.closed = False
-        self._on_broken_interceptor = on_broken_interceptor
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._delay_s = TICK_S_MIN
-        self._waiters: deque[asyncio.Future[None]] = deque()
-        self._partition_counts: dict[str, tuple[int, float]] = {}
-
-    def serve(self) -> int:
-        """Run due reports and wake who waits for them; keep the timer running."""
-        served = self.transport.serve()
-        if served:
-            self._delay_s = TICK_S_MIN
-            while self._waiters:
-                waiter = self._waiters.popleft()
-                if not waiter.done():
-                    waiter.set_result(None)
-        return served
-
-    def arm(self) -> None:
-        """Make sure that reports are asked for while anything is outstanding."""
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._delay_s, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        if not self.serve():
-            self._delay_s = min(self._delay_s * 1.3, TICK_S_MAX)
-        if self.transport.outstanding() and not self.closed:
-            self.arm()
-        else:
-            self._delay_s = TICK_S_MIN
-            self._wake_all()
-
-    def _wake_all(self) -> None:
-        while self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def progress(self) -> None:
-        """Wait until some reports have come in."""
-        if self.closed:
-            raise ClientClosed("The client is closed")
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append(waiter)
-        self._delay_s = TICK_S_MIN
-        self.arm()
-        await waiter
-
-    def produce(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int,
-        on_report: OnReport,
-        timestamp_ms: int,
-        headers: list[tuple[str, Any]] | None,
-    ) -> None:
-        """Queue one record. Raises QueueFull, ClientClosed and what the transport raises."""
-        if self.closed:
-            raise ClientClosed("The client is closed")
-        self.transport.produce(topic, value, key, partition, on_report, timestamp_ms, headers)
-        if self._timer is None:
-            self.arm()
-
-    def acknowledged(self, topic: str, on_report: OnReport) -> OnReport:
-        """`on_report` with the interceptors' on_acknowledgement before it."""
-
-        def report(fault: Fault | None, message: Reported) -> None:
-            receipt = receipt_of(message) if fault is None else None
-            error = None if fault is None else from_kafka(fault, f'sending to "{topic}"')
-            for interceptor in self.interceptors:
-                try:
-                    interceptor.on_acknowledgement(topic, receipt, error)
-                except Exception as broken:
-                    self._on_broken_interceptor(broken)
-            on_report(fault, message)
-
-        return report
-
-    def known_partition_count(self, topic: str) -> int | None:
-        """The number of partitions if it was looked up within the last minute."""
-        known = self._partition_counts.get(topic)
-        return known[0] if known is not None and self._loop.time() < known[1] else None
-
-    async def partition_count(self, topic: str) -> int:
-        """The number of partitions, looked up at most once a minute. Raises TopicNotFound."""
-        count = self.known_partition_count(topic)
-        if count is None:
-            count = await self.transport.partition_count(topic)
-            self._partition_counts[topic] = (count, self._loop.time() + PARTITION_COUNT_TTL_S)
-        return count
-
-    async def flush(self, timeout_s: float | None = None) -> None:
-        """Wait until nothing is outstanding. Raises DeliveryTimedOut after `timeout_s`."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self.transport.outstanding():
-                    await self.progress()
-        except TimeoutError:
-            left = self.transport.outstanding()
-            raise DeliveryTimedOut(
-                f"{left} messages were still not acknowledged after {timeout_s:g} s"
-            ) from None
-
-    async def close(self, timeout_s: float) -> None:
-        """Flush, then let go; what is still outstanding then fails."""
-        if self.closed:
-            return
-        try:
-            await self.flush(timeout_s)
-        finally:
-            self.closed = True
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            await self.transport.close()
-            self._wake_all()
 
 
 class Topic:
@@ -327,11 +98,11 @@ class Topic:
     async def send_record(self, record: ProducerRecord) -> Delivery:
         """Queue one record, waiting for room; await the returned delivery for its receipt."""
         sender = await self._sender()
-        delivery = Delivery(self.name)
+        delivery = Delivery(sender, self.name)
         report: OnReport = delivery.settle
         if sender.interceptors:
             record = self._intercepted(sender, record)
-            report = sender.acknowledged(self.name, report)
+            report = sender.intercepted(self.name, report)
         if self._needs_partition_count(record):
             await sender.partition_count(self.name)
         while True:
@@ -362,14 +133,14 @@ class Topic:
         or an id without a key needs the partition count and `prepare` was not awaited.
         """
         sender = self._opened_sender()
-        delivery = Delivery(self.name)
+        delivery = Delivery(sender, self.name)
         report: OnReport = delivery.settle
         record = ProducerRecord(
             value, key, headers, tags, delay, deliver_at, id, partition, timestamp_ms
         )
         if sender.interceptors:
             record = self._intercepted(sender, record)
-            report = sender.acknowledged(self.name, report)
+            report = sender.intercepted(self.name, report)
         self._produce(sender, record, report)
         return delivery
 
@@ -390,7 +161,7 @@ class Topic:
         and BatchSendFailed says how many were stored.
         """
         sender = await self._sender()
-        tally = _Tally()
+        tally = Tally(sender)
         started_s = time.perf_counter()
         taken = value_bytes = 0
         if self._choose != "hash":
@@ -400,20 +171,16 @@ class Topic:
                 async for item in items:
                     value_bytes += await self._send_item(sender, item, key, tally)
                     taken += 1
-                    if taken % SERVE_EVERY == 0:
-                        sender.serve()
                     if tally.failed:
                         break
             else:
                 for item in items:
                     value_bytes += await self._send_item(sender, item, key, tally)
                     taken += 1
-                    if taken % SERVE_EVERY == 0:
-                        sender.serve()
-                        if tally.failed:
-                            break
-                        if taken % (8 * SERVE_EVERY) == 0:
-                            await asyncio.sleep(0)
+                    if tally.failed:
+                        break
+                    if taken % YIELD_EVERY == 0:
+                        await asyncio.sleep(0)
         finally:
             while tally.sent + tally.failed < taken:
                 await sender.progress()
@@ -428,10 +195,10 @@ class Topic:
         return SendSummary(tally.sent, value_bytes, time.perf_counter() - started_s)
 
     async def _send_item(
-        self, sender: Sender, item: Any, key: Callable[[Any], Any] | None, tally: _Tally
+        self, sender: Sender, item: Any, key: Callable[[Any], Any] | None, tally: Tally
     ) -> int:
         """Queue one item of a `send_many`; returns the size of its value in bytes."""
-        report: OnReport = tally.report
+        report: OnReport = tally.settle
         record: ProducerRecord | None = None
         if isinstance(item, ProducerRecord):
             record = item
@@ -440,7 +207,7 @@ class Topic:
         if record is not None:
             if sender.interceptors:
                 record = self._intercepted(sender, record)
-                report = sender.acknowledged(self.name, report)
+                report = sender.intercepted(self.name, report)
             if self._needs_partition_count(record):
                 await sender.partition_count(self.name)
         while True:
@@ -462,9 +229,7 @@ class Topic:
 
     async def wait_for_room(self) -> None:
         """Wait until some outstanding message is decided, after `send_nowait` said QueueFull."""
-        sender = await self._sender()
-        if sender.transport.outstanding():
-            await sender.progress()
+        await (await self._sender()).progress()
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Wait until everything the client has sent is decided, this topic's and others'."""

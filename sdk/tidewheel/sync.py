@@ -37,8 +37,9 @@ from tidewheel.errors import (
 )
 from tidewheel.message import Message, ProducerRecord, Receipt, TopicPartition
 from tidewheel.partitioner import Partitioner
-from tidewheel.producer import Delivery, SendSummary
+from tidewheel.producer import SendSummary
 from tidewheel.producer import Topic as AsyncTopic
+from tidewheel.sender import Delivery
 from tidewheel.serialization import Deserializer, Serializer, encode_plain
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
 from tidewheel.transport.port import ClusterInfo, ConfigEntry, GroupInfo, TopicInfo, Transport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from tidewheel.errors import (
@@ -13,7 +13,6 @@ from tidewheel.errors import (
     ConsumerFenced,
     InvalidRequest,
     MessageTooLarge,
-    QueueFull,
     TopicNotFound,
 )
 from tidewheel.message import HeaderValue, Message, TopicPartition
@@ -81,10 +80,14 @@ class MemoryReport:
 
 
 class MemoryProducer:
-    """Stores records at once; their reports wait for `serve`."""
+    """Stores records at once and reports them soon after."""
 
-    def __init__(self, broker: MemoryBroker, settings: ProducerSettings) -> None:
+    def __init__(
+        self, broker: MemoryBroker, settings: ProducerSettings, on_due: Callable[[], None]
+    ) -> None:
         self._broker = broker
+        self._on_due = on_due
+        self._loop = asyncio.get_running_loop()
         self._settings = settings
         self._reports: deque[tuple[OnReport, Fault | None, MemoryReport]] = deque()
 
@@ -99,14 +102,14 @@ class MemoryProducer:
         headers: list[tuple[str, HeaderValue]] | None,
     ) -> None:
         """Store one record (see the port)."""
-        if len(self._reports) >= self._settings.queue_messages_max:
-            raise QueueFull(f'The send queue of "{topic}" is full')
         size = len(value or b"") + len(key or b"")
         if size > self._settings.message_bytes_max:
             raise MessageTooLarge(f'A message of {size} bytes to "{topic}"')
         encoded = tuple((n, v.encode() if isinstance(v, str) else v) for n, v in headers or ())
         message = Message(topic, partition, -1, timestamp_ms, key, value, encoded)
         fault = self._store(message)
+        if not self._reports:
+            self._loop.call_soon(self._report)
         self._reports.append((on_report, fault, MemoryReport(message)))
 
     def _store(self, message: Message) -> Fault | None:
@@ -127,18 +130,11 @@ class MemoryProducer:
             return MemoryFault("_UNKNOWN_TOPIC")
         return None
 
-    def serve(self) -> int:
-        """Run waiting reports."""
-        served = 0
+    def _report(self) -> None:
         while self._reports:
             on_report, fault, message = self._reports.popleft()
             on_report(fault, message)
-            served += 1
-        return served
-
-    def outstanding(self) -> int:
-        """Records whose report waits."""
-        return len(self._reports)
+        self._on_due()
 
     async def partition_count(self, topic: str) -> int:
         """Raises TopicNotFound."""
@@ -148,7 +144,7 @@ class MemoryProducer:
 
     async def close(self) -> None:
         """Run what waits."""
-        self.serve()
+        self._report()
 
 
 class MemoryConsumer:
@@ -483,9 +479,11 @@ class MemoryTransport:
     async def open(self) -> None:
         """There at once."""
 
-    async def producer(self, settings: ProducerSettings) -> MemoryProducer:
+    async def producer(
+        self, settings: ProducerSettings, on_due: Callable[[], None]
+    ) -> MemoryProducer:
         """A producer."""
-        return MemoryProducer(self._broker, settings)
+        return MemoryProducer(self._broker, settings, on_due)
 
     async def consumer(self, plan: ConsumerPlan, listener: RebalanceListener) -> MemoryConsumer:
         """A consumer."""

@@ -4,8 +4,9 @@ Two adapters implement it: `tidewheel.transport.librdkafka` talks to brokers, an
 `tidewheel.testing.memory` keeps everything in this process. The same contract tests run on both.
 
 Invariants every adapter keeps
-- All methods are called on the event loop's thread, and all callbacks run there: reports of
-  deliveries inside `ProducerTransport.serve`, rebalance events as coroutines of the loop.
+- All methods are called on the event loop's thread. Rebalance events run as coroutines there.
+  Only reports of deliveries may be called on another thread, always the same one; they never run
+  code of the application.
 - Faults are raised as `tidewheel.errors` classes.
 - A `RebalanceListener` coroutine may call `commit`, `pause`, `seek` and the other methods of its
   consumer except `fetch` and `close`; the rebalance goes on when the coroutine has returned.
@@ -53,7 +54,7 @@ OnReport = Callable[[Fault | None, Reported], None]
 
 
 class ProducerTransport(Protocol):
-    """Sends records. `produce` only queues; `serve` runs the reports of what has been decided."""
+    """Sends records. `produce` only queues; every queued record is reported once."""
 
     def produce(
         self,
@@ -69,12 +70,6 @@ class ProducerTransport(Protocol):
 
         Raises QueueFull, or the error that says why the record can never be sent.
         """
-
-    def serve(self) -> int:
-        """Run the reports that are due, without waiting; returns how many."""
-
-    def outstanding(self) -> int:
-        """How many records have no report yet."""
 
     async def partition_count(self, topic: str) -> int:
         """Raises TopicNotFound."""
@@ -153,7 +148,11 @@ class Transport(Protocol):
     async def open(self) -> None:
         """Find a first broker. Raises BrokerUnreachable naming the addresses."""
 
-    async def producer(self, settings: ProducerSettings) -> ProducerTransport: ...
+    async def producer(
+        self, settings: ProducerSettings, on_due: Callable[[], None]
+    ) -> ProducerTransport:
+        """A producer that calls `on_due` on the loop after it has called reports."""
+
     async def consumer(
         self, plan: ConsumerPlan, listener: RebalanceListener
     ) -> ConsumerTransport: ...

@@ -1,15 +1,16 @@
-"""Producing through librdkafka, without a thread of our own.
+"""Producing through librdkafka, with one thread that waits for delivery reports.
 
-librdkafka batches and sends in its threads. Delivery reports wait in its queue until somebody
-polls, and run on the polling thread: we poll on the event loop only (`serve`), so that reports
-need no hand-over between threads. A polling thread would take and release the interpreter lock
-once per report, which beside a busy loop costs up to 5 ms each (ADR 0007).
+librdkafka batches and sends in its own threads and queues the reports; somebody has to wait for
+them. Our thread does only that, and wakes the event loop once for all that came together. No code
+of the application runs on it (ADR 0007).
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -17,7 +18,7 @@ from confluent_kafka import KafkaException, Producer
 from tidewheel.errors import QueueFull, TopicNotFound, from_kafka
 from tidewheel.message import HeaderValue
 from tidewheel.settings import ProducerSettings
-from tidewheel.transport.librdkafka.connection import Connection, blocking, translated
+from tidewheel.transport.librdkafka.connection import Connection, blocking, faults, translated
 from tidewheel.transport.port import OnReport
 
 TOPIC_PROPAGATION_MS = 5_000
@@ -34,7 +35,7 @@ def producer_properties(settings: ProducerSettings) -> dict[str, Any]:
         "batch.num.messages": 100_000,
         "compression.type": settings.compression,
         "partitioner": "random" if settings.partitioner == "random" else "murmur2_random",
-        "queue.buffering.max.messages": settings.queue_messages_max,
+        "queue.buffering.max.messages": settings.queue_messages_max + QUEUE_SLACK_MESSAGES,
         "queue.buffering.max.kbytes": max(1, settings.queue_bytes_max // 1024),
         "message.timeout.ms": max(settings.delivery_timeout_ms, int(settings.linger_ms) + 1),
         "message.max.bytes": settings.message_bytes_max,
@@ -43,6 +44,13 @@ def producer_properties(settings: ProducerSettings) -> dict[str, Any]:
     }
 
 
+QUEUE_SLACK_MESSAGES = 10_000
+"""The sender counts what is outstanding. librdkafka counts a message until its report has
+returned, so that its limit, were it the same, would still be reached for a moment."""
+
+POLL_S = 0.5
+"""How long the thread waits in one go; bounds how long it outlives its producer."""
+
 PURGE_TIMEOUT_S = 1.0
 """Reports of purged messages come at once; a bound in case they do not."""
 
@@ -50,13 +58,26 @@ PURGE_TIMEOUT_S = 1.0
 class LibrdkafkaProducer:
     """A `ProducerTransport` over one librdkafka producer."""
 
-    def __init__(self, connection: Connection, settings: ProducerSettings) -> None:
+    def __init__(
+        self, connection: Connection, settings: ProducerSettings, on_due: Callable[[], None]
+    ) -> None:
         self._connection = connection
+        self._on_due = on_due
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
         properties = {**connection.properties(), **producer_properties(settings)}
-        try:
+        with faults("setting up the producer"):
             self._producer = Producer(properties)
-        except KafkaException as raised:
-            raise translated(raised, "setting up the producer") from raised
+        threading.Thread(target=self._wait, name="tidewheel-producer", daemon=True).start()
+
+    def _wait(self) -> None:
+        """On the thread: let librdkafka call the reports that are there, then wake the loop."""
+        while not self._closed:
+            if self._producer.poll(POLL_S):
+                try:
+                    self._loop.call_soon_threadsafe(self._on_due)
+                except RuntimeError:
+                    return  # The loop is gone: the application ended without closing its client.
 
     def produce(
         self,
@@ -77,19 +98,9 @@ class LibrdkafkaProducer:
             else:
                 self._producer.produce(topic, value, key, partition, on_report, None, timestamp_ms)
         except BufferError:
-            raise QueueFull(
-                f'The send queue is full; "{topic}" takes messages too slowly'
-            ) from None
+            raise QueueFull(f'The send queue of "{topic}" is full') from None
         except KafkaException as raised:
             raise translated(raised, f'sending to "{topic}"') from raised
-
-    def serve(self) -> int:
-        """Run due delivery reports."""
-        return self._producer.poll(0)
-
-    def outstanding(self) -> int:
-        """Records without a report."""
-        return len(self._producer)
 
     async def partition_count(self, topic: str) -> int:
         """Ask a broker; creates the topic where brokers create topics on first use."""
@@ -110,7 +121,7 @@ class LibrdkafkaProducer:
         """Drop what is outstanding and run its reports."""
         self._producer.purge()
         deadline = time.monotonic() + PURGE_TIMEOUT_S
-        # librdkafka tells nobody but who asks.
-        while len(self._producer) and time.monotonic() < deadline:
-            if self.serve() == 0:
-                await asyncio.sleep(0.001)
+        # The thread calls the reports of what was purged; librdkafka tells nobody when it has.
+        while len(self._producer) and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        self._closed = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -79,9 +80,11 @@ class LibrdkafkaTransport:
             else:
                 return
 
-    async def producer(self, settings: ProducerSettings) -> LibrdkafkaProducer:
+    async def producer(
+        self, settings: ProducerSettings, on_due: Callable[[], None]
+    ) -> LibrdkafkaProducer:
         """A producer of its own connections."""
-        return LibrdkafkaProducer(self._connection, settings)
+        return LibrdkafkaProducer(self._connection, settings, on_due)
 
     async def consumer(self, plan: ConsumerPlan, listener: RebalanceListener) -> LibrdkafkaConsumer:
         """A consumer of its own connections."""
