@@ -55,6 +55,7 @@ def stop_leftovers(run: str, grace_s: float = GRACE_S) -> list[str]:
             process.kill()
         except psutil.Error:
             continue
+    psutil.wait_procs(remaining, timeout=grace_s)
     return descriptions
 
 
@@ -64,7 +65,9 @@ class Leftovers:
     def __init__(self, run: str) -> None:
         self._run = run
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    # After xdist has ended its workers, which no wrapper does; before the terminal's wrapper
+    # prints the summary.
+    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         yield
         found = stop_leftovers(self._run)

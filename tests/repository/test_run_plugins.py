@@ -1,0 +1,113 @@
+"""The test run's own plugins, tried on small runs: leftovers, serial tests, minutes per room."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.run_tests import pytest_arguments
+from stack.processes import identify
+from tests.plugins.rooms import room_of
+from tests.repository.source_tree import ROOT
+
+PLUGINS = ["rooms", "leftovers", "serial"]
+
+LEAVES_A_PROCESS = """
+import subprocess, sys
+def test_leaves_a_process():
+    code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=open({path!r}, "w"),
+                             start_new_session=True)
+    while not open({path!r}).read().strip():
+        pass
+    child.returncode = 0
+"""
+
+COUNTS_WHO_RUNS = """
+import os, pathlib, time, pytest
+FOLDER = pathlib.Path({folder!r})
+def run(alone):
+    mine = FOLDER / f"running-{{os.getpid()}}"
+    mine.touch()
+    time.sleep(0.05)
+    others = len(list(FOLDER.glob("running-*"))) - 1
+    mine.unlink()
+    with (FOLDER / "seen").open("a") as seen:
+        seen.write(f"{{'alone' if alone else 'beside'}} {{others}}\\n")
+@pytest.mark.parametrize("n", range(8))
+def test_beside(n): run(False)
+@pytest.mark.serial
+@pytest.mark.parametrize("n", range(4))
+def test_alone(n): run(True)
+"""
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Pytest with our plugins, in a project of its own."""
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = serial: alone\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    for plugin in PLUGINS:
+        command += ["-p", f"tests.plugins.{plugin}"]
+    environment = {n: v for n, v in os.environ.items() if not n.startswith("PYTEST_")}
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+def test_a_process_left_behind_fails_the_run_and_is_stopped(
+    tmp_path: Path, workers: list[str]
+) -> None:
+    pid_file = tmp_path / "pid"
+    (tmp_path / "test_it.py").write_text(LEAVES_A_PROCESS.format(path=str(pid_file)))
+    result = run_pytest(tmp_path, *workers)
+    assert result.returncode == 1, result.stdout
+    assert "processes left behind" in result.stdout
+    assert f"pid {pid_file.read_text().strip()}" in result.stdout
+    assert "1 passed" in result.stdout.strip().splitlines()[-1]
+    assert identify(int(pid_file.read_text())) is None
+
+
+def test_a_run_that_leaves_nothing_passes_with_the_closing_line_last(tmp_path: Path) -> None:
+    folder = tmp_path / "tests" / "log"
+    folder.mkdir(parents=True)
+    (folder / "test_it.py").write_text("def test_it(): pass\n")
+    result = run_pytest(tmp_path, "tests")
+    assert result.returncode == 0, result.stdout
+    lines = result.stdout.strip().splitlines()
+    assert "1 passed" in lines[-1]
+    (row,) = [line.split() for line in lines if line.startswith("log ")]
+    assert row[2:] == ["1", "0", "0"]
+
+
+def test_serial_tests_run_alone_and_others_side_by_side(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        text = COUNTS_WHO_RUNS.format(folder=str(tmp_path))
+        (tmp_path / f"test_{name}.py").write_text(text)
+    result = run_pytest(tmp_path, "-n", "2", "--dist", "loadfile")
+    assert result.returncode == 0, result.stdout
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert len(seen) == 24
+    assert seen.count("alone 0") == 8
+    assert "beside 1" in seen
+
+
+def test_rooms_are_the_folders_under_tests() -> None:
+    assert room_of("tests/log/test_append.py::test_x[a/b::c]") == "log"
+    assert room_of("tests/test_top.py::test_x") == "tests"
+
+
+def test_levels_select_what_they_say() -> None:
+    assert pytest_arguments("everyday", 1, [], [])[:2] == ["-m", "not slow and not nightly"]
+    assert pytest_arguments("all", 1, [], [])[:2] == ["-m", "not nightly"]
+    assert pytest_arguments("nightly", 2, ["tests/log"], ["-x"])[-2:] == ["tests/log", "-x"]
