@@ -16,7 +16,8 @@ is known.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from data_plane.wire.errors import MalformedFrame
@@ -31,27 +32,32 @@ _FLEXIBLE_VALUE_VERSION: Final = 4
 _VALUE_VERSION_MAX: Final = 4
 _MEMBER_BYTES_MIN: Final = 8
 _TOPIC_ID_TAG: Final = 0
+# One tagged field, its tag, and sixteen bytes that follow.
+_ONE_TOPIC_ID_FIELD: Final = bytes((1, _TOPIC_ID_TAG, 16))
+
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
+_TWO_INT16: Final = Struct(">hh")
+_OFFSET_VALUE_HEAD: Final = Struct(">hqi")
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
-    """Whose position in which partition of which topic."""
+class OffsetKey(NamedTuple):
+    """Whose position in which partition of which topic. A tuple, since commits hash many."""
 
     group_id: str
     topic: str
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupKey:
+class GroupKey(NamedTuple):
     group_id: str
 
 
 RecordKey: TypeAlias = OffsetKey | GroupKey
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """A committed position. `leader_epoch` is -1 when the client did not say; an
     `expire_timestamp_ms` exists only for commits of old clients with a retention of their own;
     `topic_id` is zero where it was not known."""
@@ -95,17 +101,12 @@ class GroupRecord:
 
 
 def encode_key(key: RecordKey) -> bytes:
-    writer = Writer()
-    match key:
-        case OffsetKey(group_id, topic, partition):
-            writer.write_int16(_OFFSET_KEY_VERSION)
-            writer.write_string(group_id)
-            writer.write_string(topic)
-            writer.write_int32(partition)
-        case GroupKey(group_id):
-            writer.write_int16(_GROUP_KEY_VERSION)
-            writer.write_string(group_id)
-    return bytes(writer.buf)
+    group_id = key.group_id.encode()
+    if isinstance(key, GroupKey):
+        return _TWO_INT16.pack(_GROUP_KEY_VERSION, len(group_id)) + group_id
+    topic = key.topic.encode()
+    head = _TWO_INT16.pack(_OFFSET_KEY_VERSION, len(group_id))
+    return b"".join((head, group_id, _INT16.pack(len(topic)), topic, _INT32.pack(key.partition)))
 
 
 def decode_key(data: bytes) -> RecordKey | None:
@@ -125,17 +126,20 @@ def decode_key(data: bytes) -> RecordKey | None:
 def encode_committed_offset(committed: CommittedOffset) -> bytes:
     writer = Writer()
     if committed.expire_timestamp_ms is None:
-        writer.write_int16(_OFFSET_VALUE_VERSION)
-        writer.write_int64(committed.offset)
-        writer.write_int32(committed.leader_epoch)
-        writer.write_compact_string(committed.metadata)
-        writer.write_int64(committed.commit_timestamp_ms)
-        tagged_fields = []
-        if committed.topic_id != ZERO_UUID:
-            content = Writer()
-            content.write_uuid(committed.topic_id)
-            tagged_fields.append((_TOPIC_ID_TAG, content))
-        writer.write_tagged_fields(tagged_fields)
+        # By hand, not field by field: a commit may bring thousands of these.
+        writer.buf += _OFFSET_VALUE_HEAD.pack(
+            _OFFSET_VALUE_VERSION, committed.offset, committed.leader_epoch
+        )
+        if committed.metadata:
+            writer.write_compact_string(committed.metadata)
+        else:
+            writer.buf.append(1)
+        writer.buf += _INT64.pack(committed.commit_timestamp_ms)
+        if committed.topic_id == ZERO_UUID:
+            writer.buf.append(0)
+        else:
+            writer.buf += _ONE_TOPIC_ID_FIELD
+            writer.buf += committed.topic_id.bytes
     else:
         writer.write_int16(_OFFSET_VALUE_VERSION_WITH_EXPIRY)
         writer.write_int64(committed.offset)
