@@ -34,6 +34,7 @@ _CLEANER = "compaction sizes its own buffers"
 _CONTROLLER = "metadata has a store of its own and no quorum"
 _NEW_GROUPS = "only classic consumer groups are served yet"
 _TIERED = "segments are not yet moved to other storage"
+_KERBEROS = "it tunes logins with Kerberos, of which there are none"
 _METRICS = "metrics are served over HTTP and computed when they are asked for"
 
 _DEFINITIONS = (
@@ -477,6 +478,30 @@ _DEFINITIONS = (
     ),
     define("request.timeout.ms", "INT", 30_000, "Requests between brokers.", moot=_REPLICATION),
     define(
+        "sasl.kerberos.min.time.before.relogin",
+        "LONG",
+        60_000,
+        "How often Kerberos logins are renewed.",
+        update=Update.PER_BROKER,
+        moot=_KERBEROS,
+    ),
+    define(
+        "sasl.kerberos.ticket.renew.jitter",
+        "DOUBLE",
+        0.05,
+        "When Kerberos tickets are renewed.",
+        update=Update.PER_BROKER,
+        moot=_KERBEROS,
+    ),
+    define(
+        "sasl.kerberos.ticket.renew.window.factor",
+        "DOUBLE",
+        0.8,
+        "When Kerberos tickets are renewed.",
+        update=Update.PER_BROKER,
+        moot=_KERBEROS,
+    ),
+    define(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         "INT",
         10_000,
@@ -626,7 +651,7 @@ _NO_CLASSES = "this broker does not load classes"
 _NO_QUORUM = "this broker keeps metadata in a store of its own, there is no quorum to join"
 _NO_TIERED = "this broker does not move segments to other storage yet"
 
-# Names (exact, or ending in '.' for all that begin so) → why somebody who sets them is told no.
+# Names (exact, or ending in '.' for all others that begin so) → why somebody who sets them is told no.
 REFUSED_PROPERTIES = MappingProxyType(
     {
         "ssl.": _NO_TLS,
@@ -661,6 +686,8 @@ REFUSED_PROPERTIES = MappingProxyType(
 
 def refusal_of(name: str) -> str | None:
     """Why a property of Apache Kafka is refused; None when it is not one of those."""
+    if name in COMPATIBILITY_DEFINITIONS:
+        return None
     exact = REFUSED_PROPERTIES.get(name)
     if exact is not None:
         return exact

@@ -81,7 +81,7 @@ def configuration_page() -> str:
         ),
         "## Refused\n\n"
         "These properties of Apache Kafka stop the start, because ignoring them would mislead. A\n"
-        "name that ends in `.` stands for all that begin so.\n",
+        "name that ends in `.` stands for all others that begin so.\n",
         _table(
             ("property", "why it is refused"),
             ((f"`{name}`", reason) for name, reason in sorted(REFUSED_PROPERTIES.items())),
