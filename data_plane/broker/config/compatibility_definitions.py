@@ -651,7 +651,7 @@ _NO_CLASSES = "this broker does not load classes"
 _NO_QUORUM = "this broker keeps metadata in a store of its own, there is no quorum to join"
 _NO_TIERED = "this broker does not move segments to other storage yet"
 
-# Names (exact, or ending in '.' for all others that begin so) → why somebody who sets them is told no.
+# Names (exact, or ending in '.' for all others that begin so) → why they are refused.
 REFUSED_PROPERTIES = MappingProxyType(
     {
         "ssl.": _NO_TLS,
