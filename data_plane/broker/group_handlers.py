@@ -83,9 +83,21 @@ def register(table: HandlerTable) -> None:
 
 def handle_find_coordinator(
     services: Services, context: RequestContext, request: FindCoordinatorRequest, now_ms: int
-) -> FindCoordinatorResponse:
-    """Where a group's coordinator is. The internal topic is made when it is first asked for."""
+) -> Any:
+    """Where a group's coordinator is. The internal topic is made when it is first asked for; the
+    answer waits for that, so that the first consumer need not ask again."""
     version = context.api_version
+    topic = service_of(services).topic
+    if request.key_type != GROUP_KEY_TYPE or topic.partition_count() is not None:
+        return _find_all(services, version, request)
+    reply = Reply()
+    topic.create(lambda: reply.answer(_find_all(services, version, request)))
+    return reply.result()
+
+
+def _find_all(
+    services: Services, version: int, request: FindCoordinatorRequest
+) -> FindCoordinatorResponse:
     if version >= FIND_COORDINATOR_VERSION_WITH_KEYS:
         found = [
             _find(services, version, request.key_type, key) for key in request.coordinator_keys
@@ -113,10 +125,6 @@ def _find(services: Services, version: int, key_type: int, key: str) -> Coordina
         nowhere.error_code = ErrorCode.INVALID_REQUEST
     else:
         partition_count = service.topic.partition_count()
-        if partition_count is None:
-            service.topic.create()
-            # The topic may be there by now: a store in memory answers within the call.
-            partition_count = service.topic.partition_count()
         if partition_count is not None:
             partition = partition_for_group(key, partition_count)
             if partition in service.topic.led_partitions():

@@ -167,14 +167,18 @@ class GroupService:
                 assert isinstance(token, Reply)
                 token.answer(response)
             case AppendRecords(partition, epoch, records, append_id):
-                on_done = partial(self._append_settled, append_id)
+                on_done = partial(self._append_settled, self.coordinator, append_id)
                 self.topic.append(partition, epoch, records, now_ms, on_done)
             case GroupEvent(group_id, kind, detail):
                 self._services.log.info("group_" + kind, group=group_id, detail=detail)
 
-    def _append_settled(self, append_id: int, error: ErrorCode) -> None:
+    def _append_settled(
+        self, coordinator: GroupCoordinator, append_id: int, error: ErrorCode
+    ) -> None:
         """An append may settle while effects are carried out, or when a sync has finished; in
         both cases it is looked at when the present pass ends, with its time."""
+        if coordinator is not self.coordinator:
+            return  # Of a topic that has been deleted and made anew since.
         self._settled.append((append_id, error))
         self._services.wakes.wake(self)
 
@@ -226,6 +230,11 @@ class GroupService:
             except LogError as error:
                 self._load_failed(partition, epoch, error)
                 continue
+            if reader is None:
+                # As in a topic just made: no thread is needed to find nothing, and the clients
+                # that are about to join need not be put off.
+                self._load(partition, epoch, {})
+                continue
             self._loading_count += 1
             self._services.executor.submit(
                 partial(_read_and_fold, reader), partial(self._loaded, partition, epoch)
@@ -243,8 +252,7 @@ class GroupService:
             self._load_failed(partition, epoch, error)
         else:
             folded, unreadable_count = result
-            now_ms = self._now_ms
-            self.carry_out(self.coordinator.load(partition, epoch, folded, now_ms), now_ms)
+            self._load(partition, epoch, folded)
             if unreadable_count:
                 self._services.log.warning(
                     "offsets_topic_unreadable_records", partition=partition, count=unreadable_count
@@ -252,6 +260,10 @@ class GroupService:
         self._load_next()
         if self._loading_count == 0:
             self._delete_orphans(self._now_ms)
+
+    def _load(self, partition: int, epoch: int, folded: Folded) -> None:
+        now_ms = self._now_ms
+        self.carry_out(self.coordinator.load(partition, epoch, folded, now_ms), now_ms)
 
     def _load_failed(self, partition: int, epoch: int, error: BaseException | None) -> None:
         self.coordinator.load_failed(partition, epoch)

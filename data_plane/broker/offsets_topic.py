@@ -42,8 +42,9 @@ class OffsetsTopic(Protocol):
     def led_partitions(self) -> Mapping[int, int]:
         """The partitions that this broker leads, with their leader epochs."""
 
-    def create(self) -> None:
-        """Have the topic made, if it is not there. Returns at once; the image changes later."""
+    def create(self, on_done: Callable[[], None] | None = None) -> None:
+        """Have the topic made, if it is not there. `on_done` is called once, perhaps before this
+        returns, when the image has changed, or it is clear that it will not."""
 
     def append(
         self,
@@ -56,11 +57,9 @@ class OffsetsTopic(Protocol):
         """Append one batch. `on_done` is called once, perhaps before this returns, when the batch
         is as durable as acks=all makes it or has been refused; in order for each partition."""
 
-    def reader(self, partition: int) -> Callable[[], Iterator[Record]]:
-        """A function that reads the whole partition, to be called in another thread.
-
-        Raises LogError, now or while reading.
-        """
+    def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
+        """A function that reads the whole partition, to be called in another thread; None when
+        there is nothing to read. Raises LogError, now or while reading."""
 
 
 class BrokerOffsetsTopic:
@@ -69,6 +68,8 @@ class BrokerOffsetsTopic:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._is_creating = False
+        # Who waits for the topic to be made: no more than there are requests under way.
+        self._waiting: list[Callable[[], None]] = []
 
     def partition_count(self) -> int | None:
         topic = self._services.image.topics_by_name.get(GROUP_METADATA_TOPIC_NAME)
@@ -84,11 +85,12 @@ class BrokerOffsetsTopic:
             if partition.leader == self._services.node_id
         }
 
-    def create(self) -> None:
-        if self._is_creating:
-            return
-        self._is_creating = True
-        self._services.metadata.write(self._decide, self._created)
+    def create(self, on_done: Callable[[], None] | None = None) -> None:
+        if on_done is not None:
+            self._waiting.append(on_done)
+        if not self._is_creating:
+            self._is_creating = True
+            self._services.metadata.write(self._decide, self._created)
 
     def _decide(self, image: MetadataImage) -> Sequence[Change]:
         if GROUP_METADATA_TOPIC_NAME in image.topics_by_name:
@@ -113,6 +115,9 @@ class BrokerOffsetsTopic:
         self._is_creating = False
         if error is not None:
             self._services.log.error("offsets_topic_not_created", error=repr(error))
+        waiting, self._waiting = self._waiting, []
+        for on_done in waiting:
+            on_done()
 
     def append(
         self,
@@ -139,12 +144,14 @@ class BrokerOffsetsTopic:
             return
         replica.when_committed(result.last_offset, on_done)
 
-    def reader(self, partition: int) -> Callable[[], Iterator[Record]]:
+    def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
         replica = self._services.partitions.get_by_name(GROUP_METADATA_TOPIC_NAME, partition)
         if replica is None:
             raise LogError(f"{GROUP_METADATA_TOPIC_NAME}-{partition} is not led here")
         log = replica.log
         end_offset = log.log_end_offset
+        if log.log_start_offset == end_offset:
+            return None
         if not log.is_loaded:
             # Logs are loaded lazily and on the loop only; a cold read of one that is not loaded
             # would find nothing.

@@ -104,7 +104,7 @@ class MemoryOffsetsTopic(BrokerOffsetsTopic):
                     log.append(Record(len(log), each.timestamp, each.key, each.value, ()))
             on_done(error)
 
-    def reader(self, partition: int) -> Callable[[], Iterator[Record]]:
+    def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
         return lambda: iter(list(self.records.get(partition, [])))
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -515,7 +516,9 @@ class GroupMachine(RuleBasedStateMachine):
             assert not group.members, "a silent member outlived its session"
 
 
-TestGroupMachine = GroupMachine.TestCase
+# Ten thousand histories take minutes; what hangs every day is found within two of them.
+TIMEOUT_S = 120 if MAX_EXAMPLES <= 300 else 7200
+TestGroupMachine = pytest.mark.timeout(TIMEOUT_S)(GroupMachine.TestCase)
 TestGroupMachine.settings = settings(
     settings.default, max_examples=MAX_EXAMPLES, stateful_step_count=40, deadline=None
 )
