@@ -1,0 +1,214 @@
+"""The command line as programs and people meet it: output, exit statuses, messages."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tidewheel import sync
+
+Result = subprocess.CompletedProcess[str]
+Run = Callable[..., Result]
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def run(bootstrap: str) -> Run:
+    def call(*arguments: str, given: str | bytes | None = None, url: str = bootstrap) -> Result:
+        done = subprocess.run(
+            [sys.executable, "-m", "tidewheel.cli.main", *arguments],
+            input=given.encode() if isinstance(given, str) else given or b"",
+            env={**os.environ, "TIDEWHEEL_URL": url},
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    return call
+
+
+@pytest.fixture
+def topic(bootstrap: str, name: str) -> Iterator[str]:
+    with sync.Client(bootstrap) as client:
+        client.admin.create_topic(name, partitions=2)
+        yield name
+        if client.admin.topic_exists(name):
+            client.admin.delete_topic(name)
+
+
+def ok(result: Result) -> str:
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+def lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_lines_with_keys_and_headers_come_back_as_json(run: Run, topic: str) -> None:
+    sent = ok(
+        run(
+            *("produce", topic, "--key-separator", ":", "-H", "h=1", "--tag", "t", "--json"),
+            given="a:1\r\nb:2:3\nno key\n\nlast without end",
+        )
+    )
+    assert json.loads(sent)["sent"] == 5
+    found = lines(ok(run("consume", topic, "--until-end", "--json")))
+    pairs = {(line["key"], line["value"]) for line in found}
+    assert pairs == {
+        ("a", "1"),
+        ("b", "2:3"),
+        (None, "no key"),
+        (None, ""),
+        (None, "last without end"),
+    }
+    assert all(line["headers"] == [["h", "1"], ["tw-tag", "t"]] for line in found)
+
+
+def test_what_consume_prints_as_json_produce_takes(run: Run, topic: str, bootstrap: str) -> None:
+    with sync.Client(bootstrap) as client:
+        client.topic(topic).send(b"\xff\x00", key=b"\xfe", headers=[("h", b"x")], partition=1)
+        client.topic(topic).send(None, key="gone", partition=1)
+    printed = ok(run("consume", topic, "-e", "--json"))
+    assert ok(run("produce", topic, "--format", "json", given=printed)) == (
+        f"Sent 2 messages to {topic}\n"
+    )
+    first, second, third, fourth = lines(ok(run("consume", topic, "-e", "--json")))
+    keep = ("partition", "key", "key_base64", "value", "value_base64", "headers", "timestamp_ms")
+    assert [first.get(k) for k in keep] == [third.get(k) for k in keep]
+    assert [second.get(k) for k in keep] == [fourth.get(k) for k in keep]
+
+
+def test_raw_files_and_values_only(run: Run, topic: str, tmp_path: Path) -> None:
+    path = tmp_path / "whole.txt"
+    path.write_text("two\nlines")
+    ok(run("produce", topic, "--format", "raw", "--file", str(path), "--partition", "0"))
+    assert ok(run("consume", topic, "-e", "--values")) == "two\nlines\n"
+
+
+def test_human_output_names_the_place_and_disarms_control_characters(run: Run, topic: str) -> None:
+    ok(run("produce", topic, "-p", "1", "-k", "k", given="\x1b[31mred\n"))
+    (line,) = ok(run("consume", topic, "-e")).splitlines()
+    assert f"{topic}[1]@0  key=k  " in line
+    assert line.endswith(r"\x1b[31mred")
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"), [("2", "2"), ("1h", "0"), ("2001-01-01", "0"), ("beginning", "0")]
+)
+def test_starting_places(run: Run, topic: str, start: str, expected: str) -> None:
+    ok(run("produce", topic, "-p", "0", given="0\n1\n2\n3\n"))
+    first = ok(run("consume", topic, "--from", start, "--count", "1", "--values"))
+    assert first.strip() == expected
+
+
+def test_groups_lag_and_resets(run: Run, topic: str) -> None:
+    ok(run("produce", topic, "-p", "0", given="0\n1\n2\n"))
+    ok(run("consume", topic, "--group", topic, "--count", "2", "--values"))
+    found = json.loads(ok(run("lag", topic, "--json")))
+    assert (found["group"], found["messages"]) == (topic, 1)
+    assert "1 messages behind" in ok(run("lag", topic))
+    assert topic in {line["group"] for line in json.loads(ok(run("groups", "--json")))}
+    assert "Empty" in ok(run("groups", "describe", topic))
+    refused = run("groups", "reset", topic, topic, "--to", "beginning")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--yes" in refused.stderr
+    reset = json.loads(ok(run("groups", "reset", topic, topic, "--to", "1", "-y", "--json")))
+    assert reset["offsets"]["0"] == 1
+    assert json.loads(ok(run("lag", topic, "--json")))["messages"] == 2
+    ok(run("groups", "delete", topic, "--yes"))
+
+
+def test_topics(run: Run, name: str) -> None:
+    created = ok(run("topics", "create", name, "-p", "3", "-c", "retention.ms=5000000"))
+    assert created == f"Created {name} with 3 partitions\n"
+    assert name in ok(run("topics"))
+    ok(run("topics", "config", name, "--set", "cleanup.policy=compact", "--unset", "retention.ms"))
+    ok(run("topics", "partitions", name, "4"))
+    described = json.loads(ok(run("topics", "describe", name, "--json")))
+    assert len(described["partitions"]) == 4
+    assert described["configs"]["cleanup.policy"] == "compact"
+    assert "cleanup.policy" in ok(run("topics", "describe", name))
+    assert json.loads(ok(run("topics", "delete", name, "-y", "--json"))) == {"deleted": [name]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["consume", "no-such-topic"], 1, "topics create"),
+        (["topics", "describe", "no-such-topic"], 1, '"no-such-topic" does not exist'),
+        (["produce", "no-such-topic", "x"], 1, "no-such-topic"),
+        (["lag", "no-such-group"], 1, "groups list"),
+        (["topics", "create", "no/such"], 1, "no/such"),
+        (["topics", "create", "x", "-c", "novalue"], 2, "KEY=VALUE"),
+        (["consume", "x", "--from", "yesterday"], 2, "a duration ago (10m)"),
+        (["consume", "x", "--group", "g", "--from", "5"], 2, "groups reset"),
+        (["nonsense"], 2, "nonsense"),
+        (["test"], 2, "checkout"),
+    ],
+)
+def test_errors_say_what_to_do(run: Run, arguments: list[str], status: int, says: str) -> None:
+    result = run(*arguments)
+    assert (result.returncode, result.stdout) == (status, "")
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_bad_input_names_the_line_and_keeps_what_came_before(run: Run, topic: str) -> None:
+    given = '{"value": 1}\n{"valu": 2}\n'
+    result = run("produce", topic, "--format", "json", given=given)
+    assert result.returncode == 1
+    assert "Line 2" in result.stderr
+    assert "'valu'" in result.stderr
+    assert ok(run("consume", topic, "-e", "--values")) == "1\n"
+
+
+def test_nobody_there_is_said_within_seconds(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    started = time.monotonic()
+    result = run("topics", url=f"127.0.0.1:{port}")
+    assert result.returncode == 1
+    assert f"127.0.0.1:{port}" in result.stderr
+    assert "Connection refused" in result.stderr
+    assert "TIDEWHEEL_URL" in result.stderr
+    assert time.monotonic() - started < 15
+
+
+def test_following_ends_with_the_reader_or_an_interrupt(bootstrap: str, topic: str) -> None:
+    command = [sys.executable, "-m", "tidewheel.cli.main", "consume", topic, "--values"]
+    environment = {**os.environ, "TIDEWHEEL_URL": bootstrap}
+    following = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with sync.Client(bootstrap) as client, following:
+        assert following.stdout is not None
+        assert following.stderr is not None
+        client.topic(topic).send("one")
+        assert following.stdout.readline() == b"one\n"
+        following.send_signal(signal.SIGINT)
+        assert following.wait(TIMEOUT_S) == 0
+        assert following.stderr.read() == b""
+    leaving = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with sync.Client(bootstrap) as client, leaving:
+        assert leaving.stdout is not None
+        assert leaving.stderr is not None
+        assert leaving.stdout.readline() == b"one\n"
+        leaving.stdout.close()
+        client.topic(topic).send("two")
+        assert leaving.wait(TIMEOUT_S) == 0
+        assert leaving.stderr.read() == b""
