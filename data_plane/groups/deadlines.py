@@ -74,7 +74,7 @@ class Deadlines:
         schedules itself for now cannot hold the loop. What an action cancels does not run.
         """
         heap = self._heap
-        due: list[Timer] = []
+        due: list[tuple[int, int, Timer]] = []
         while heap and heap[0][0] <= now_ms:
             heap_ms, _, timer = heap[0]
             if timer.heap_ms != heap_ms or timer.due_ms is None:
@@ -86,8 +86,10 @@ class Deadlines:
             else:
                 heappop(heap)
                 timer.heap_ms = None
-                due.append(timer)
-        for timer in due:
+                due.append((timer.due_ms, len(due), timer))
+        # Entries of postponed timers come up at their old times.
+        due.sort()
+        for _, _, timer in due:
             # An earlier action may have cancelled this timer or scheduled it anew.
             if timer.due_ms is not None and timer.heap_ms is None:
                 timer.due_ms = None
