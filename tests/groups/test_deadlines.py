@@ -86,3 +86,15 @@ def test_an_action_can_cancel_and_postpone_what_is_due_with_it() -> None:
     assert fired == ["first"]
     deadlines.expire(13)
     assert fired == ["first", "postponed"]
+
+
+def test_a_postponed_timer_fires_after_those_due_before_it() -> None:
+    deadlines = Deadlines()
+    fired: list[str] = []
+    postponed = Timer(lambda now_ms: fired.append("postponed"))
+    other = Timer(lambda now_ms: fired.append("other"))
+    deadlines.schedule(postponed, 1)
+    deadlines.schedule(other, 5)
+    deadlines.schedule(postponed, 9)
+    deadlines.expire(10)
+    assert fired == ["other", "postponed"]
