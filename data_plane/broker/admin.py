@@ -9,6 +9,7 @@ from __future__ import annotations
 from data_plane.broker import (
     alter_configs,
     cluster,
+    delete_topics,
     describe_configs,
     describe_topic_partitions,
     log_dirs,
@@ -26,6 +27,7 @@ _MODULES = (
     metadata,
     describe_topic_partitions,
     topics,
+    delete_topics,
     partitions_admin,
     records_admin,
     describe_configs,

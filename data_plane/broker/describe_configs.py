@@ -8,7 +8,8 @@ are topics, brokers (the empty name: what is set for all brokers), a broker's lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
@@ -17,31 +18,37 @@ from data_plane.broker.config.effective import Source, Synonym
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_SYNONYMS
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.config_validation import effective_config
+from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.refusal import Refusal
 from data_plane.broker.services import Services
+from data_plane.broker.splicing import ArrayPlace
 from data_plane.broker.topic_names import invalid_name_reason
 from data_plane.cell.metadata import ResourceType
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_configs_request import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    decode_describe_configs_request,
 )
 from data_plane.wire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
+    encode_describe_configs_response,
 )
 from data_plane.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from data_plane.wire.messages.list_config_resources_response import (
     ConfigResource,
     ListConfigResourcesResponse,
 )
+from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import ApiKey
 
 DESCRIBE_MIN_VERSION, DESCRIBE_MAX_VERSION = 1, 4
 # Version 0 is ListClientMetricsResources by another name; there are none here.
 LIST_MIN_VERSION, LIST_MAX_VERSION = 0, 1
+FLEXIBLE_VERSION = 4
 
 # One logger stands for the whole broker.
 ROOT_LOGGER = "root"
@@ -59,35 +66,119 @@ class _Entry(NamedTuple):
 
 
 def handle_describe_configs(
-    services: Services, context: RequestContext, request: DescribeConfigsRequest, now_ms: int
-) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(
-        results=[_describe(services, request, resource) for resource in request.resources]
-    )
+    services: Services,
+    context: RequestContext,
+    buf: bytearray | memoryview,
+    position: int,
+    end: int,
+    now_ms: int,
+) -> list[bytearray]:
+    """A raw handler: configurations that topics have in common are encoded once."""
+    version = context.api_version
+    request = decode_describe_configs_request(Reader(buf, position, end), version)
+    place = _results_place(version)
+    encoded: dict[Any, tuple[int, bytes]] = {}
+    # A resource that is named again and again is answered once: repetition must cost nothing.
+    resources = {(one.resource_type, one.resource_name): one for one in request.resources}
+    results = [
+        _encode_result(services, request, resource, version, encoded)
+        for resource in resources.values()
+    ]
+    writer = Writer()
+    writer.buf += begin_frame(context.correlation_id, place.is_flexible)
+    writer.buf += place.splice(_empty_response(version), len(results), results)
+    finish_frame([writer.buf])
+    return [writer.buf]
 
 
-def _describe(
-    services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> DescribeConfigsResult:
+def _encode_result(
+    services: Services,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    version: int,
+    encoded: dict[Any, tuple[int, bytes]],
+) -> bytearray:
+    """One element of the array of results; `encoded` holds what other resources have as well."""
     result = DescribeConfigsResult(
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
-    try:
-        if resource.resource_type == ResourceType.BROKER_LOGGER:
-            result.configs = _loggers(services, resource)
+    key = _content_key(services, resource)
+    configs = encoded.get(key)
+    if configs is None:
+        try:
+            configs = _encode_configs(_configs(services, request, resource), version)
+        except Refusal as refusal:
+            result.error_code = int(refusal.code)
+            result.error_message = refusal.message
+            configs = (0, b"")
         else:
-            keys = resource.configuration_keys
-            result.configs = [
-                _config(entry, request)
-                for entry in _entries(services, resource)
-                if keys is None or entry.definition.name in keys
-            ]
-    except Refusal as refusal:
-        result.error_code = int(refusal.code)
-        result.error_message = refusal.message
-    return result
+            encoded[key] = configs
+    count, chunk = configs
+    return _configs_place(version).splice(_encode_element(result, version), count, (chunk,))
+
+
+def _content_key(services: Services, resource: DescribeConfigsResource) -> Any:
+    """Equal for resources with the same answer: topics or groups with the same overrides."""
+    keys = resource.configuration_keys
+    wanted = None if keys is None else frozenset(keys)
+    if resource.resource_type == ResourceType.TOPIC:
+        topic = services.image.topic(resource.resource_name)
+        if topic is not None:
+            return ResourceType.TOPIC, frozenset(topic.configs.items()), wanted
+    if resource.resource_type == ResourceType.GROUP and resource.resource_name:
+        overrides = services.image.config_of(ResourceType.GROUP, resource.resource_name)
+        return ResourceType.GROUP, frozenset(overrides.items()), wanted
+    return resource.resource_type, resource.resource_name, wanted
+
+
+def _configs(
+    services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+) -> list[DescribeConfigsResourceResult]:
+    """Raises Refusal."""
+    if resource.resource_type == ResourceType.BROKER_LOGGER:
+        return _loggers(services, resource)
+    keys = resource.configuration_keys
+    return [
+        _config(entry, request)
+        for entry in _entries(services, resource)
+        if keys is None or entry.definition.name in keys
+    ]
+
+
+def _encode_configs(
+    configs: list[DescribeConfigsResourceResult], version: int
+) -> tuple[int, bytes]:
+    """(how many, their bytes)."""
+    with_configs = _encode_element(DescribeConfigsResult(configs=configs), version)
+    without = _encode_element(DescribeConfigsResult(), version)
+    count = len(configs)
+    return count, _configs_place(version).elements(with_configs, without, count)
+
+
+def _encode_element(result: DescribeConfigsResult, version: int) -> bytes:
+    writer = Writer()
+    encode_describe_configs_response(writer, DescribeConfigsResponse(results=[result]), version)
+    return _results_place(version).elements(writer.buf, _empty_response(version), 1)
+
+
+@cache
+def _empty_response(version: int) -> bytes:
+    writer = Writer()
+    encode_describe_configs_response(writer, DescribeConfigsResponse(), version)
+    return bytes(writer.buf)
+
+
+def _results_place(version: int) -> ArrayPlace:
+    """Behind the results stand tags."""
+    is_flexible = version >= FLEXIBLE_VERSION
+    return ArrayPlace(is_flexible, int(is_flexible))
+
+
+def _configs_place(version: int) -> ArrayPlace:
+    """Behind a result's configs stand tags."""
+    return _results_place(version)
 
 
 def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[_Entry]:
@@ -187,7 +278,8 @@ def _loggers(
 def _check_node(services: Services, name: str, alternative: str) -> None:
     if not name.isdigit():
         raise _invalid_request(f"Broker id must be an integer, but it is: {name}")
-    if int(name) != services.node_id:
+    # One spelling only ("01" is not 1 here): the answers to one request are bounded by that.
+    if name != str(services.node_id):
         raise _invalid_request(
             f"Unexpected broker id, expected {services.node_id}{alternative} but received {name}"
         )
@@ -250,7 +342,7 @@ def handle_list_config_resources(
 
 
 def register(table: HandlerTable) -> None:
-    table.register(
+    table.register_raw(
         ApiKey.DESCRIBE_CONFIGS, DESCRIBE_MIN_VERSION, DESCRIBE_MAX_VERSION, handle_describe_configs
     )
     table.register(

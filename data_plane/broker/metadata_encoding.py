@@ -4,22 +4,18 @@ Every client asks for metadata when it starts, when a leader moves and every few
 10,000 partitions the message objects and the generated encoder would hold up the loop for 100 ms
 each time. A topic's bytes depend on its image (which is replaced when anything changes), the
 version and the asked-for operations, so they are kept beside it. The fields around the topics come
-from the generated encoder: it writes the response with an empty array of topics, whose length is
-then replaced by the real one and the topics.
-
-    | throttle, brokers, cluster, controller | 0 | rest |   encoded without topics
-    | throttle, brokers, cluster, controller | n | topic … topic | rest |
-
-The same is done inside a topic: partitions with equal images differ in their index alone.
+from the generated encoder (see splicing.py). The same is done inside a topic: partitions with equal
+images differ in their index alone.
 tests/broker/test_metadata_encoding.py compares with the generated encoder, version by version.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
+from data_plane.broker.splicing import ArrayPlace
 from data_plane.cell.metadata import PartitionImage, TopicImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_response import (
@@ -79,10 +75,7 @@ class EncodedTopics:
             chunks.append(start)
             chunks.append(_INT32.pack(index))
             chunks.append(end)
-        writer = Writer()
-        tail_bytes = _topic_tail_bytes(version)
-        _splice(writer, around, tail_bytes, version, len(topic.partitions), chunks)
-        return bytes(writer.buf)
+        return bytes(_partitions_place(version).splice(around, len(topic.partitions), chunks))
 
     def _template(self, partition: PartitionImage, version: int) -> tuple[bytes, bytes]:
         """A partition's bytes before and behind its index."""
@@ -138,67 +131,41 @@ def encode_response(
         else _encode_described(item, version)
         for item in items
     )
-    _splice(writer, around.buf, _response_tail_bytes(version), version, len(items), chunks)
+    writer.buf += _topics_place(version).splice(around.buf, len(items), chunks)
 
 
 def _encode_partition(partition: PartitionImage, version: int) -> bytes:
-    """One element of the array of partitions: what a topic with it has more than one without."""
+    """One element of the array of partitions."""
     topic = MetadataResponseTopic(name="", partitions=[describe_partition(0, partition)])
-    data = _encode_described(topic, version)
-    empty_size = len(_encode_described(MetadataResponseTopic(name=""), version))
-    end = len(data) - _topic_tail_bytes(version)
-    return data[end - (len(data) - empty_size) : end]
+    empty = _encode_described(MetadataResponseTopic(name=""), version)
+    return _partitions_place(version).elements(_encode_described(topic, version), empty, 1)
 
 
 def _encode_described(topic: MetadataResponseTopic, version: int) -> bytes:
     """One element of the array of topics, by the generated encoder."""
     writer = Writer()
     encode_metadata_response(writer, MetadataResponse(topics=[topic]), version)
-    end = len(writer.buf) - _response_tail_bytes(version)
-    return bytes(writer.buf[_response_bytes(version) - _response_tail_bytes(version) : end])
+    return _topics_place(version).elements(writer.buf, _empty_response(version), 1)
 
 
 @cache
-def _response_bytes(version: int) -> int:
-    """Size of a response without brokers and topics."""
+def _empty_response(version: int) -> bytes:
     writer = Writer()
     encode_metadata_response(writer, MetadataResponse(), version)
-    return len(writer.buf)
+    return bytes(writer.buf)
 
 
-def _response_tail_bytes(version: int) -> int:
-    """What follows the topics: error code, the cluster's operations, tags."""
-    if version >= 13:
-        return 3
-    if version >= 11:
-        return 1
-    if version >= FLEXIBLE_VERSION:
-        return 5
-    return 4 if version >= 8 else 0
+@cache
+def _topics_place(version: int) -> ArrayPlace:
+    """Behind the topics stand an error code, the cluster's operations, tags."""
+    is_flexible = version >= FLEXIBLE_VERSION
+    error_bytes = 2 if version >= 13 else 0
+    operations_bytes = 4 if version in (8, 9, 10) else 0
+    return ArrayPlace(is_flexible, error_bytes + operations_bytes + is_flexible)
 
 
-def _topic_tail_bytes(version: int) -> int:
-    """What follows the partitions: the topic's operations, tags."""
-    if version >= FLEXIBLE_VERSION:
-        return 5
-    return 4 if version >= 8 else 0
-
-
-def _splice(
-    writer: Writer,
-    around: bytes | bytearray,
-    tail_bytes: int,
-    version: int,
-    count: int,
-    chunks: Iterable[bytes],
-) -> None:
-    """Write `around` with its empty array, which ends before the tail, holding `chunks`."""
-    end = len(around) - tail_bytes
-    length_bytes = 1 if version >= FLEXIBLE_VERSION else 4
-    writer.buf += around[: end - length_bytes]
-    if version >= FLEXIBLE_VERSION:
-        writer.write_uvarint(count + 1)
-    else:
-        writer.write_int32(count)
-    writer.buf += b"".join(chunks)
-    writer.buf += around[end:]
+@cache
+def _partitions_place(version: int) -> ArrayPlace:
+    """Behind a topic's partitions stand its operations and tags."""
+    is_flexible = version >= FLEXIBLE_VERSION
+    return ArrayPlace(is_flexible, (4 if version >= 8 else 0) + is_flexible)

@@ -1,4 +1,4 @@
-"""CreateTopics (versions 2 to 7) and DeleteTopics (versions 1 to 6).
+"""CreateTopics, versions 2 to 7.
 
 A request is decided topic by topic against one image; all topics that pass are committed together,
 and the answer leaves when the commit is durable. Their logs are made when they are first used: a
@@ -10,12 +10,14 @@ One topic's failure never touches another's. Errors and their words are Apache K
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
+from typing import NamedTuple
 from uuid import UUID
 
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.config_validation import check_topic_configs, effective_config
+from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.placement import (
     check_manual_assignment,
     check_same_replication,
@@ -24,32 +26,31 @@ from data_plane.broker.placement import (
 )
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
+from data_plane.broker.splicing import ArrayPlace
 from data_plane.broker.topic_names import CollisionIndex, invalid_name_reason
-from data_plane.cell.changes import Assignment, Change, CreateTopic, DeleteTopic
-from data_plane.cell.metadata import MetadataImage, TopicImage
+from data_plane.cell.changes import Assignment, Change, CreateTopic
+from data_plane.cell.metadata import MetadataImage
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from data_plane.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    decode_create_topics_request,
+)
 from data_plane.wire.messages.create_topics_response import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
+    encode_create_topics_response,
 )
-from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from data_plane.wire.messages.delete_topics_response import (
-    DeletableTopicResult,
-    DeleteTopicsResponse,
-)
+from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import ApiKey
 
-CREATE_MIN_VERSION, CREATE_MAX_VERSION = 2, 7
-DELETE_MIN_VERSION, DELETE_MAX_VERSION = 1, 6
+MIN_VERSION, MAX_VERSION = 2, 7
+# From here on the answer has configurations, and is in flexible encoding.
 CONFIGS_VERSION = 5
-DELETE_BY_ID_VERSION = 6
-DELETION_DISABLED_VERSION = 3
 
 # Kafka's limit, which bounds what one request may cost.
 PARTITIONS_PER_REQUEST_MAX = 10_000
-UNKNOWN_ID_MESSAGE = "This server does not host this topic ID."
 DEFAULT = -1
 ZERO_ID = UUID(int=0)
 
@@ -62,26 +63,41 @@ def new_topic_id(random: Random) -> UUID:
             return topic_id
 
 
+class _Creation(NamedTuple):
+    """The answer for one topic, and its overrides if it is to be made."""
+
+    result: CreatableTopicResult
+    overrides: tuple[tuple[str, str], ...] | None
+
+
 def handle_create_topics(
-    services: Services, context: RequestContext, request: CreateTopicsRequest, now_ms: int
-) -> Deferred[CreateTopicsResponse]:
-    deferred: Deferred[CreateTopicsResponse] = Deferred()
-    results: dict[str, CreatableTopicResult] = {}
+    services: Services,
+    context: RequestContext,
+    buf: bytearray | memoryview,
+    position: int,
+    end: int,
+    now_ms: int,
+) -> Deferred[list[bytearray]]:
+    """A raw handler: configurations that new topics have in common are encoded once."""
+    version = context.api_version
+    request = decode_create_topics_request(Reader(buf, position, end), version)
+    deferred: Deferred[list[bytearray]] = Deferred()
+    creations: dict[str, _Creation] = {}
 
     def decide(image: MetadataImage) -> Sequence[Change]:
-        results.clear()
-        changes = _decide_creations(services, image, request, results)
-        if context.api_version < CONFIGS_VERSION:
-            for result in results.values():
-                result.configs = None
+        creations.clear()
+        changes = _decide_creations(services, image, request, creations)
         return () if request.validate_only else changes
 
     def done(error: BaseException | None) -> None:
         if error is not None:
-            for name, result in results.items():
-                if result.error_code == ErrorCode.NONE:
-                    results[name] = _create_failure(name, commit_refusal(error))
-        deferred.complete(CreateTopicsResponse(topics=list(results.values())))
+            for name, creation in creations.items():
+                if creation.overrides is not None:
+                    creations[name] = _create_failure(name, commit_refusal(error))
+        frame = begin_frame(context.correlation_id, version >= CONFIGS_VERSION)
+        frame += _encode_creations(services, list(creations.values()), version)
+        finish_frame([frame])
+        deferred.complete([frame])
 
     services.metadata.write(decide, done)
     return deferred
@@ -91,9 +107,9 @@ def _decide_creations(
     services: Services,
     image: MetadataImage,
     request: CreateTopicsRequest,
-    results: dict[str, CreatableTopicResult],
+    creations: dict[str, _Creation],
 ) -> list[Change]:
-    """Fill `results` and return the changes of the topics that pass."""
+    """Fill `creations` and return the changes of the topics that pass."""
     names = Counter(topic.name for topic in request.topics)
     collisions = CollisionIndex(image.topics_by_name)
     changes: list[Change] = []
@@ -102,7 +118,7 @@ def _decide_creations(
     )
     for topic in request.topics:
         name = topic.name
-        if name in results:
+        if name in creations:
             continue
         try:
             if partitions_total > PARTITIONS_PER_REQUEST_MAX:
@@ -114,10 +130,10 @@ def _decide_creations(
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             change = _decide_creation(services, image, collisions, topic)
         except Refusal as refusal:
-            results[name] = _create_failure(name, refusal)
+            creations[name] = _create_failure(name, refusal)
         else:
             changes.append(change)
-            results[name] = _creation_result(services, change)
+            creations[name] = _Creation(_creation_result(change), change.configs)
     return changes
 
 
@@ -200,135 +216,72 @@ def _automatic_assignments(
     return decide_placement(count, factor, registered_brokers(services, image))
 
 
-def _creation_result(services: Services, change: CreateTopic) -> CreatableTopicResult:
+def _creation_result(change: CreateTopic) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=change.name,
         topic_id=change.topic_id,
         error_message=None,
         num_partitions=len(change.assignments),
         replication_factor=len(change.assignments[0]),
-        configs=[
-            CreatableTopicConfigs(name=name, value=value, config_source=int(source))
-            for name, value, source in effective_config(services).topic_values(dict(change.configs))
-        ],
     )
 
 
-def _create_failure(name: str, refusal: Refusal) -> CreatableTopicResult:
-    return CreatableTopicResult(
+def _create_failure(name: str, refusal: Refusal) -> _Creation:
+    result = CreatableTopicResult(
         name=name, error_code=int(refusal.code), error_message=refusal.message
     )
+    return _Creation(result, None)
 
 
-def handle_delete_topics(
-    services: Services, context: RequestContext, request: DeleteTopicsRequest, now_ms: int
-) -> Deferred[DeleteTopicsResponse] | DeleteTopicsResponse:
-    if context.api_version >= DELETE_BY_ID_VERSION:
-        wanted = request.topics
-    else:
-        wanted = [DeleteTopicState(name=name) for name in request.topic_names]
-    if not services.config.get_bool("delete.topic.enable"):
-        return DeleteTopicsResponse(
-            responses=[_deletion_disabled(context, topic) for topic in wanted]
-        )
-    deferred: Deferred[DeleteTopicsResponse] = Deferred()
-    results: list[DeletableTopicResult] = []
-
-    def decide(image: MetadataImage) -> Sequence[Change]:
-        results.clear()
-        return _decide_deletions(image, wanted, results)
-
-    def done(error: BaseException | None) -> None:
-        if error is not None:
-            refusal = commit_refusal(error)
-            for result in results:
-                if result.error_code == ErrorCode.NONE:
-                    result.error_code = int(refusal.code)
-                    result.error_message = refusal.message
-        deferred.complete(DeleteTopicsResponse(responses=results))
-
-    services.metadata.write(decide, done)
-    return deferred
-
-
-def _deletion_disabled(context: RequestContext, topic: DeleteTopicState) -> DeletableTopicResult:
-    if context.api_version < DELETION_DISABLED_VERSION:
-        code = ErrorCode.INVALID_REQUEST
-    else:
-        code = ErrorCode.TOPIC_DELETION_DISABLED
-    return DeletableTopicResult(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        error_code=int(code),
-        error_message=ErrorCode.TOPIC_DELETION_DISABLED.message,
-    )
-
-
-def _decide_deletions(
-    image: MetadataImage,
-    wanted: Sequence[DeleteTopicState],
-    results: list[DeletableTopicResult],
-) -> list[Change]:
-    names = Counter(topic.name for topic in wanted if topic.name is not None)
-    ids = Counter(topic.topic_id for topic in wanted if topic.topic_id != ZERO_ID)
-    changes: list[Change] = []
-    deleted: set[UUID] = set()
-    reported: set[tuple[str | None, UUID]] = set()
-    for state in wanted:
-        key = (state.name, state.topic_id)
-        if key in reported and key != (None, ZERO_ID):
+def _encode_creations(
+    services: Services, creations: Sequence[_Creation], version: int
+) -> bytearray:
+    """The response, see splicing.py."""
+    encoded: dict[frozenset[tuple[str, str]], tuple[int, bytes]] = {}
+    place = _array_place(version)
+    chunks: list[bytes | bytearray] = []
+    for result, overrides in creations:
+        chunk = _encode_result(result, version)
+        if overrides is None or version < CONFIGS_VERSION:
+            chunks.append(chunk)
             continue
-        reported.add(key)
-        try:
-            topic = _topic_to_delete(image, state, names, ids)
-            if topic.topic_id in deleted:
-                raise Refusal(
-                    ErrorCode.INVALID_REQUEST,
-                    "The provided topic name maps to an ID that was already supplied.",
-                )
-        except Refusal as refusal:
-            results.append(
-                DeletableTopicResult(
-                    name=state.name,
-                    topic_id=state.topic_id,
-                    error_code=int(refusal.code),
-                    error_message=refusal.message,
-                )
-            )
-        else:
-            deleted.add(topic.topic_id)
-            changes.append(DeleteTopic(topic.topic_id))
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
-    return changes
+        key = frozenset(overrides)
+        configs = encoded.get(key)
+        if configs is None:
+            configs = encoded[key] = _encode_configs(services, dict(overrides), version)
+        count, config_bytes = configs
+        chunks.append(place.splice(chunk, count, (config_bytes,)))
+    return place.splice(_encode_response([], version), len(chunks), chunks)
 
 
-def _topic_to_delete(
-    image: MetadataImage,
-    state: DeleteTopicState,
-    names: Counter[str],
-    ids: Counter[UUID],
-) -> TopicImage:
-    """Raises Refusal."""
-    if state.name is not None and state.topic_id != ZERO_ID:
-        raise Refusal(
-            ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
-        )
-    if state.name is not None:
-        if names[state.name] > 1:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        topic = image.topics_by_name.get(state.name)
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    elif state.topic_id != ZERO_ID:
-        if ids[state.topic_id] > 1:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
-        topic = image.topics_by_id.get(state.topic_id)
-        code = ErrorCode.UNKNOWN_TOPIC_ID
-    else:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-    if topic is None:
-        message = code.message if state.name is not None else UNKNOWN_ID_MESSAGE
-        raise Refusal(code, message)
-    return topic
+def _encode_configs(
+    services: Services, overrides: Mapping[str, str], version: int
+) -> tuple[int, bytes]:
+    """(how many, their bytes) of a new topic's configurations."""
+    configs = [
+        CreatableTopicConfigs(name=name, value=value, config_source=int(source))
+        for name, value, source in effective_config(services).topic_values(overrides)
+    ]
+    with_configs = _encode_result(CreatableTopicResult(configs=configs), version)
+    without = _encode_result(CreatableTopicResult(), version)
+    return len(configs), _array_place(version).elements(with_configs, without, len(configs))
+
+
+def _encode_result(result: CreatableTopicResult, version: int) -> bytes:
+    empty = _encode_response([], version)
+    return _array_place(version).elements(_encode_response([result], version), empty, 1)
+
+
+def _encode_response(results: list[CreatableTopicResult], version: int) -> bytearray:
+    writer = Writer()
+    encode_create_topics_response(writer, CreateTopicsResponse(topics=results), version)
+    return writer.buf
+
+
+def _array_place(version: int) -> ArrayPlace:
+    """Behind the topics of the response, and behind the configs of a topic, stand tags."""
+    is_flexible = version >= CONFIGS_VERSION
+    return ArrayPlace(is_flexible, int(is_flexible))
 
 
 def ensure_topic(
@@ -354,9 +307,4 @@ def ensure_topic(
 
 
 def register(table: HandlerTable) -> None:
-    table.register(
-        ApiKey.CREATE_TOPICS, CREATE_MIN_VERSION, CREATE_MAX_VERSION, handle_create_topics
-    )
-    table.register(
-        ApiKey.DELETE_TOPICS, DELETE_MIN_VERSION, DELETE_MAX_VERSION, handle_delete_topics
-    )
+    table.register_raw(ApiKey.CREATE_TOPICS, MIN_VERSION, MAX_VERSION, handle_create_topics)

@@ -11,6 +11,10 @@ from data_plane.wire.messages.alter_configs_request import (
     AlterConfigsRequest,
     AlterConfigsResource,
 )
+from data_plane.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from data_plane.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource as IncrementalResource,
 )
@@ -172,6 +176,41 @@ def test_only_the_keys_that_were_asked_for(player: AdminPlayer) -> None:
 def test_the_one_logger(player: AdminPlayer) -> None:
     (config,) = player.describe(BROKER_LOGGER, NODE).configs
     assert (config.name, config.value, config.config_source) == ("root", "INFO", 6)
+
+
+def test_many_topics_are_described_one_by_one(player: AdminPlayer) -> None:
+    player.create(*(new_topic(f"t{n}", configs={"retention.ms": str(n % 3)}) for n in range(200)))
+    for version in (1, 2, 3, 4):
+        names = [f"t{n}" for n in range(200)] + ["nosuch", "cfg", "t5"]
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=TOPIC, resource_name=name, configuration_keys=None
+                )
+                for name in names
+            ]
+        )
+        results = player.ask(ApiKey.DESCRIBE_CONFIGS, version, request).results
+        # A resource that is named twice is answered once.
+        assert [result.resource_name for result in results] == names[:-1]
+        for number, result in enumerate(results[:200]):
+            configs = {config.name: config.value for config in result.configs}
+            assert len(configs) == len(TOPIC_DEFINITIONS)
+            assert configs["retention.ms"] == str(number % 3)
+        assert (results[200].error_code, results[200].configs) == (3, [])
+
+
+def test_naming_a_broker_again_and_again_costs_nothing(player: AdminPlayer) -> None:
+    resources = [
+        DescribeConfigsResource(
+            resource_type=BROKER, resource_name=NODE.zfill(1 + n), configuration_keys=None
+        )
+        for n in range(1000)
+    ] * 50
+    pending = player.send(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=resources))
+    assert pending.frames is not None
+    assert sum(map(len, pending.frames)) < 1_500_000
+    assert sum(result.error_code == 0 for result in pending.response.results) == 1
 
 
 # Altering single values

@@ -348,6 +348,25 @@ def _fail() -> None:
     raise OSError("the disk is gone")
 
 
+def test_each_topic_of_a_request_has_its_own_configurations() -> None:
+    player = AdminPlayer()
+    wanted = [new_topic(f"t{n}", configs={"retention.ms": str(n % 3)}) for n in range(100)]
+    results = player.create(*wanted, new_topic("bad name"), new_topic("plain"))
+    assert [result.name for result in results] == [f"t{n}" for n in range(100)] + [
+        "bad name",
+        "plain",
+    ]
+    for number, result in enumerate(results[:100]):
+        assert result.configs is not None
+        by_name = {config.name: config for config in result.configs}
+        assert (by_name["retention.ms"].value, by_name["retention.ms"].config_source) == (
+            str(number % 3),
+            1,
+        )
+        assert by_name["segment.bytes"].config_source == 5
+    assert results[100].configs == []
+
+
 # DeleteTopics
 
 
