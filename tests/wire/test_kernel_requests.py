@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from data_plane.wire.errors import MalformedFrame, UnsupportedVersion
 from data_plane.wire.messages import fetch_request as fetch
-from data_plane.wire.primitives import ARRAY_ITEMS_MAX, Reader, Writer
+from data_plane.wire.primitives import ARRAY_ITEMS_MAX, STRING_BYTES_MAX, Reader, Writer
 from tests.wire.kernel_pairs import (
     COMPILED,
     INTERPRETED,
@@ -229,6 +229,50 @@ def test_arrays_are_bounded_before_they_are_built(implementation: Implementation
         else:
             with pytest.raises(MalformedFrame, match=f"more than {ARRAY_ITEMS_MAX} array items"):
                 implementation.requests.parse_produce(data, 0, len(data), 9)
+
+
+@both
+def test_longest_string(implementation: Implementation) -> None:
+    for size, fits in ((STRING_BYTES_MAX, True), (STRING_BYTES_MAX + 1, False)):
+        writer = Writer()
+        writer.buf += b"\x00\x00\x01\x00\x00\x00\x00\x02"
+        writer.write_uvarint(size + 1)
+        data = bytes(writer.buf) + b"t" * size + b"\x01\x00\x00"
+        if fits:
+            view = implementation.requests.parse_produce(data, 0, len(data), 9)
+            assert view.topics == [("t" * size, bytes(16), [])]
+        else:
+            with pytest.raises(MalformedFrame, match=f"a string of {size} bytes"):
+                implementation.requests.parse_produce(data, 0, len(data), 9)
+
+
+@both
+@pytest.mark.parametrize("version", range(12, LAST_FETCH + 1))
+def test_tags_of_later_versions_are_skipped(implementation: Implementation, version: int) -> None:
+    """A partition's directory id is known from version 17 on, its high watermark from 18 on."""
+    writer = Writer()
+    fetch.encode_fetch_request(
+        writer,
+        fetch.FetchRequest(
+            max_wait_ms=1,
+            min_bytes=1,
+            topics=[
+                fetch.FetchTopic(partitions=[fetch.FetchPartition(fetch_offset=9)], topic="")
+                if version >= 13
+                else fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(fetch_offset=9)])
+            ],
+        ),
+        version,
+    )
+    plain = bytes(writer.buf)
+    assert plain.endswith(b"\x00\x00\x01\x01\x00")
+    tags = b"\x02\x00\x10" + b"d" * 16 + b"\x01\x08" + bytes(7) + b"\x05"
+    data = plain[:-5] + tags + b"\x00\x01\x01\x00"
+    view = implementation.requests.parse_fetch(data, 0, len(data), version)
+    part = view.topics[0].partitions[0]
+    assert part.replica_directory_id == (b"d" * 16 if version >= 17 else bytes(16))
+    assert part.high_watermark == (5 if version >= 18 else 2**63 - 1)
+    assert part.fetch_offset == 9
 
 
 @both
