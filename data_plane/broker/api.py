@@ -42,6 +42,8 @@ class ConnectionInfo:
     on_close: list[Callable[[], None]] = field(default_factory=list)
     # Closes the connection; the reason goes to the log. Set by the server.
     close: Callable[[str], None] = lambda reason: None
+    # What its last Fetch without a session asked for (fetch_sessions.FetchSet).
+    fetch_set: Any = None
     # Tenant listeners refuse what belongs between brokers.
     is_inter_broker: bool = False
 

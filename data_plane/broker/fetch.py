@@ -19,7 +19,13 @@ from data_plane.broker.fetch_response import (
     PartitionResult,
     encode_fetch_response,
 )
-from data_plane.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION_ID, FetchSet
+from data_plane.broker.fetch_sessions import (
+    EPOCH_FINAL,
+    EPOCH_INITIAL,
+    KEPT_PARTITIONS_MAX,
+    NO_SESSION_ID,
+    FetchSet,
+)
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import parse_fetch
@@ -41,65 +47,131 @@ def handle_fetch(
     """The raw handler of Fetch."""
     view = parse_fetch(buf, position, end, context.api_version)
     if view.replica_id >= 0 and not context.connection.is_inter_broker:
-        return _refuse(services, context, view, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, now_ms)
-    fetch_sessions: FetchSessions = services.parts[PART]
-    sessions = fetch_sessions.cache
-    uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
+        return _refuse(services, context, view, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    sessions: FetchSessions = services.parts[PART]
     is_full = view.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL)
     if is_full:
         if view.session_id != NO_SESSION_ID:
-            sessions.remove(view.session_id)
-        fetch_set = FetchSet(uses_topic_ids, now_ms)
-        _take_partitions(fetch_set, view)
-        if (
-            view.session_epoch == EPOCH_INITIAL
-            and context.api_version >= SESSIONS_VERSION
-            and fetch_set.partitions
-        ):
-            sessions.keep(fetch_set, now_ms)
+            sessions.cache.remove(view.session_id)
+        if view.session_epoch == EPOCH_INITIAL and context.api_version >= SESSIONS_VERSION:
+            fetch_set = _open_session(sessions, context, view, now_ms)
+        else:
+            fetch_set = _set_of_connection(sessions, context, view, now_ms)
     else:
-        found = sessions.find(view.session_id, view.session_epoch, uses_topic_ids, now_ms)
+        found = _continue_session(sessions, context, view, now_ms)
         if isinstance(found, ErrorCode):
-            return _refuse(services, context, view, found, now_ms)
+            return _refuse(services, context, view, found)
         fetch_set = found
-        if fetch_set.parked is not None:
-            cast(Poll, fetch_set.parked).finish_early()
-        _take_partitions(fetch_set, view)
-        for topic in view.forgotten_topics:
-            for index in topic.partitions:
-                fetch_set.forget((topic.name, topic.topic_id, index))
-        if not fetch_set.partitions:
-            sessions.remove(fetch_set.session_id)
-            fetch_set.session_id = NO_SESSION_ID
+    fetch_set.use_isolation_level(view.isolation_level)
     poll = Poll(services, context, view, fetch_set, is_full)
-    if poll.evaluate() or view.max_wait_ms <= 0 or not fetch_set.partitions:
+    if poll.evaluate() or view.max_wait_ms <= 0 or not fetch_set.partitions_count:
         return poll.answer()
     return poll.park(now_ms + view.max_wait_ms)
 
 
-def _take_partitions(fetch_set: FetchSet, view: FetchRequestView) -> None:
+def _open_session(
+    sessions: FetchSessions, context: RequestContext, view: FetchRequestView, now_ms: int
+) -> FetchSet:
+    """A new set, which becomes a session when there is a slot and memory for it."""
+    fetch_set = FetchSet(context.api_version >= TOPIC_IDS_VERSION, now_ms)
+    fetch_set.name_all(view.topics)
+    kept_count = sessions.kept_partitions_count() + fetch_set.partitions_count
+    if fetch_set.partitions_count and kept_count <= KEPT_PARTITIONS_MAX:
+        sessions.cache.keep(fetch_set, now_ms)
+    return fetch_set
+
+
+def _continue_session(
+    sessions: FetchSessions, context: RequestContext, view: FetchRequestView, now_ms: int
+) -> FetchSet | ErrorCode:
+    """The session with the request's changes, or the error that is the whole answer."""
+    cache = sessions.cache
+    uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
+    fetch_set = cache.find(view.session_id, view.session_epoch, uses_topic_ids, now_ms)
+    if isinstance(fetch_set, ErrorCode):
+        return fetch_set
+    if fetch_set.parked is not None:
+        cast(Poll, fetch_set.parked).finish_early()
+    before_count = fetch_set.partitions_count
     for topic in view.topics:
-        for wanted in topic.partitions:
-            target = fetch_set.name((topic.name, topic.topic_id, wanted.partition))
-            target.fetch_offset = wanted.fetch_offset
-            target.max_bytes = wanted.partition_max_bytes
-            target.current_leader_epoch = wanted.current_leader_epoch
-            target.last_fetched_epoch = wanted.last_fetched_epoch
+        fetch_set.name(topic)
+    for gone in view.forgotten_topics:
+        for index in gone.partitions:
+            fetch_set.forget(gone.name, gone.topic_id, index)
+    if (
+        fetch_set.partitions_count > before_count
+        and sessions.kept_partitions_count() > KEPT_PARTITIONS_MAX
+    ):
+        # The client opens a new session, and gets none as long as memory is short.
+        cache.remove(fetch_set.session_id)
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    if not fetch_set.partitions_count:
+        cache.remove(fetch_set.session_id)
+        fetch_set.session_id = NO_SESSION_ID
+        fetch_set.is_kept = False
+    return fetch_set
+
+
+def _set_of_connection(
+    sessions: FetchSessions, context: RequestContext, view: FetchRequestView, now_ms: int
+) -> FetchSet:
+    """The set of the connection's last poll with this one's changes, or a new set."""
+    connection = context.connection
+    uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
+    kept: FetchSet | None = connection.fetch_set
+    if kept is not None and (kept.parked is not None or kept.uses_topic_ids != uses_topic_ids):
+        # A second poll while the first one waits: it has a set of its own.
+        kept = None
+    fetch_set = kept
+    if fetch_set is None:
+        fetch_set = FetchSet(uses_topic_ids, now_ms)
+    before_count = fetch_set.partitions_count
+    fetch_set.name_all(view.topics)
+    if kept is not None:
+        sessions.connection_partitions_count += fetch_set.partitions_count - before_count
+    elif (
+        connection.fetch_set is None
+        and sessions.kept_partitions_count() + fetch_set.partitions_count <= KEPT_PARTITIONS_MAX
+    ):
+        _keep_with_connection(sessions, context, fetch_set)
+    if kept is not None and sessions.kept_partitions_count() > KEPT_PARTITIONS_MAX:
+        _drop_from_connection(sessions, context)
+    return fetch_set
+
+
+def _keep_with_connection(
+    sessions: FetchSessions, context: RequestContext, fetch_set: FetchSet
+) -> None:
+    connection = context.connection
+    connection.fetch_set = fetch_set
+    fetch_set.is_kept = True
+    sessions.connection_partitions_count += fetch_set.partitions_count
+
+    def closed() -> None:
+        if connection.fetch_set is fetch_set:
+            _drop_from_connection(sessions, context)
+            fetch_set.close()
+
+    connection.on_close.append(closed)
+
+
+def _drop_from_connection(sessions: FetchSessions, context: RequestContext) -> None:
+    """Let the set go with its poll."""
+    fetch_set: FetchSet = context.connection.fetch_set
+    context.connection.fetch_set = None
+    fetch_set.is_kept = False
+    sessions.connection_partitions_count -= fetch_set.partitions_count
 
 
 def _refuse(
-    services: Services,
-    context: RequestContext,
-    view: FetchRequestView,
-    error: ErrorCode,
-    now_ms: int,
+    services: Services, context: RequestContext, view: FetchRequestView, error: ErrorCode
 ) -> list[Buffer]:
     """An error for the request as a whole; before version 7 each partition carries it."""
     results: list[PartitionResult] = []
     if context.api_version < SESSIONS_VERSION:
-        fetch_set = FetchSet(False, now_ms)
-        _take_partitions(fetch_set, view)
-        results = [PartitionResult(target, int(error)) for target in fetch_set.partitions.values()]
+        fetch_set = FetchSet(False, 0)
+        fetch_set.name_all(view.topics)
+        results = [PartitionResult(target, int(error)) for target in fetch_set.partitions()]
     return encode_fetch_response(services, context, results, int(error), NO_SESSION_ID)
 
 

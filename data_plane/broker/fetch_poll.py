@@ -21,7 +21,11 @@ from __future__ import annotations
 from typing import cast
 
 from data_plane.broker.api import Buffer, Deferred, RequestContext
-from data_plane.broker.fetch_response import PartitionResult, encode_fetch_response
+from data_plane.broker.fetch_response import (
+    PartitionResult,
+    encode_fetch_response,
+    encode_full_response,
+)
 from data_plane.broker.fetch_sessions import (
     NO_SESSION_ID,
     FetchPartition,
@@ -44,7 +48,7 @@ _NONE = int(ErrorCode.NONE)
 class ColdRead:
     """A read that must leave the loop: where it goes, and the result it completes."""
 
-    __slots__ = ("at_least_one_batch", "bytes_max", "limit", "partition", "result")
+    __slots__ = ("at_least_one_batch", "bytes_max", "limit", "offset", "partition", "result")
 
     def __init__(
         self,
@@ -56,6 +60,8 @@ class ColdRead:
     ) -> None:
         self.partition = partition
         self.result = result
+        # The target may be asked for something else before the read is done.
+        self.offset = result.target.wanted.fetch_offset
         self.bytes_max = bytes_max
         self.limit = limit
         self.at_least_one_batch = at_least_one_batch
@@ -72,6 +78,7 @@ class Poll:
         "_fetch_set",
         "_is_full",
         "_is_read_committed",
+        "_is_session_opening",
         "_news",
         "_results",
         "_services",
@@ -93,6 +100,7 @@ class Poll:
         self._context = context
         self._fetch_set = fetch_set
         self._is_full = is_full
+        self._is_session_opening = is_full and fetch_set.session_id != NO_SESSION_ID
         self._is_read_committed = view.isolation_level == READ_COMMITTED
         self._bytes_max = max(0, min(view.max_bytes, services.config.get_int("fetch.max.bytes")))
         self._bytes_min = min(view.min_bytes, self._bytes_max)
@@ -129,7 +137,8 @@ class Poll:
                 # As Kafka has it where it finds no partition, whatever the isolation level.
                 result.aborted = ()
                 return result
-        epoch = target.current_leader_epoch
+        wanted = target.wanted
+        epoch = wanted.current_leader_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
             fenced = epoch < partition.leader_epoch
             return self._error(
@@ -137,15 +146,15 @@ class Poll:
                 ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
             )
         log = partition.log
-        offset = target.fetch_offset
+        offset = wanted.fetch_offset
         if offset < log.log_start_offset or offset > log.log_end_offset:
             return self._error(target, ErrorCode.OFFSET_OUT_OF_RANGE)
-        if target.last_fetched_epoch >= 0:
-            epoch, end_offset = log.end_offset_for_epoch(target.last_fetched_epoch)
+        if wanted.last_fetched_epoch >= 0:
+            epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
             if epoch < 0 or end_offset < 0:
                 # Nothing is known of that epoch; Kafka says so in these words.
                 return self._error(target, ErrorCode.OFFSET_OUT_OF_RANGE)
-            if epoch < target.last_fetched_epoch or end_offset < offset:
+            if epoch < wanted.last_fetched_epoch or end_offset < offset:
                 # The fetcher's log left the leader's there (KIP-595).
                 result = self._result(target, partition)
                 result.diverging = (epoch, end_offset)
@@ -176,8 +185,8 @@ class Poll:
         bytes_left: int,
         is_first: bool,
     ) -> PartitionResult | None:
-        offset = target.fetch_offset
-        bytes_max = min(target.max_bytes, bytes_left)
+        offset = target.wanted.fetch_offset
+        bytes_max = min(target.wanted.partition_max_bytes, bytes_left)
         result = self._result(target, partition)
         try:
             read = partition.log.read(
@@ -235,7 +244,7 @@ class Poll:
             partition = partitions.get_by_name(target.topic, target.index)
         if partition is None or partition.resigned is not ErrorCode.NONE:
             return None
-        if self._fetch_set.session_id != NO_SESSION_ID or self.deferred is not None:
+        if self._fetch_set.is_kept or self.deferred is not None:
             target.watch(partition)
         else:
             target.partition = partition
@@ -253,8 +262,8 @@ class Poll:
         self.deferred = Deferred()
         self._results = []
         fetch_set = self._fetch_set
-        if fetch_set.session_id == NO_SESSION_ID:
-            for target in fetch_set.partitions.values():
+        if not fetch_set.is_kept:
+            for target in fetch_set.partitions():
                 if target.partition is not None:
                     target.partition.watchers.add(target)
         fetch_set.parked = self
@@ -303,7 +312,7 @@ class Poll:
     def _abandon(self) -> None:
         """The client is gone: forget the poll. Its session stays for a reconnect."""
         self._unpark()
-        if self._fetch_set.session_id == NO_SESSION_ID:
+        if not self._fetch_set.is_kept:
             self._fetch_set.close()
 
     def answer(self) -> list[Buffer] | Deferred[list[Buffer]]:
@@ -337,50 +346,49 @@ class Poll:
         result.buffers = buffers
         result.size = size
         if self._is_read_committed:
-            result.aborted = read.partition.log.aborted_transactions(
-                result.target.fetch_offset, next_offset
-            )
+            result.aborted = read.partition.log.aborted_transactions(read.offset, next_offset)
 
     def _encode(self) -> list[Buffer]:
         fetch_set = self._fetch_set
         results = self._results
-        if self._is_full:
-            results = self._complete_results(results)
-        else:
-            for target in self._news:
-                if target.partition is not None and target not in fetch_set.dirty:
-                    results.append(self._result(target, target.partition))
+        self._results = []
         dirty = fetch_set.dirty
+        if not self._is_full:
+            for target in self._news:
+                if target.partition is not None and target not in dirty:
+                    results.append(self._result(target, target.partition))
+        counters = self._services.counters
         for result in results:
             target = result.target
             target.sent_high_watermark = result.high_watermark
             target.sent_log_start_offset = result.log_start_offset
-            self._services.counters.fetched_bytes += result.size
+            counters.fetched_bytes += result.size
             if result.size and target in dirty:
                 # To the end of the order: the others are served first next time.
                 del dirty[target]
                 dirty[target] = None
-        frame = encode_fetch_response(
-            self._services, self._context, results, _NONE, fetch_set.session_id
-        )
-        if fetch_set.session_id == NO_SESSION_ID:
+        if self._is_full:
+            frame = self._encode_full(results)
+        else:
+            frame = encode_fetch_response(
+                self._services, self._context, results, _NONE, fetch_set.session_id
+            )
+        if not fetch_set.is_kept:
             fetch_set.close()
-        self._results = []
         return frame
 
-    def _complete_results(self, results: list[PartitionResult]) -> list[PartitionResult]:
-        """A full answer names every partition, in the order of the request."""
+    def _encode_full(self, results: list[PartitionResult]) -> list[Buffer]:
+        fetch_set = self._fetch_set
         by_target = {result.target: result for result in results}
-        complete = []
-        for target in self._fetch_set.partitions.values():
-            result = by_target.get(target)
-            if result is None:
-                if target.partition is None:
-                    result = PartitionResult(target, int(self._lookup_error(target)))
-                else:
-                    result = self._result(target, target.partition)
-            complete.append(result)
-        return complete
+        if self._is_session_opening:
+            # What a session has been told is noted once, at its first answer.
+            for target in fetch_set.partitions():
+                if target not in by_target and target.partition is not None:
+                    target.sent_high_watermark = target.partition.high_watermark
+                    target.sent_log_start_offset = target.partition.log.log_start_offset
+        return encode_full_response(
+            self._services, self._context, fetch_set, by_target, self._is_read_committed
+        )
 
 
 class FetchSessions:
@@ -390,6 +398,12 @@ class FetchSessions:
         slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
         self.cache = FetchSessionCache(slots_max, services.random)
         self.parked: set[Poll] = set()
+        # Partitions in sets that connections keep.
+        self.connection_partitions_count = 0
+
+    def kept_partitions_count(self) -> int:
+        """Partitions that sessions and connections remember."""
+        return self.cache.partitions_count() + self.connection_partitions_count
 
     def start(self, now_ms: int) -> None:
         """Nothing runs by itself."""
@@ -410,7 +424,7 @@ def _read_cold(read: ColdRead) -> object:
     """Runs in a worker thread: (buffers, size, next offset), or the error."""
     try:
         cold = read.partition.log.read_cold(
-            read.result.target.fetch_offset,
+            read.offset,
             read.bytes_max,
             max_offset=read.limit,
             at_least_one_batch=read.at_least_one_batch,

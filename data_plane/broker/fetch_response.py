@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 
 from data_plane.broker.api import Buffer, RequestContext
-from data_plane.broker.fetch_sessions import FetchPartition
+from data_plane.broker.fetch_sessions import FetchPartition, FetchSet
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.produce_response import write_leader_tag, write_node_endpoints
 from data_plane.broker.services import Services
@@ -70,6 +70,67 @@ class PartitionResult:
         self.size = 0
 
 
+class _Frame:
+    """A frame in the making: the buffers, and a writer on the last of them."""
+
+    __slots__ = ("buffers", "is_flexible", "leader_hints", "services", "version", "writer")
+
+    def __init__(
+        self, services: Services, context: RequestContext, error_code: int, session_id: int
+    ) -> None:
+        self.services = services
+        self.version = context.api_version
+        self.is_flexible = context.api_version >= FLEXIBLE_VERSION
+        self.leader_hints: set[int] = set()
+        self.writer = Writer()
+        self.writer.buf = begin_frame(context.correlation_id, self.is_flexible)
+        self.buffers: list[Buffer] = [self.writer.buf]
+        if self.version >= SESSIONS_VERSION:
+            self.writer.buf += _HEAD_V7.pack(0, error_code, session_id)
+        else:
+            self.writer.buf += b"\x00\x00\x00\x00"
+
+    def add_count(self, count: int) -> None:
+        if self.is_flexible:
+            self.writer.write_uvarint(count + 1)
+        else:
+            self.writer.write_int32(count)
+
+    def add_topic(self, topic: str, topic_id: bytes, partitions_count: int) -> None:
+        if self.version >= TOPIC_IDS_VERSION:
+            self.writer.buf += topic_id
+        elif self.is_flexible:
+            self.writer.write_compact_string(topic)
+        else:
+            self.writer.write_string(topic)
+        self.add_count(partitions_count)
+
+    def end_topic(self) -> None:
+        if self.is_flexible:
+            self.writer.buf.append(0)
+
+    def add(self, result: PartitionResult) -> None:
+        _write_partition(self.writer, self.version, result)
+        if result.size:
+            self.buffers.extend(result.buffers)
+            self.writer.buf = bytearray()
+            self.buffers.append(self.writer.buf)
+        if self.is_flexible:
+            _write_partition_tags(self.services, self.writer, result, self.leader_hints)
+
+    def finish(self) -> list[Buffer]:
+        if self.is_flexible:
+            if self.version >= NODE_ENDPOINTS_VERSION and self.leader_hints:
+                write_node_endpoints(self.services, self.writer, self.leader_hints)
+            else:
+                self.writer.buf.append(0)
+        buffers = self.buffers
+        if len(buffers) > 1 and not buffers[-1]:
+            buffers.pop()
+        finish_frame(buffers)
+        return buffers
+
+
 def encode_fetch_response(
     services: Services,
     context: RequestContext,
@@ -77,48 +138,62 @@ def encode_fetch_response(
     error_code: int,
     session_id: int,
 ) -> list[Buffer]:
-    """The whole frame. Results of one topic must stand together."""
-    version = context.api_version
-    is_flexible = version >= FLEXIBLE_VERSION
-    head = begin_frame(context.correlation_id, is_flexible)
-    buffers: list[Buffer] = [head]
-    writer = Writer()
-    writer.buf = head
-    if version >= SESSIONS_VERSION:
-        head += _HEAD_V7.pack(0, error_code, session_id)
-    else:
-        head += b"\x00\x00\x00\x00"
+    """The whole frame, of `results` alone. Results of one topic must stand together."""
+    frame = _Frame(services, context, error_code, session_id)
     topics = _group_by_topic(results)
-    _write_count(writer, len(topics), is_flexible)
-    leader_hints: set[int] = set()
+    frame.add_count(len(topics))
     for topic_results in topics:
         first = topic_results[0].target
-        if version >= TOPIC_IDS_VERSION:
-            writer.buf += first.topic_id
-        elif is_flexible:
-            writer.write_compact_string(first.topic)
-        else:
-            writer.write_string(first.topic)
-        _write_count(writer, len(topic_results), is_flexible)
+        frame.add_topic(first.topic, first.topic_id, len(topic_results))
         for result in topic_results:
-            _write_partition(writer, version, result)
-            if result.size:
-                buffers.extend(result.buffers)
-                writer.buf = bytearray()
-                buffers.append(writer.buf)
-            if is_flexible:
-                _write_partition_tags(services, writer, result, leader_hints)
-        if is_flexible:
-            writer.buf.append(0)
-    if is_flexible:
-        if version >= NODE_ENDPOINTS_VERSION and leader_hints:
-            write_node_endpoints(services, writer, leader_hints)
-        else:
-            writer.buf.append(0)
-    if len(buffers) > 1 and not buffers[-1]:
-        buffers.pop()
-    finish_frame(buffers)
-    return buffers
+            frame.add(result)
+        frame.end_topic()
+    return frame.finish()
+
+
+def encode_full_response(
+    services: Services,
+    context: RequestContext,
+    fetch_set: FetchSet,
+    results: dict[FetchPartition, PartitionResult],
+    is_read_committed: bool,
+) -> list[Buffer]:
+    """The whole frame with all partitions of the set; those without a result have nothing to say.
+
+    What has nothing to say is mostly what it was in the answer before, so its bytes are kept."""
+    encoding = (context.api_version, int(is_read_committed))
+    keeps_bytes = fetch_set.encoding == encoding
+    fetch_set.encoding = encoding
+    frame = _Frame(services, context, 0, fetch_set.session_id)
+    writer = frame.writer
+    frame.add_count(len(fetch_set.topics))
+    for (topic, topic_id), group in fetch_set.topics.items():
+        frame.add_topic(topic, topic_id, len(group))
+        for target in group.values():
+            result = results.get(target)
+            if result is not None:
+                frame.add(result)
+                continue
+            partition = target.partition
+            assert partition is not None, "a partition without a leader has a result, its error"
+            state = (
+                partition.high_watermark,
+                partition.log.last_stable_offset,
+                partition.log.log_start_offset,
+            )
+            if keeps_bytes and state == target.quiet_state:
+                writer.buf += target.quiet_bytes
+                continue
+            result = PartitionResult(target)
+            result.high_watermark, result.last_stable_offset, result.log_start_offset = state
+            if is_read_committed:
+                result.aborted = ()
+            start = len(writer.buf)
+            frame.add(result)
+            target.quiet_state = state
+            target.quiet_bytes = bytes(writer.buf[start:])
+        frame.end_topic()
+    return frame.finish()
 
 
 def _group_by_topic(results: Sequence[PartitionResult]) -> list[list[PartitionResult]]:
@@ -131,13 +206,6 @@ def _group_by_topic(results: Sequence[PartitionResult]) -> list[list[PartitionRe
             last = topic
         topics[-1].append(result)
     return topics
-
-
-def _write_count(writer: Writer, count: int, is_flexible: bool) -> None:
-    if is_flexible:
-        writer.write_uvarint(count + 1)
-    else:
-        writer.write_int32(count)
 
 
 def _write_partition(writer: Writer, version: int, result: PartitionResult) -> None:
@@ -178,7 +246,10 @@ def _write_aborted(
     if aborted is None:
         writer.buf += b"\x00" if is_flexible else b"\xff\xff\xff\xff"
         return
-    _write_count(writer, len(aborted), is_flexible)
+    if is_flexible:
+        writer.write_uvarint(len(aborted) + 1)
+    else:
+        writer.write_int32(len(aborted))
     for transaction in aborted:
         writer.buf += _ABORTED.pack(transaction.producer_id, transaction.first_offset)
         if is_flexible:

@@ -8,7 +8,9 @@ session keeps the set of its *dirty* partitions, the only ones worth looking at:
     dirty   anything else: just named, high watermark moved, records were sent or left behind, error
 
 A session watches its partitions for as long as it lives, so a poll over 1,000 quiet partitions
-costs nothing per partition, neither when it is parked nor when it is woken.
+costs nothing per partition, neither when it is parked nor when it is woken. Clients without
+sessions get the same from the set that is kept with their connection, except that all partitions
+are named in each request and answer.
 
 Invariants
 - A partition that is not in `dirty` has no readable record at its fetch offset.
@@ -22,10 +24,12 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel_types import FetchPartitionView, FetchTopicView
 
 # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
 EVICTION_AGE_MS = 120_000
@@ -34,7 +38,11 @@ EPOCH_FINAL = -1
 EPOCH_MAX = 2**31 - 1
 NO_SESSION_ID = 0
 
-PartitionKey = tuple[str, bytes, int]
+# A topic's name and id, one of which is empty.
+TopicKey = tuple[str, bytes]
+
+# Partitions that all sessions and connections together may remember, at some 400 bytes each.
+KEPT_PARTITIONS_MAX = 250_000
 
 
 def next_epoch(epoch: int) -> int:
@@ -54,33 +62,34 @@ class FetchPartition:
     """One partition of a poll or session: what the client asked, and what it was told last."""
 
     __slots__ = (
-        "current_leader_epoch",
-        "fetch_offset",
+        "generation",
         "index",
-        "last_fetched_epoch",
-        "max_bytes",
         "owner",
         "partition",
+        "quiet_bytes",
+        "quiet_state",
         "sent_high_watermark",
         "sent_log_start_offset",
         "topic",
         "topic_id",
+        "wanted",
     )
 
-    def __init__(self, owner: FetchSet, key: PartitionKey) -> None:
+    def __init__(
+        self, owner: FetchSet, topic: str, topic_id: bytes, wanted: FetchPartitionView
+    ) -> None:
         self.owner = owner
-        self.topic, self.topic_id, self.index = key
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = wanted.partition
+        self.wanted = wanted
+        self.generation = 0
         self.partition: Partition | None = None
-        self.fetch_offset = 0
-        self.max_bytes = 0
-        self.current_leader_epoch = -1
-        self.last_fetched_epoch = -1
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
-
-    @property
-    def key(self) -> PartitionKey:
-        return (self.topic, self.topic_id, self.index)
+        # Its part of an answer without records, and the offsets that this part is true for.
+        self.quiet_state: tuple[int, int, int] | None = None
+        self.quiet_bytes = b""
 
     def partition_changed(self) -> None:
         """Called by the partition that this watches."""
@@ -100,16 +109,24 @@ class FetchPartition:
 
 
 class FetchSet:
-    """The partitions of one sessionless poll, or of one session."""
+    """The partitions of one session, or of the polls of a connection that uses no sessions.
+
+    Clients like librdkafka name all their partitions in every poll. The set of a connection's last
+    poll is kept, so that only partitions whose fields differ are looked at the next time."""
 
     __slots__ = (
         "created_ms",
         "dirty",
+        "encoding",
         "epoch",
+        "generation",
+        "is_kept",
+        "isolation_level",
         "last_used_ms",
         "parked",
-        "partitions",
+        "partitions_count",
         "session_id",
+        "topics",
         "uses_topic_ids",
     )
 
@@ -119,30 +136,80 @@ class FetchSet:
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
         self.last_used_ms = now_ms
-        self.partitions: dict[PartitionKey, FetchPartition] = {}
+        self.topics: dict[TopicKey, dict[int, FetchPartition]] = {}
+        self.partitions_count = 0
         self.dirty: dict[FetchPartition, None] = {}
         self.parked: Wakeable | None = None
+        self.generation = 0
+        self.isolation_level = -1
+        # Whether it outlives its poll: a session's, or a connection's last one.
+        self.is_kept = False
+        # (version, isolation level) that the quiet bytes are encoded for.
+        self.encoding: tuple[int, int] | None = None
 
-    def name(self, key: PartitionKey) -> FetchPartition:
-        """The partition of that key, added when it is new; dirty in either case."""
-        target = self.partitions.get(key)
-        if target is None:
-            target = FetchPartition(self, key)
-            self.partitions[key] = target
-        self.dirty[target] = None
-        return target
+    def partitions(self) -> Iterator[FetchPartition]:
+        """All of them, topic by topic."""
+        for group in self.topics.values():
+            yield from group.values()
 
-    def forget(self, key: PartitionKey) -> None:
-        target = self.partitions.pop(key, None)
-        if target is not None:
-            self.dirty.pop(target, None)
-            target.unwatch()
+    def name(self, topic: FetchTopicView) -> None:
+        """Take over what a request says of a topic's partitions. New and changed ones are dirty
+        then; those whose fields are what they were are left alone."""
+        key = (topic.name, topic.topic_id)
+        group = self.topics.get(key)
+        if group is None:
+            group = self.topics[key] = {}
+        generation = self.generation
+        dirty = self.dirty
+        for wanted in topic.partitions:
+            target = group.get(wanted.partition)
+            if target is None:
+                target = FetchPartition(self, *key, wanted)
+                group[wanted.partition] = target
+                self.partitions_count += 1
+                dirty[target] = None
+            elif target.wanted != wanted:
+                target.wanted = wanted
+                dirty[target] = None
+            target.generation = generation
+
+    def name_all(self, topics: Sequence[FetchTopicView]) -> None:
+        """As `name`, for a request that names everything: what it does not name is forgotten."""
+        self.generation += 1
+        for topic in topics:
+            self.name(topic)
+        named_count = sum(len(topic.partitions) for topic in topics)
+        if named_count != self.partitions_count:
+            # Some are gone, or some are named twice.
+            for target in list(self.partitions()):
+                if target.generation != self.generation:
+                    self.forget(target.topic, target.topic_id, target.index)
+
+    def forget(self, topic: str, topic_id: bytes, index: int) -> None:
+        key = (topic, topic_id)
+        group = self.topics.get(key)
+        target = None if group is None else group.pop(index, None)
+        if group is None or target is None:
+            return
+        if not group:
+            del self.topics[key]
+        self.partitions_count -= 1
+        self.dirty.pop(target, None)
+        target.unwatch()
+
+    def use_isolation_level(self, isolation_level: int) -> None:
+        """Where reading ends depends on it, so a change makes everything dirty."""
+        if isolation_level != self.isolation_level:
+            self.isolation_level = isolation_level
+            for target in self.partitions():
+                self.dirty[target] = None
 
     def close(self) -> None:
         """Stop watching. The set must not be used afterwards."""
-        for target in self.partitions.values():
+        for target in self.partitions():
             target.unwatch()
-        self.partitions.clear()
+        self.topics.clear()
+        self.partitions_count = 0
         self.dirty.clear()
 
 
@@ -159,7 +226,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def partitions_count(self) -> int:
-        return sum(len(session.partitions) for session in self._sessions.values())
+        return sum(session.partitions_count for session in self._sessions.values())
 
     def find(
         self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int
@@ -186,6 +253,7 @@ class FetchSessionCache:
             session_id = self._random.randint(1, 2**31 - 1)
         fetch_set.session_id = session_id
         fetch_set.epoch = next_epoch(EPOCH_INITIAL)
+        fetch_set.is_kept = True
         self._sessions[session_id] = fetch_set
         return True
 
@@ -207,11 +275,11 @@ class FetchSessionCache:
                 session
                 for session in self._sessions.values()
                 if now_ms - session.created_ms > EVICTION_AGE_MS
-                and len(session.partitions) < len(newcomer.partitions)
+                and session.partitions_count < newcomer.partitions_count
             ]
             if not evictable:
                 return False
-            victim = min(evictable, key=lambda session: len(session.partitions))
+            victim = min(evictable, key=lambda session: session.partitions_count)
         self.evictions_count += 1
         self.remove(victim.session_id)
         return True

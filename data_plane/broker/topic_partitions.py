@@ -212,7 +212,7 @@ class TopicPartitions:
                 self._by_name.pop((new.name, index), None)
                 partition.resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             else:
-                partition.leader_epoch = image.leader_epoch
+                partition.set_leader_epoch(image.leader_epoch)
         if old.configs != new.configs:
             self._configure(new)
 

@@ -84,7 +84,8 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """Where read_committed readers stop: before the first undecided transaction."""
-        return min(self.log.last_stable_offset, self.high_watermark)
+        # The log knows the high watermark and does not go beyond it.
+        return self.log.last_stable_offset
 
     def append_as_leader(
         self,
@@ -146,6 +147,12 @@ class Partition:
         """The disk is gone: what waits for it will never be durable here."""
         self.is_sync_pending = False
         self.resign(error)
+
+    def set_leader_epoch(self, leader_epoch: int) -> None:
+        """Lead in a new epoch: readers who name the old one must hear of it."""
+        if leader_epoch != self.leader_epoch:
+            self.leader_epoch = leader_epoch
+            self._tell_watchers()
 
     def log_start_changed(self) -> None:
         """The log start moved (retention, DeleteRecords): readers below it must hear of it."""

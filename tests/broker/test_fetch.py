@@ -175,7 +175,7 @@ def test_a_long_poll_is_answered_when_records_come(broker: BrokerPlayer) -> None
     found = parts(poll.response)
     assert values_of(found[1].records) == [(0, b"a")]
     assert sorted(found) == [0, 1, 2]
-    assert not broker.partition("orders", 1).watchers
+    assert not broker.sessions.parked
     assert len(broker.services.timers) <= 1
     broker.pass_time(1_000)
 
@@ -186,7 +186,7 @@ def test_a_long_poll_ends_after_its_wait(broker: BrokerPlayer) -> None:
     assert not poll.is_answered
     broker.pass_time(1)
     assert values_of(only(poll.response).records) == []
-    assert not broker.partition("orders").watchers
+    assert not broker.sessions.parked
 
 
 def test_min_bytes_counts_over_partitions(broker: BrokerPlayer) -> None:
@@ -388,10 +388,14 @@ def test_the_next_request_of_a_session_ends_a_parked_one(broker: BrokerPlayer) -
 
 
 class _Consumer:
-    """A consumer with a session, as KIP-227 describes one."""
+    """A consumer with a session, as KIP-227 describes one, or without, as librdkafka is one: it
+    names all its partitions in every poll, beginning with another one each time."""
 
-    def __init__(self, broker: BrokerPlayer, partitions_count: int) -> None:
+    def __init__(
+        self, broker: BrokerPlayer, partitions_count: int, *, has_session: bool = True
+    ) -> None:
         self._broker = broker
+        self._has_session = has_session
         self.offsets: dict[int, int] = dict.fromkeys(range(partitions_count), 0)
         self.read: dict[int, list[tuple[int, bytes | None]]] = {
             index: [] for index in range(partitions_count)
@@ -401,12 +405,15 @@ class _Consumer:
         self._epoch = 0
 
     def poll(self, max_bytes: int, max_wait_ms: int, partition_max_bytes: int = 400) -> Pending:
-        wanted = {("orders", index): self.offsets[index] for index in sorted(self._changed)}
+        indexes = sorted(self._changed)
+        if not self._has_session:
+            start = self._epoch % len(self.offsets)
+            indexes = [*range(start, len(self.offsets)), *range(start)]
         self._changed.clear()
         return self._broker.fetch(
-            wanted,
+            {("orders", index): self.offsets[index] for index in indexes},
             session_id=self._session_id,
-            session_epoch=self._epoch,
+            session_epoch=self._epoch if self._has_session else -1,
             max_bytes=max_bytes,
             partition_max_bytes=partition_max_bytes,
             max_wait_ms=max_wait_ms,
@@ -416,8 +423,12 @@ class _Consumer:
         assert response.error_code == 0
         self._session_id = response.session_id
         self._epoch += 1
-        for index, part in parts(response).items():
+        found_parts = parts(response)
+        if not self._has_session:
+            assert sorted(found_parts) == sorted(self.offsets)
+        for index, part in found_parts.items():
             assert part.error_code == 0
+            assert part.high_watermark == self._broker.partition("orders", index).high_watermark
             found = [
                 (offset, value)
                 for offset, value in values_of(part.records)
@@ -430,20 +441,21 @@ class _Consumer:
 
 
 @given(
+    st.booleans(),
     st.lists(
         st.one_of(
             st.tuples(st.just("produce"), st.integers(0, 2), st.integers(1, 4)),
             st.tuples(st.just("poll"), st.integers(1, 1500), st.integers(0, 1)),
         ),
         max_size=40,
-    )
+    ),
 )
-def test_a_session_reads_every_record_once_and_in_order(
-    steps: list[tuple[str, int, int]],
+def test_every_record_is_read_once_and_in_order(
+    has_session: bool, steps: list[tuple[str, int, int]]
 ) -> None:
     broker = BrokerPlayer()
     broker.create_topic("orders", 3)
-    consumer = _Consumer(broker, 3)
+    consumer = _Consumer(broker, 3, has_session=has_session)
     produced: dict[int, list[tuple[int, bytes | None]]] = {0: [], 1: [], 2: []}
     poll: Pending | None = None
     for kind, first, second in steps:
@@ -465,6 +477,85 @@ def test_a_session_reads_every_record_once_and_in_order(
             break
         consumer.take(consumer.poll(1500, 0).response)
     assert consumer.read == produced
+
+
+# Clients without sessions
+
+
+def test_the_partitions_of_a_connection_are_remembered_until_it_closes(
+    broker: BrokerPlayer,
+) -> None:
+    wanted: Wanted = {("orders", index): 0 for index in range(3)}
+    assert len(parts(broker.fetch(wanted).response)) == 3
+    kept = broker.connection.fetch_set
+    assert not kept.dirty
+    broker.produce("orders", [b"a"], index=1)
+    assert [target.index for target in kept.dirty] == [1]
+    found = parts(broker.fetch(wanted).response)
+    assert [len(values_of(found[index].records)) for index in range(3)] == [0, 1, 0]
+    assert broker.connection.fetch_set is kept
+    assert broker.sessions.kept_partitions_count() == 3
+    for callback in list(broker.connection.on_close):
+        callback()
+    assert broker.sessions.kept_partitions_count() == 0
+    assert not any(broker.partition("orders", index).watchers for index in range(3))
+
+
+def test_what_a_poll_does_not_name_any_more_is_forgotten(broker: BrokerPlayer) -> None:
+    broker.fetch({("orders", 0): 0, ("orders", 1): 0})
+    found = parts(broker.fetch({("orders", 1): 0, ("orders", 2): 0}).response)
+    assert sorted(found) == [1, 2]
+    assert not broker.partition("orders", 0).watchers
+    assert broker.sessions.kept_partitions_count() == 2
+    # As many as before, but others.
+    found = parts(broker.fetch({("orders", 0): 0, ("orders", 2): 0}).response)
+    assert sorted(found) == [0, 2]
+
+
+def test_a_changed_isolation_level_is_a_changed_poll(broker: BrokerPlayer) -> None:
+    wanted: Wanted = {("orders", 0): 0}
+    assert only(broker.fetch(wanted).response).aborted_transactions is None
+    assert only(broker.fetch(wanted, isolation_level=1).response).aborted_transactions == []
+    assert only(broker.fetch(wanted).response).aborted_transactions is None
+    assert broker.fetch(wanted, version=5).is_answered
+    assert only(broker.fetch(wanted, version=5).response).log_start_offset == 0
+
+
+def test_polls_of_one_connection_may_overlap(broker: BrokerPlayer) -> None:
+    first = broker.fetch({("orders", 0): 0}, max_wait_ms=500)
+    second = broker.fetch({("orders", 0): 0, ("orders", 1): 0}, max_wait_ms=500)
+    broker.produce("orders", [b"a"])
+    assert values_of(only(first.response).records) == [(0, b"a")]
+    assert values_of(parts(second.response)[0].records) == [(0, b"a")]
+    assert len(broker.partition("orders", 0).watchers) == 1
+    assert not broker.partition("orders", 1).watchers
+
+
+def test_remembered_partitions_are_bounded(
+    broker: BrokerPlayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("data_plane.broker.fetch.KEPT_PARTITIONS_MAX", 3)
+    connections = [broker.connect() for _ in range(3)]
+    two: Wanted = {("orders", 0): 0, ("orders", 1): 0}
+    broker.fetch(two, connection=connections[0])
+    assert broker.sessions.kept_partitions_count() == 2
+    # No room for two more: served, but not remembered.
+    assert len(parts(broker.fetch(two, connection=connections[1]).response)) == 2
+    assert broker.fetch(two, session_epoch=0, connection=connections[2]).response.session_id == 0
+    assert broker.sessions.kept_partitions_count() == 2
+    assert len(broker.partition("orders").watchers) == 1
+    one: Wanted = {("orders", 2): 0}
+    response = broker.fetch(one, session_epoch=0, connection=connections[2]).response
+    assert response.session_id > 0
+    # The session grows beyond the bound and is closed, the connection's set is let go.
+    response = broker.fetch(
+        two, session_id=response.session_id, session_epoch=1, connection=connections[2]
+    ).response
+    assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    more: Wanted = {**two, **one, ("orders", 7): 0}
+    assert len(parts(broker.fetch(more, connection=connections[0]).response)) == 4
+    assert broker.sessions.kept_partitions_count() == 0
+    assert not broker.partition("orders").watchers
 
 
 def test_a_session_hears_of_a_log_start_that_moved(broker: BrokerPlayer) -> None:

@@ -13,12 +13,16 @@ from data_plane.broker.fetch_sessions import (
     next_epoch,
 )
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel_types import FetchPartitionView, FetchTopicView
 
 
 def make_set(partitions_count: int, now_ms: int, uses_topic_ids: bool = False) -> FetchSet:
     fetch_set = FetchSet(uses_topic_ids, now_ms)
-    for index in range(partitions_count):
-        fetch_set.name(("topic", bytes(16), index))
+    wanted = [
+        FetchPartitionView(index, -1, 0, -1, -1, 1 << 20, bytes(16), -1)
+        for index in range(partitions_count)
+    ]
+    fetch_set.name(FetchTopicView("topic", bytes(16), wanted))
     return fetch_set
 
 
