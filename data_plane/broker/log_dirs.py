@@ -7,9 +7,9 @@ partition already is succeeds, as in Kafka; asking for another existing one is r
 
 from __future__ import annotations
 
-import os
+import posixpath
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.services import Services
@@ -34,6 +34,10 @@ DESCRIBE_MIN_VERSION, DESCRIBE_MAX_VERSION = 1, 5
 ALTER_MIN_VERSION, ALTER_MAX_VERSION = 1, 2
 UNKNOWN_SPACE = (-1, -1)
 
+# The part that the composition root gives: path → (size, usable) in bytes; raises OSError.
+PART = "disk_space"
+MeasureSpace = Callable[[str], tuple[int, int]]
+
 
 def handle_describe_log_dirs(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest, now_ms: int
@@ -41,8 +45,10 @@ def handle_describe_log_dirs(
     deferred: Deferred[DescribeLogDirsResponse] = Deferred()
     online = [item.path for item in services.logs.directories if item.failure is None]
 
+    measure_space: MeasureSpace | None = services.parts.get(PART)
+
     def measure() -> dict[str, tuple[int, int]]:
-        return {path: _space_bytes(path) for path in online}
+        return {path: _space_bytes(measure_space, path) for path in online}
 
     def done(spaces: dict[str, tuple[int, int]] | None, error: BaseException | None) -> None:
         deferred.complete(_describe(services, request, spaces or {}))
@@ -51,16 +57,14 @@ def handle_describe_log_dirs(
     return deferred
 
 
-def _space_bytes(path: str) -> tuple[int, int]:
+def _space_bytes(measure: MeasureSpace | None, path: str) -> tuple[int, int]:
     """(size, usable) of the file system; -1 where it does not say."""
+    if measure is None:
+        return UNKNOWN_SPACE
     try:
-        statistics = os.statvfs(path)
+        return measure(path)
     except OSError:
         return UNKNOWN_SPACE
-    return (
-        statistics.f_blocks * statistics.f_frsize,
-        statistics.f_bavail * statistics.f_frsize,
-    )
 
 
 def _describe(
@@ -140,8 +144,8 @@ def handle_alter_replica_log_dirs(
 
 
 def _alter(services: Services, path: str, name: str, index: int) -> ErrorCode:
-    target = os.path.normpath(path)
-    if not any(os.path.normpath(item.path) == target for item in services.logs.directories):
+    target = posixpath.normpath(path)
+    if not any(posixpath.normpath(item.path) == target for item in services.logs.directories):
         return ErrorCode.LOG_DIR_NOT_FOUND
     topic = services.image.topic(name)
     if topic is None or not 0 <= index < len(topic.partitions):
@@ -152,7 +156,7 @@ def _alter(services: Services, path: str, name: str, index: int) -> ErrorCode:
         return error.error_code
     if partition is None:
         return services.partitions.error_by_name(name, index)
-    if os.path.normpath(partition.log.log_directory.path) == target:
+    if posixpath.normpath(partition.log.log_directory.path) == target:
         return ErrorCode.NONE
     return ErrorCode.INVALID_REQUEST
 

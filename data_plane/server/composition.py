@@ -17,6 +17,7 @@ from data_plane.broker import (
     group_handlers,
     init_producer_id,
     list_offsets,
+    log_dirs,
     offset_for_leader_epoch,
     produce,
 )
@@ -37,6 +38,7 @@ from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
+from data_plane.server.disk_space import measure_space
 
 NEVER_MS = 1 << 62
 
@@ -140,6 +142,7 @@ def make_services(
     partitions.configure_logs()
     for topic_id, index in partitions.delete_strays(now_ms()):
         log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
+    services.parts[log_dirs.PART] = measure_space
     services.parts[init_producer_id.PART] = ProducerIds(services)
     sessions = FetchSessions(services)
     services.parts[fetch_poll.PART] = sessions

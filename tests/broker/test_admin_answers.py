@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from data_plane.broker import log_dirs as log_dirs_api
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_partition_reassignments_request import (
@@ -154,6 +155,22 @@ def test_a_directory_that_failed_says_so(player: AdminPlayer) -> None:
     response = player.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=None))
     (directory,) = response.results
     assert (directory.error_code, directory.topics) == (E.KAFKA_STORAGE_ERROR, [])
+
+
+def test_free_space_is_told_where_the_system_knows_it(player: AdminPlayer) -> None:
+    def space() -> tuple[int, int]:
+        response = player.ask(ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=None))
+        (directory,) = response.results
+        return directory.total_bytes, directory.usable_bytes
+
+    def fail(path: str) -> tuple[int, int]:
+        raise OSError(errno.EIO, path)
+
+    assert space() == (-1, -1)
+    player.services.parts[log_dirs_api.PART] = lambda path: (1000, len(path))
+    assert space() == (1000, len("/data"))
+    player.services.parts[log_dirs_api.PART] = fail
+    assert space() == (-1, -1)
 
 
 @pytest.mark.parametrize("version", [1, 2])
