@@ -1,34 +1,25 @@
-"""The answer to Produce, written straight into its frame: versions 3 to 13.
+"""The answer to Produce: versions 3 to 13. The kernel writes the bytes; here is what they say.
 
-Flexible from version 9 on; the topic's id replaces its name in 13; from 10 on a partition that is
-led elsewhere carries the current leader, and the response that leader's address (KIP-951).
+A partition that is led elsewhere carries the current leader from version 10 on, and the response
+that leader's address (KIP-951).
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 from data_plane.broker.api import Buffer, RequestContext
-from data_plane.broker.frames import begin_frame, finish_frame
+from data_plane.broker.frames import begin_frame
 from data_plane.broker.services import Services
+from data_plane.wire import kernel
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.kernel_types import ProduceTopic
+from data_plane.wire.kernel_types import NodeEndpoint, ProduceTopic
 from data_plane.wire.primitives import Writer
 
 FLEXIBLE_VERSION = 9
-TOPIC_IDS_VERSION = 13
-LOG_START_VERSION = 5
-RECORD_ERRORS_VERSION = 8
-CURRENT_LEADER_VERSION = 10
-
-_PARTITION_V3 = struct.Struct(">ihqq")
-_PARTITION_V5 = struct.Struct(">ihqqq")
-# Success in the flexible versions: no record errors, null message, no tags.
-_PARTITION_V9_SUFFIX = b"\x01\x00\x00"
-_RECORD_ERRORS_V8_NONE = b"\x00\x00\x00\x00\xff\xff"
 
 _LEADER_ERRORS = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
+_NO_LEADER = (-1, -1)
 
 
 class PartitionAnswer:
@@ -73,91 +64,36 @@ def encode_produce_response(
 ) -> list[Buffer]:
     """The whole frame, as its one buffer."""
     version = context.api_version
-    is_flexible = version >= FLEXIBLE_VERSION
-    frame = begin_frame(context.correlation_id, is_flexible)
-    writer = Writer()
-    writer.buf = frame
-    _write_count(writer, len(answers), is_flexible)
     leader_hints: set[int] = set()
+    topics = []
     for topic, partition_answers in answers:
-        if version >= TOPIC_IDS_VERSION:
-            frame += topic.topic_id
-        elif is_flexible:
-            writer.write_compact_string(topic.name)
-        else:
-            writer.write_string(topic.name)
-        _write_count(writer, len(partition_answers), is_flexible)
+        results = []
         for answer in partition_answers:
-            if is_flexible and answer.error_code == 0:
-                frame += _PARTITION_V5.pack(
+            leader = None
+            if answer.error_code in _LEADER_ERRORS:
+                leader = services.partitions.current_leader(
+                    topic.name, topic.topic_id, answer.index
+                )
+            if leader is None:
+                leader = _NO_LEADER
+            else:
+                leader_hints.add(leader[0])
+            results.append(
+                (
                     answer.index,
-                    0,
+                    answer.error_code,
                     answer.base_offset,
                     answer.log_append_time_ms,
                     answer.log_start_offset,
+                    answer.record_errors,
+                    answer.error_message,
+                    *leader,
                 )
-                frame += _PARTITION_V9_SUFFIX
-            else:
-                _write_partition(services, writer, version, topic, answer, leader_hints)
-        if is_flexible:
-            frame.append(0)
-    frame += b"\x00\x00\x00\x00"  # throttle_time_ms
-    if is_flexible:
-        write_node_endpoints(services, writer, leader_hints)
-    finish_frame((frame,))
-    return [frame]
-
-
-def _write_count(writer: Writer, count: int, is_flexible: bool) -> None:
-    if is_flexible:
-        writer.write_uvarint(count + 1)
-    else:
-        writer.write_int32(count)
-
-
-def _write_partition(
-    services: Services,
-    writer: Writer,
-    version: int,
-    topic: ProduceTopic,
-    answer: PartitionAnswer,
-    leader_hints: set[int],
-) -> None:
-    fields = (answer.index, answer.error_code, answer.base_offset, answer.log_append_time_ms)
-    if version >= LOG_START_VERSION:
-        writer.buf += _PARTITION_V5.pack(*fields, answer.log_start_offset)
-    else:
-        writer.buf += _PARTITION_V3.pack(*fields)
-    if version < RECORD_ERRORS_VERSION:
-        return
-    is_flexible = version >= FLEXIBLE_VERSION
-    if not is_flexible and not answer.record_errors and answer.error_message is None:
-        writer.buf += _RECORD_ERRORS_V8_NONE
-        return
-    _write_count(writer, len(answer.record_errors), is_flexible)
-    for batch_index, message in answer.record_errors:
-        writer.write_int32(batch_index)
-        _write_nullable_string(writer, message, is_flexible)
-        if is_flexible:
-            writer.buf.append(0)
-    _write_nullable_string(writer, answer.error_message, is_flexible)
-    if not is_flexible:
-        return
-    leader = None
-    if version >= CURRENT_LEADER_VERSION and answer.error_code in _LEADER_ERRORS:
-        leader = services.partitions.current_leader(topic.name, topic.topic_id, answer.index)
-    if leader is None:
-        writer.buf.append(0)
-    else:
-        write_leader_tag(writer, 0, leader)
-        leader_hints.add(leader[0])
-
-
-def _write_nullable_string(writer: Writer, value: str | None, is_flexible: bool) -> None:
-    if is_flexible:
-        writer.write_nullable_compact_string(value)
-    else:
-        writer.write_nullable_string(value)
+            )
+        topics.append((topic.name, topic.topic_id, results))
+    head = begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
+    endpoints = node_endpoints(services, leader_hints) if leader_hints else ()
+    return [kernel.encode_produce_response(bytes(head), version, topics, 0, endpoints)]
 
 
 def write_leader_tag(writer: Writer, tag: int, leader: tuple[int, int]) -> None:
@@ -168,13 +104,18 @@ def write_leader_tag(writer: Writer, tag: int, leader: tuple[int, int]) -> None:
     writer.buf.append(0)
 
 
-def write_node_endpoints(services: Services, writer: Writer, node_ids: set[int]) -> None:
-    """The response's own tagged fields: tag 0 with the addresses of `node_ids`, or none."""
-    endpoints = [
+def node_endpoints(services: Services, node_ids: set[int]) -> list[NodeEndpoint]:
+    """(id, host, port, rack) of those of `node_ids` whose address this broker knows."""
+    return [
         (services.node_id, services.advertised_host, services.advertised_port, services.rack)
         for node_id in node_ids
         if node_id == services.node_id
     ]
+
+
+def write_node_endpoints(services: Services, writer: Writer, node_ids: set[int]) -> None:
+    """The response's own tagged fields: tag 0 with the addresses of `node_ids`, or none."""
+    endpoints = node_endpoints(services, node_ids)
     if not endpoints:
         writer.buf.append(0)
         return

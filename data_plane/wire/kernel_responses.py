@@ -19,12 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from data_plane.wire.errors import InvalidMessage, UnsupportedVersion
-from data_plane.wire.kernel_types import (
-    Buffer,
-    FetchPartitionResult,
-    NodeEndpoint,
-    ProducePartitionResult,
-)
+from data_plane.wire.kernel_types import Buffer, NodeEndpoint
 from data_plane.wire.primitives import STRING_BYTES_MAX
 
 try:
@@ -50,11 +45,12 @@ if not cython.compiled:
 def encode_produce_response(
     head: bytes,
     version: int,
-    topics: Sequence[tuple[str, bytes, Sequence[ProducePartitionResult]]],
+    topics: Sequence[tuple[str, bytes, Sequence[tuple[Any, ...]]]],
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytearray:
-    """The frame that answers a Produce: `topics` are (name, 16 bytes of id, results)."""
+    """The frame that answers a Produce: `topics` are (name, 16 bytes of id, results), a result is a
+    `ProducePartitionResult` or a plain tuple of its fields."""
     if version < 3 or version > 13:
         raise UnsupportedVersion(f"ProduceResponse has no version {version}")
     flexible = version >= 9
@@ -77,13 +73,14 @@ def encode_produce_response(
 def encode_fetch_response(
     head: bytes,
     version: int,
-    topics: Sequence[tuple[str, bytes, Sequence[FetchPartitionResult]]],
+    topics: Sequence[tuple[str, bytes, Sequence[tuple[Any, ...]]]],
     error_code: int = 0,
     session_id: int = 0,
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Buffer]:
-    """The frame that answers a Fetch, in the buffers to send one after the other."""
+    """The frame that answers a Fetch, in the buffers to send one after the other. `topics` as for
+    Produce, of `FetchPartitionResult`s or plain tuples of their fields."""
     if version < 4 or version > 18:
         raise UnsupportedVersion(f"FetchResponse has no version {version}")
     flexible = version >= 12
