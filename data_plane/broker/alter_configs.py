@@ -5,7 +5,8 @@ names them all and takes the others away; IncrementalAlterConfigs sets, deletes,
 subtracts from single ones. All resources that pass are committed together; values take effect when
 the new image is applied, before the answer leaves.
 
-Loggers cannot be altered: the log level is a start-up property here.
+The level of the one logger, `root`, is no metadata: it changes in this process until its next
+start.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from data_plane.broker.config_validation import (
     check_topic_values,
     effective_config,
 )
+from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
+from data_plane.broker.log_threshold import ROOT_LOGGER, LogThreshold, check_level
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
@@ -152,26 +155,33 @@ def _alter(
     respond: Callable[[Sequence[_Outcome]], None],
 ) -> None:
     outcomes: list[_Outcome] = []
+    levels: list[str | None] = []
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         outcomes.clear()
+        levels.clear()
         changes = []
         counts = Counter((resource.type, resource.name) for resource in resources)
         for resource in resources:
             try:
                 if counts[resource.type, resource.name] > 1:
                     raise _invalid_request("Each resource must appear at most once.")
-                change = _decide(services, image, resource, incremental)
+                if incremental and resource.type == ResourceType.BROKER_LOGGER:
+                    levels.append(_decide_level(services, resource))
+                else:
+                    change = _decide(services, image, resource, incremental)
+                    if change.values:
+                        changes.append(change)
             except Refusal as refusal:
                 outcomes.append(_Outcome(resource, refusal))
             else:
                 outcomes.append(_Outcome(resource, None))
-                if change.values:
-                    changes.append(change)
         return () if validate_only else changes
 
     def done(error: BaseException | None) -> None:
         if error is None:
+            if not validate_only:
+                _set_levels(services, levels)
             respond(outcomes)
         else:
             failed = commit_refusal(error)
@@ -194,7 +204,7 @@ def _decide(
     ]
     if nulls:
         raise _invalid_request(f"Null value not supported for : {','.join(nulls)}")
-    definitions = _check_resource(services, image, resource, incremental)
+    definitions = _check_resource(services, image, resource)
     before = image.config_of(resource.type, resource.name)
     after = dict(before) if incremental else {}
     for wish in resource.wishes:
@@ -206,7 +216,7 @@ def _decide(
 
 
 def _check_resource(
-    services: Services, image: MetadataImage, resource: _Resource, incremental: bool
+    services: Services, image: MetadataImage, resource: _Resource
 ) -> Mapping[str, ConfigDefinition]:
     """That the resource exists and can be altered; its definitions. Raises Refusal."""
     name = resource.name
@@ -230,12 +240,40 @@ def _check_resource(
             if not name:
                 raise _invalid_request("Default group resources are not allowed.")
             return GROUP_DEFINITIONS
-        case ResourceType.BROKER_LOGGER if incremental:
-            _check_node(services, name, "node id. Expected")
-            raise _invalid_request(
-                "Log levels are set at the start of this broker, with logging.level"
-            )
     raise _invalid_request(f"Unknown resource type {resource.type}")
+
+
+def _decide_level(services: Services, resource: _Resource) -> str | None:
+    """The level that the logger shall have; None when nothing is wished. Raises Refusal."""
+    _check_node(services, resource.name, "node id. Expected")
+    level = None
+    for wish in resource.wishes:
+        match wish.operation:
+            case Operation.SET:
+                level = wish.value or ""
+                check_level(wish.name, level)
+            case Operation.DELETE:
+                if wish.name == ROOT_LOGGER:
+                    raise _invalid_request(
+                        f"Removing the log level of the {ROOT_LOGGER} logger is not allowed"
+                    )
+                raise Refusal(ErrorCode.INVALID_CONFIG, f"Logger {wish.name} does not exist!")
+            case Operation.APPEND | Operation.SUBTRACT:
+                operation = Operation(wish.operation)
+                raise _invalid_request(
+                    f"{operation.name} operation is not allowed for the BROKER_LOGGER resource"
+                )
+            case _:
+                raise _invalid_request(f"Unknown config operation {wish.operation}")
+    return level
+
+
+def _set_levels(services: Services, levels: Sequence[str | None]) -> None:
+    threshold: LogThreshold | None = services.parts.get(LOG_THRESHOLD)
+    for level in levels:
+        if level is not None and threshold is not None:
+            threshold.set(level)
+            services.log.warning("log_level_changed", level=level)
 
 
 def _check_node(services: Services, name: str, words: str) -> None:

@@ -19,6 +19,8 @@ from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.config_validation import effective_config
 from data_plane.broker.frames import begin_frame, finish_frame
+from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
+from data_plane.broker.log_threshold import ROOT_LOGGER, LogThreshold
 from data_plane.broker.refusal import Refusal
 from data_plane.broker.services import Services
 from data_plane.broker.splicing import ArrayPlace
@@ -50,8 +52,6 @@ DESCRIBE_MIN_VERSION, DESCRIBE_MAX_VERSION = 1, 4
 LIST_MIN_VERSION, LIST_MAX_VERSION = 0, 1
 FLEXIBLE_VERSION = 4
 
-# One logger stands for the whole broker.
-ROOT_LOGGER = "root"
 LOGGER_TYPE = 0
 
 
@@ -266,13 +266,17 @@ def _loggers(
     return [
         DescribeConfigsResourceResult(
             name=ROOT_LOGGER,
-            value=services.config.get_str("logging.level"),
-            read_only=True,
+            value=_log_level(services),
             config_source=int(Source.DYNAMIC_BROKER_LOGGER),
             config_type=LOGGER_TYPE,
             documentation=None,
         )
     ]
+
+
+def _log_level(services: Services) -> str:
+    threshold: LogThreshold | None = services.parts.get(LOG_THRESHOLD)
+    return services.config.get_str("logging.level") if threshold is None else threshold.level
 
 
 def _check_node(services: Services, name: str, alternative: str) -> None:

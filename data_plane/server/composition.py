@@ -18,6 +18,7 @@ from data_plane.broker import (
     init_producer_id,
     list_offsets,
     log_dirs,
+    log_threshold,
     offset_for_leader_epoch,
     produce,
 )
@@ -39,6 +40,7 @@ from data_plane.log.manager import LogManager
 from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.disk_space import measure_space
+from data_plane.server.logging_setup import THRESHOLD
 
 NEVER_MS = 1 << 62
 
@@ -143,6 +145,7 @@ def make_services(
     for topic_id, index in partitions.delete_strays(now_ms()):
         log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
     services.parts[log_dirs.PART] = measure_space
+    services.parts[log_threshold.PART] = THRESHOLD
     services.parts[init_producer_id.PART] = ProducerIds(services)
     sessions = FetchSessions(services)
     services.parts[fetch_poll.PART] = sessions

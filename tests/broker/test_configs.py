@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from data_plane.broker import log_threshold
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
+from data_plane.broker.log_threshold import LogThreshold
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_configs_request import (
     AlterableConfig,
@@ -211,6 +213,81 @@ def test_naming_a_broker_again_and_again_costs_nothing(player: AdminPlayer) -> N
     assert pending.frames is not None
     assert sum(map(len, pending.frames)) < 1_500_000
     assert sum(result.error_code == 0 for result in pending.response.results) == 1
+
+
+@pytest.mark.parametrize(
+    ("broker", "logger", "operation", "level", "outcome"),
+    [
+        (NODE, "root", SET, "DEBUG", OK),
+        (
+            NODE,
+            "root",
+            SET,
+            "LOUD",
+            (
+                E.INVALID_CONFIG,
+                "Cannot set the log level of root to LOUD as it is not a supported log level. "
+                "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN",
+            ),
+        ),
+        (
+            NODE,
+            "no.such.logger",
+            SET,
+            "DEBUG",
+            (E.INVALID_CONFIG, "Logger no.such.logger does not exist!"),
+        ),
+        (
+            NODE,
+            "root",
+            APPEND,
+            "INFO",
+            (
+                E.INVALID_REQUEST,
+                "APPEND operation is not allowed for the BROKER_LOGGER resource",
+            ),
+        ),
+        (
+            NODE,
+            "root",
+            DELETE,
+            None,
+            (E.INVALID_REQUEST, "Removing the log level of the root logger is not allowed"),
+        ),
+        (
+            "2",
+            "root",
+            SET,
+            "INFO",
+            (E.INVALID_REQUEST, f"Unexpected node id. Expected {NODE}, but received 2"),
+        ),
+    ],
+)
+def test_log_levels_as_apache_kafka(
+    player: AdminPlayer,
+    broker: str,
+    logger: str,
+    operation: int,
+    level: str | None,
+    outcome: Outcome,
+) -> None:
+    threshold = player.services.parts[log_threshold.PART] = LogThreshold("WARN")
+    change = (logger, operation, level)
+    assert player.alter(BROKER_LOGGER, broker, change, validate_only=True) == outcome
+    assert threshold.level == "WARN"
+    assert player.alter(BROKER_LOGGER, broker, change) == outcome
+    expected = level if outcome == OK else "WARN"
+    assert threshold.level == expected
+    assert player.value(BROKER_LOGGER, NODE, "root") == expected
+    assert player.services.image.configs == {}
+
+
+def test_a_threshold_lets_pass_what_is_severe_enough() -> None:
+    threshold = LogThreshold("WARN")
+    methods = ("debug", "info", "warning", "error", "critical")
+    assert [threshold.lets_pass(method) for method in methods] == [False, False, True, True, True]
+    threshold.set("TRACE")
+    assert all(threshold.lets_pass(method) for method in methods)
 
 
 # Altering single values
