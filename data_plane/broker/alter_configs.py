@@ -273,7 +273,7 @@ def _set_levels(services: Services, levels: Sequence[str | None]) -> None:
     for level in levels:
         if level is not None and threshold is not None:
             threshold.set(level)
-            services.log.warning("log_level_changed", level=level)
+            services.log.warning("log_level_changed", threshold=level)
 
 
 def _check_node(services: Services, name: str, words: str) -> None:
