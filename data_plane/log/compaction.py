@@ -69,6 +69,14 @@ def cleanable_segments(log: Log, now_ms: int) -> list[Segment]:
     return found
 
 
+def awaits_checkpoint(log: Log) -> bool:
+    """Whether sealed segments are durable, but no checkpoint on disk says so yet."""
+    if not log.is_loaded or not log.is_compactable:
+        return False
+    durable_end = min(log.recovery_point, log.segments[-1].base_offset)
+    return log.checkpointed_recovery_point < durable_end
+
+
 def measure_dirt(log: Log, now_ms: int) -> Dirt:
     """See Dirt."""
     clean = dirty = 0

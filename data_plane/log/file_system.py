@@ -16,12 +16,13 @@ Deliberately absent: buffering, caching of descriptors (open_files.py), paths re
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 from data_plane.log.read_buffers import POOLED_READ_BYTES_MIN, ReadBuffers
 
@@ -58,6 +59,8 @@ class SyncSite(Enum):
     FAILED_APPEND_CUT = "the end of a segment after a failed write"
     DIRECTORY_CHECKPOINT = "recovery points: how much recovery has to walk"
     DIRECTORY_CHECKPOINT_FOLDER = "the rename of the recovery points; the folder of all topics"
+    STOP_CONTENT = "content of all files at a clean stop, before names stand for it"
+    STOP_NAMES = "names of all files at a clean stop, before the mark vouches for them"
     CLEAN_MARK = "the clean-shutdown mark's content"
     CLEAN_MARK_FOLDER = "the clean-shutdown mark's name"
     CLEAN_MARK_REMOVED = "removal of the clean-shutdown mark before the first append"
@@ -126,6 +129,13 @@ class FileSystem(Protocol):
     def sync_data(self, file: File, site: SyncSite) -> None: ...
 
     def sync_directory(self, path: str, site: SyncSite) -> None: ...
+
+    @property
+    def can_sync_all(self) -> bool:
+        """Whether `sync_all` works here."""
+
+    def sync_all(self, path: str, site: SyncSite) -> None:
+        """Make everything in the file system of `path` durable, files and names."""
 
     def lock(self, path: str) -> File | None:
         """An exclusive lock held until the file is closed; None when another process has it."""
@@ -212,6 +222,17 @@ class OsFile:
         return self._fd
 
 
+def _find_syncfs() -> Any | None:
+    """Linux's syncfs(2), which the standard library does not have; it reports errors."""
+    try:
+        return ctypes.CDLL(None, use_errno=True).syncfs
+    except (AttributeError, OSError):
+        return None
+
+
+_SYNCFS = _find_syncfs()
+
+
 class OsFileSystem:
     """The operating system's files."""
 
@@ -260,6 +281,20 @@ class OsFileSystem:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    @property
+    def can_sync_all(self) -> bool:
+        return _SYNCFS is not None
+
+    def sync_all(self, path: str, site: SyncSite) -> None:
+        assert _SYNCFS is not None
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if _SYNCFS(fd) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), path)
         finally:
             os.close(fd)
 

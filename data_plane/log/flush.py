@@ -12,11 +12,13 @@ pages, and trying again would report success for bytes that are gone.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from enum import Flag, auto
 from typing import TYPE_CHECKING
 
-from data_plane.log.checkpoints import write_checkpoint
+from data_plane.log.checkpoints import TEMPORARY_SUFFIX, write_checkpoint, write_file
 from data_plane.log.file_system import File, SyncSite
+from data_plane.log.log_directory import LogDirectory
 from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
     PARTITION_FILE,
@@ -90,12 +92,12 @@ class FlushJob:
     def _sync(self) -> None:
         log = self.log
         fs = log.log_directory.fs
+        flags = self._flags
         for segment, file in self._segments:
             if not segment.retired:
                 fs.sync_data(file, SyncSite.APPEND_DATA)
-        for path, site in self._files or ():
+        for path, site in self._files:
             sync_file(log, path, site)
-        flags = self._flags
         if Dirty.LOG_START in flags:
             # After the snapshots' names, which give the folds what lies below it, and before the
             # epochs, which have forgotten that.
@@ -107,14 +109,30 @@ class FlushJob:
             path = f"{log.folder}/{LEADER_EPOCHS_FILE}"
             write_checkpoint(fs, path, data, SyncSite.LEADER_EPOCHS)
         if Dirty.PARENTS in flags:
-            path = f"{log.folder}/{PARTITION_FILE}"
-            sync_file(log, path, SyncSite.PARTITION_FILE)
+            sync_file(log, f"{log.folder}/{PARTITION_FILE}", SyncSite.PARTITION_FILE)
         if flags:
             fs.sync_directory(log.folder, SyncSite.SEGMENT_FOLDER)
         if Dirty.PARENTS in flags:
             topic_folder = os.path.dirname(log.folder)
             fs.sync_directory(topic_folder, SyncSite.TOPIC_FOLDER)
             fs.sync_directory(os.path.dirname(topic_folder), SyncSite.TOPICS_FOLDER)
+
+    @property
+    def may_run_together(self) -> bool:
+        """Whether `run_together` has the order that this job needs."""
+        return Dirty.LOG_START not in self._flags
+
+    def write_epochs(self) -> None:
+        """The first half of `run_together`: content."""
+        if Dirty.EPOCHS in self._flags:
+            path = f"{self.log.folder}/{LEADER_EPOCHS_FILE}{TEMPORARY_SUFFIX}"
+            write_file(self.log.log_directory.fs, path, self.log.epochs.encode(), None)
+
+    def name_epochs(self) -> None:
+        """The second half of `run_together`: names."""
+        if Dirty.EPOCHS in self._flags:
+            path = f"{self.log.folder}/{LEADER_EPOCHS_FILE}"
+            self.log.log_directory.fs.rename(path + TEMPORARY_SUFFIX, path)
 
     def finish(self) -> None:
         """Move the recovery point; on the loop, also after a failed `run`."""
@@ -132,6 +150,27 @@ class FlushJob:
                     forget_unsynced_log_start(log.log_directory.fs, log.folder)
                 except OSError as error:
                     log.log_directory.fail(error)
+
+
+def run_together(directory: LogDirectory, jobs: Sequence[FlushJob]) -> None:
+    """Run many jobs of one directory with two syncs of its whole file system: at a clean stop this
+    is much cheaper than some syncs for each of ten thousand logs. Raises LogDirFailure."""
+    directory.check_online()
+    fs = directory.fs
+    if not fs.can_sync_all or not all(job.may_run_together for job in jobs):
+        for job in jobs:
+            job.run()
+        return
+    try:
+        with directory.syncing():
+            for job in jobs:
+                job.write_epochs()
+            fs.sync_all(directory.path, SyncSite.STOP_CONTENT)
+            for job in jobs:
+                job.name_epochs()
+            fs.sync_all(directory.path, SyncSite.STOP_NAMES)
+    except OSError as error:
+        raise directory.fail(error) from error
 
 
 def sync_file(log: Log, path: str, site: SyncSite) -> None:

@@ -283,15 +283,23 @@ class Log:
 
     def prepare_close(self) -> None:
         """Sync everything, so that the log needs no recovery. Raises LogDirFailure."""
-        if self._segments is None or self._closed:
+        self.write_tail_files()
+        if self._segments is not None and not self._closed:
+            self.flush()
+            self.remove_doomed()
+
+    def write_tail_files(self) -> None:
+        """Spare the next start some walking. Raises LogDirFailure."""
+        if self._segments is None or self._closed or not self.needs_flush:
             return
         self._directory.check_online()
         try:
-            if self.needs_flush:
-                loading.write_tail(self)
+            loading.write_tail(self)
         except OSError as error:
             raise self._directory.fail(error) from error
-        self.flush()
+
+    def remove_doomed(self) -> None:
+        """Unlink what retention dropped without waiting any longer. Raises LogDirFailure."""
         if self.doomed:
             job = removal.RemovalJob(self, [segment for segment, _ in self.doomed])
             job.run()
@@ -336,7 +344,8 @@ class Log:
             return False
         if 0 <= config.retention_bytes < self.size_bytes:
             return True
-        return config.retention_ms >= 0
+        oldest_ms = self._summary.first_segment_timestamp
+        return 0 <= config.retention_ms < now_ms - oldest_ms
 
     def summary(self) -> LogSummary:
         """What the directory's checkpoint keeps of this log."""
@@ -356,6 +365,7 @@ class Log:
             self.cleaner_offset,
             not self.needs_flush,
             self.tail_files_offset == self.log_end_offset,
+            -1 if self._directory.failure is not None else self.segments[0].largest_timestamp(),
         )
 
     def sync_later(self, path: str, site: SyncSite) -> None:

@@ -10,7 +10,8 @@ class LogSummary(NamedTuple):
 
     `is_synced`: nothing was left to flush when this was taken, so a log that still has this active
     segment in this size needs no recovery. `has_tail_files`: a clean close left index files and
-    snapshots that reach the log end."""
+    snapshots that reach the log end. `first_segment_timestamp` is the largest of the oldest
+    segment, for retention."""
 
     log_start_offset: int
     log_end_offset: int
@@ -24,3 +25,4 @@ class LogSummary(NamedTuple):
     cleaner_offset: int
     is_synced: bool
     has_tail_files: bool
+    first_segment_timestamp: int

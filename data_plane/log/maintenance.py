@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from data_plane.log.compaction import compaction_priority
+from data_plane.log.compaction import awaits_checkpoint, compaction_priority
 from data_plane.log.directory_checkpoint import CheckpointJob
 from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.log_directory import LogDirectory
@@ -105,6 +105,7 @@ class Maintenance:
         self._retention_due_ms = now_ms
         self._checkpoint_due_ms = now_ms
         self._expiration_due_ms = now_ms + config.producer_expiration_check_interval_ms
+        self._is_checkpoint_hastened = False
         self._compaction_due_ms = now_ms + config.cleaner_backoff_ms
         self._in_flight: dict[tuple[str, object], Any] = {}
         self._scrubber = Scrubber(config.scrub_interval_ms, config.scrub_bytes_per_tick)
@@ -197,6 +198,15 @@ class Maintenance:
     def _compact(self, now_ms: int, jobs: list[Any]) -> None:
         if now_ms < self._compaction_due_ms or ("compaction", None) in self._in_flight:
             return
+        if not self._is_checkpoint_hastened and any(map(awaits_checkpoint, self._manager.logs())):
+            # Only what the checkpoint on disk covers may be rewritten: have one made first, or
+            # the topic would wait for the next regular one.
+            self._is_checkpoint_hastened = True
+            self._checkpoint_due_ms = now_ms
+            self._checkpoint(now_ms, jobs)
+            return
+        if any(kind == "checkpoint" for kind, _ in self._in_flight):
+            return
         chosen: Log | None = None
         priority_max = 0.0
         for log in self._manager.logs():
@@ -207,6 +217,7 @@ class Maintenance:
         job = chosen.compaction_job(now_ms) if chosen is not None else None
         if job is None:
             self._compaction_due_ms = now_ms + self._config.cleaner_backoff_ms
+            self._is_checkpoint_hastened = False
             return
         self._launch("compaction", None, job, jobs)
 

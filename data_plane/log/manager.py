@@ -43,7 +43,7 @@ from data_plane.log.errors import (
     UnknownPartition,
 )
 from data_plane.log.file_system import File, FileSystem, OsFileSystem, SyncSite
-from data_plane.log.flush import Dirty
+from data_plane.log.flush import Dirty, run_together
 from data_plane.log.fold import FoldFactory
 from data_plane.log.log import Log
 from data_plane.log.log_directory import LogDirectory
@@ -55,6 +55,12 @@ PARTITION_PREFIX = "Partition-"
 DELETE_SUFFIX = "-delete"
 LOCK_FILE = ".lock"
 FORMAT_VERSION = 1
+
+# Logs that are synced in one go at a clean stop; each may need a descriptor meanwhile.
+CLOSED_TOGETHER = 1000
+
+# From this many on, a sync of the whole file system is cheaper than one for every file.
+STOP_TOGETHER_MIN = 50
 
 PartitionId = tuple[UUID, int]
 
@@ -79,11 +85,13 @@ class LogManager:
         now_ms: int = 0,
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         maintenance: MaintenanceConfig | None = None,
+        stop_together_min: int = STOP_TOGETHER_MIN,
     ) -> None:
         assert directories, "a broker needs a data directory"
         self._fs: FileSystem = fs if fs is not None else OsFileSystem()
         self._fold_factories = tuple(fold_factories)
         self.default_config = default_config
+        self._stop_together_min = stop_together_min
         open_files = OpenFiles(open_segments_max)
         self.directories = [LogDirectory(path, self._fs, open_files) for path in directories]
         self._locks: dict[str, File] = {}
@@ -226,24 +234,45 @@ class LogManager:
     def close(self, now_ms: int, *, clean: bool = True) -> None:
         """Sync and close all logs and leave the clean-shutdown mark; blocks."""
         for directory in self.directories:
-            logs = [log for log in self._logs.values() if log.log_directory is directory]
-            # A log that never was in use is in the same state as at its opening.
-            with contextlib.suppress(LogDirFailure):
-                entries = {}
-                for log in logs:
-                    if clean:
-                        log.prepare_close()
-                    entries[log] = log.summary()
-                    log.close(clean)
-                if clean and directory.failure is None and directory.path in self._locks:
-                    try:
-                        write_clean_mark(directory, entries)
-                    except OSError as error:
-                        directory.fail(error)
+            if clean and directory.path in self._locks:
+                with contextlib.suppress(LogDirFailure):
+                    self._close_directory(directory)
         for log in self._logs.values():
             with contextlib.suppress(LogDirFailure):
                 log.close(clean=False)
         self._unlock()
+
+    def _close_directory(self, directory: LogDirectory) -> None:
+        logs = [log for log in self._logs.values() if log.log_directory is directory]
+        entries = {}
+        for start in range(0, len(logs), CLOSED_TOGETHER):
+            together = logs[start : start + CLOSED_TOGETHER]
+            jobs = []
+            for log in together:
+                log.write_tail_files()
+                job = log.flush_job()
+                if job is not None:
+                    jobs.append(job)
+            if jobs:
+                try:
+                    if len(jobs) >= self._stop_together_min:
+                        run_together(directory, jobs)
+                    else:
+                        for job in jobs:
+                            job.run()
+                finally:
+                    for job in jobs:
+                        job.finish()
+            for log in together:
+                # A log that never was in use is in the same state as at its opening.
+                log.remove_doomed()
+                entries[log] = log.summary()
+                log.close(clean=False)
+        directory.check_online()
+        try:
+            write_clean_mark(directory, entries)
+        except OSError as error:
+            raise directory.fail(error) from error
 
     def _unlock(self) -> None:
         for lock in self._locks.values():

@@ -49,7 +49,9 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     recovery_point = max(min(recovery_point, _truncated_at(log)), log.durable_log_start)
     log.checkpointed_recovery_point = recovery_point
     # Nobody knows which names the last process has synced.
-    log.dirty |= Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS | Dirty.LOG_START
+    log.dirty |= Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS
+    if log_start > log.durable_log_start:
+        log.dirty |= Dirty.LOG_START
     segments = loading.open_segments(log, names)
     segments = _without_removed(log, segments, log_start)
     if not segments or (may_lose and segments[0].base_offset > max(log_start, recovery_point)):
@@ -61,12 +63,18 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
         (i for i, one in enumerate(segments) if one.base_offset < recovery_point), default=0
     )
     folds = log.new_folds()
+    for fold in folds:
+        # After kill -9 the log may begin at snapshots that nobody has synced.
+        base = segments[0].base_offset
+        log.sync_later(f"{log.folder}/{base:020d}{fold.extension}", SyncSite.SNAPSHOT)
     vouched = max(recovery_point, segments[0].base_offset)
     names = _without_snapshots_above(log, names, folds, vouched)
     walk = _RecoveryWalk(log, recovery_point, may_lose, folds)
     walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
     loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
-    epochs = walk.epochs = _epochs_before(fs, log.folder, segments[:first], recovery_point)
+    epochs = walk.epochs = _epochs_before(
+        fs, log.folder, segments[:first], log_start, recovery_point
+    )
     kept = segments[:first]
     for index in range(first, len(segments)):
         segment = segments[index]
@@ -135,7 +143,7 @@ def _start_anew(log: Log, log_start: int) -> LoadedLog:
 
 
 def _epochs_before(
-    fs: FileSystem, folder: str, before: list[Segment], recovery_point: int
+    fs: FileSystem, folder: str, before: list[Segment], log_start: int, recovery_point: int
 ) -> LeaderEpochs:
     """The leader epochs that the walk need not find: those that began below the recovery point.
     Compaction may have taken their first batches."""
@@ -144,7 +152,7 @@ def _epochs_before(
         epochs.restore(fs.read_file(f"{folder}/{partition_files.LEADER_EPOCHS_FILE}"))
     except (FileNotFoundError, ValueError):
         loading.add_epochs(epochs, before)
-    epochs.truncate_from_end(recovery_point)
+    epochs.truncate_from_end(max(recovery_point, log_start + 1))
     return epochs
 
 

@@ -155,6 +155,14 @@ class _Folder:
         self.synced = dict(self.entries)
         self.changes.clear()
 
+    def sync_tree(self) -> None:
+        self.sync()
+        for node in self.entries.values():
+            if isinstance(node, _Folder):
+                node.sync_tree()
+            else:
+                node.sync()
+
     def lose_power(self, rng: random.Random) -> None:
         choice = rng.choice(BIG_CHOICES)
         kept = self.changes
@@ -397,6 +405,15 @@ class SimFileSystem:
         self.synced_sites[site] += 1
         if site is not self.forgotten_site:
             folder.sync()
+
+    can_sync_all = True
+
+    def sync_all(self, path: str, site: SyncSite) -> None:
+        self._count()
+        self.check_fault("sync", path)
+        self.synced_sites[site] += 1
+        if site is not self.forgotten_site:
+            self.root.sync_tree()
 
     def lock(self, path: str) -> SimFile | None:
         if path in self.locked:

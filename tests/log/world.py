@@ -97,6 +97,7 @@ class World:
             fs=self.fs,
             now_ms=self.now_ms,
             maintenance=MaintenanceConfig(scrub_interval_ms=-1),
+            stop_together_min=self.rng.randrange(1, 3),
         )
         assert manager.start(self.now_ms) == []
         return manager
@@ -381,7 +382,9 @@ class World:
         for batch in model.batches:
             epochs.assign(read_batch_header(batch.data, 0).partition_leader_epoch, batch[0])
         epochs.truncate_from_start(start)
-        assert log.epochs.entries == epochs.entries, "leader epochs"
+        if start < end:
+            # An empty log may remember the epoch of what it lost; nothing is there to have it.
+            assert log.epochs.entries == epochs.entries, "leader epochs"
         for segment in log.segments:
             inside = [
                 read_batch_header(batch.data, 0).max_timestamp
