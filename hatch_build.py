@@ -48,7 +48,7 @@ def compile_kernel() -> str:
     except Exception as error:  # Whatever a missing or odd toolchain raises: pure Python works.
         if os.environ.get("TIDEWHEEL_KERNEL") == "require":
             raise
-        return f"{type(error).__name__}: {error}".splitlines()[0]
+        return f"{type(error).__name__}: {error}".splitlines()[0][:160]
     return ""
 
 
