@@ -120,7 +120,11 @@ def test_ten_thousand_partitions_do_not_hold_up_the_loop() -> None:
     encoded = EncodedTopics()
     topic = TopicImage("t", UUID(int=1), (SHARED,) * 10_000)
     spliced([topic], 12, encoded)
-    started_s = time.perf_counter()
-    spliced([topic], 12, encoded)
-    # It takes a tenth of a millisecond; with message objects it took a hundred.
-    assert time.perf_counter() - started_s < 0.05
+    durations_s = []
+    for _ in range(10):
+        started_s = time.perf_counter()
+        spliced([topic], 12, encoded)
+        durations_s.append(time.perf_counter() - started_s)
+    # It takes a tenth of a millisecond; with message objects it took a hundred. The best of ten,
+    # since other processes may have taken the processor meanwhile.
+    assert min(durations_s) < 0.02
