@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -90,6 +91,27 @@ def test_a_detached_stack_is_found_and_stopped(stacks: Stacks, tmp_path: Path) -
     assert stacks.status(tmp_path)["running"] is False
     assert stacks.run("status", "--data", tmp_path).returncode == 1
     assert stacks.run("down", "--data", tmp_path).returncode == 0
+
+
+def test_what_the_banner_says_to_try_works(stacks: Stacks, tmp_path: Path) -> None:
+    banner = stacks.up(tmp_path).stdout.splitlines()
+    lines = [shlex.split(line) for line in banner if "TIDEWHEEL_URL" in line]
+    assert [words[2] for words in lines] == ["topics", "produce", "consume"]
+    for assignment, _program, *arguments in lines:
+        name, _, value = assignment.partition("=")
+        # `consume` goes on for ever otherwise.
+        extra = ["--until-end"] if arguments[0] == "consume" else []
+        result = subprocess.run(
+            [sys.executable, "-P", "-m", "tidewheel.cli.main", *arguments, *extra],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            env={**os.environ, name: value},
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+    assert "a first message" in result.stdout
+    assert "customer-1" in result.stdout
 
 
 def test_the_data_is_found_again_and_two_stacks_live_side_by_side(
