@@ -212,7 +212,7 @@ cdef inline bint contains(const uint8_t *p, Py_ssize_t start, Py_ssize_t end, by
     return False
 
 
-cdef inline Varint read_uvarint(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end) noexcept nogil:
+cdef inline Varint _read_long(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end) noexcept nogil:
     cdef uint64_t value = 0
     cdef int shift = 0
     cdef uint8_t byte
@@ -223,9 +223,19 @@ cdef inline Varint read_uvarint(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end
         pos += 1
         value |= <uint64_t>(byte & 0x7F) << shift
         if byte < 0x80:
-            return (<int64_t>(value & 0xFFFFFFFFu), pos)
+            return (<int64_t>value, pos)
         shift += 7
     return (0, -1)
+
+
+cdef inline Varint read_uvarint(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end) noexcept nogil:
+    cdef Varint result
+    if pos < end and p[pos] < 0x80:
+        return (p[pos], pos + 1)
+    result = _read_long(p, pos, end)
+    if result[0] > 0xFFFFFFFFLL:
+        return (0, -1)
+    return result
 
 
 cdef inline Varint read_varint(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end) noexcept nogil:
@@ -234,7 +244,7 @@ cdef inline Varint read_varint(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end)
     if pos < end and p[pos] < 0x80:
         value = p[pos]
         return (<int32_t>((value >> 1) ^ (~(value & 1) + 1)), pos + 1)
-    long_one = read_uvarint(p, pos, end)
+    long_one = _read_long(p, pos, end)
     value = <uint32_t>long_one[0]
     return (<int32_t>((value >> 1) ^ (~(value & 1) + 1)), long_one[1])
 

@@ -7,7 +7,8 @@ the two kernels differ, and both are kept in step by the tests that run on eithe
 Rules
 - None of these checks bounds except the three varint readers: the caller has done it.
 - A varint reader returns (value, position behind it); the position is -1 when the varint reaches
-  `end` unfinished or is longer than its type allows. Bits beyond the type are dropped, as in Java.
+  `end` unfinished or is longer than its type allows. Bits beyond the type are dropped in records,
+  as in Java.
 - `p` is the buffer here and a pointer there; `acquire`/`release` bracket its use.
 """
 
@@ -174,7 +175,13 @@ def contains(p: Bytes, start: int, end: int, needle: bytes) -> bool:
 
 
 def read_uvarint(p: Bytes, pos: int, end: int) -> tuple[int, int]:
-    """Unsigned, 32 bits."""
+    """Unsigned, 32 bits; a value beyond them is broken, as for `primitives.Reader`."""
+    value, pos = _read_long(p, pos, end)
+    return (value, pos) if value < 2**32 else (0, -1)
+
+
+def _read_long(p: Bytes, pos: int, end: int) -> tuple[int, int]:
+    """Unsigned, up to five bytes, which hold 35 bits."""
     value = 0
     for shift in (0, 7, 14, 21, 28):
         if pos >= end:
@@ -183,7 +190,7 @@ def read_uvarint(p: Bytes, pos: int, end: int) -> tuple[int, int]:
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & 0xFFFFFFFF, pos
+            return value, pos
     return 0, -1
 
 
@@ -193,7 +200,8 @@ def read_varint(p: Bytes, pos: int, end: int) -> tuple[int, int]:
         byte = p[pos]
         if byte < 0x80:
             return (byte >> 1) ^ -(byte & 1), pos + 1
-    value, pos = read_uvarint(p, pos, end)
+    value, pos = _read_long(p, pos, end)
+    value &= 0xFFFFFFFF
     return (value >> 1) ^ -(value & 1), pos
 
 

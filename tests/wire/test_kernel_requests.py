@@ -212,6 +212,9 @@ def test_other_versions_are_refused(implementation: Implementation) -> None:
 @both
 def test_arrays_are_bounded_before_they_are_built(implementation: Implementation) -> None:
     head = b"\x00\x00\x01\x00\x00\x00\x00"  # No transactional id, acks 1, no time-out.
+    for count in (b"\xff\xff\xff\xff\x1f", b"\xff\xff\xff\xff\xff\x01", b"\xff"):
+        with pytest.raises(MalformedFrame, match="a broken varint at byte 7"):
+            implementation.requests.parse_produce(head + count, 0, 7 + len(count), 9)
     for count in (b"\xff\xff\xff\xff\x0f", b"\x05", b"\x00"):
         with pytest.raises(MalformedFrame, match="array"):
             implementation.requests.parse_produce(head + count, 0, 8 + len(count) - 1, 9)
