@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +23,15 @@ TEST_TIMEOUT_S = 60.0
 QUICK = ConsumerSettings(
     session_timeout_ms=6_000, heartbeat_interval_ms=200, commit_interval_ms=200, fetch_wait_ms=50
 )
+
+
+async def until(condition: Callable[[], Awaitable[bool] | bool]) -> None:
+    """Wait for a condition; the test's time-out bounds it."""
+    while True:
+        result = condition()
+        if await result if inspect.isawaitable(result) else result:
+            return
+        await asyncio.sleep(0.02)
 
 
 @pytest.hookimpl(tryfirst=True)

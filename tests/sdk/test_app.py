@@ -17,14 +17,9 @@ from tidewheel import App, Client, Message, ProducerRecord, RetryInPlace, TopicP
 from tidewheel.errors import ConfigurationError, HandlerFailed
 from tidewheel.testing import MemoryBroker, VirtualClock
 
-from tests.sdk.conftest import QUICK
+from tests.sdk.conftest import QUICK, until
 
 MakeClient = Callable[..., Client]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  The condition is about many things that change.
-        await asyncio.sleep(0.01)
 
 
 async def test_every_message_is_handled_in_key_order(make_client: MakeClient, name: str) -> None:

@@ -105,13 +105,10 @@ def test_human_output_names_the_place_and_disarms_control_characters(run: Run, t
     assert line.endswith(r"\x1b[31mred")
 
 
-@pytest.mark.parametrize(
-    ("start", "expected"), [("2", "2"), ("1h", "0"), ("2001-01-01", "0"), ("beginning", "0")]
-)
-def test_starting_places(run: Run, topic: str, start: str, expected: str) -> None:
+def test_starting_places(run: Run, topic: str) -> None:
     ok(run("produce", topic, "-p", "0", given="0\n1\n2\n3\n"))
-    first = ok(run("consume", topic, "--from", start, "--count", "1", "--values"))
-    assert first.strip() == expected
+    for start, expected in (("2", "2"), ("1h", "0"), ("2001-01-01", "0")):
+        assert ok(run("consume", topic, "--from", start, "-n", "1", "--values")).strip() == expected
 
 
 def test_groups_lag_and_resets(run: Run, topic: str) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -40,18 +39,9 @@ from tidewheel.errors import (
 )
 from tidewheel.partitioner import hash_partition
 
-from tests.sdk.conftest import QUICK
+from tests.sdk.conftest import QUICK, until
 
 MakeClient = Callable[..., Client]
-
-
-async def until(condition: Callable[[], Awaitable[bool] | bool]) -> None:
-    """Wait for a condition; the test's time-out bounds it."""
-    while True:
-        result = condition()
-        if await result if inspect.isawaitable(result) else result:
-            return
-        await asyncio.sleep(0.02)
 
 
 async def take(consumer: Consumer, count: int) -> list[Message]:

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaException
 from tidewheel.errors import (
     ClientClosed,
     CommitFailed,
+    ConsumerFenced,
     TidewheelError,
     TopicNotFound,
     from_kafka,
@@ -160,6 +161,13 @@ class LibrdkafkaConsumer:
                 "group; it joins again. Process faster, or raise poll_interval_ms_max.",
                 self._plan.group,
                 self._plan.settings.poll_interval_ms_max,
+            )
+        elif name == "_FATAL" and "group.instance.id" in error.str():
+            # librdkafka wraps the reason of a fatal error into its text.
+            raise ConsumerFenced(
+                f'Another consumer of group "{self._plan.group}" is '
+                f'"{self._plan.settings.instance_id}" now',
+                kafka_name="FENCED_INSTANCE_ID",
             )
         elif name not in _HARMLESS and (error.fatal() or not error.retriable()):
             raise from_kafka(error, f"consuming {', '.join(self._plan.topics)}")
