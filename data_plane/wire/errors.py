@@ -169,21 +169,21 @@ class WireError(Exception):
     """Base of this room's faults."""
 
 
-class MalformedFrame(WireError):  # noqa: N818
+class MalformedFrame(WireError):
     """The peer's bytes are not what the protocol says. The connection is closed, nothing else
     happens; the message says what was wrong and at which byte."""
 
 
-class UnsupportedVersion(WireError):  # noqa: N818
+class UnsupportedVersion(WireError):
     """A message has no such version, or the version cannot carry a value that was set."""
 
 
-class InvalidMessage(WireError):  # noqa: N818
+class InvalidMessage(WireError):
     """A message built on this side cannot be written: None in a field that is not nullable, or a
     string too long for the wire."""
 
 
-class InvalidRecords(WireError):  # noqa: N818
+class InvalidRecords(WireError):
     """Record data inside a well-formed request is refused with `error_code`."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
