@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from data_plane.log.compaction_writer import CLEANED_SUFFIX, CompactedSegment
 from data_plane.log.file_system import FileSystem, SyncSite
-from data_plane.log.removal import SEGMENT_SUFFIXES
-from data_plane.log.segment import LOG_SUFFIX
+from data_plane.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log

@@ -23,8 +23,8 @@ from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
     PARTITION_FILE,
     forget_unsynced_log_start,
+    write_log_start,
 )
-from data_plane.log.removal import write_log_start
 from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
-from data_plane.log.checkpoints import read_value
-from data_plane.log.file_system import FileSystem
+from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
+from data_plane.log.file_system import FileSystem, SyncSite
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
 
 PARTITION_FILE = "partition.json"
 LEADER_EPOCHS_FILE = "leader-epoch.checkpoint"
@@ -26,3 +30,16 @@ def forget_unsynced_log_start(fs: FileSystem, folder: str) -> None:
     """The synced file has the same value now."""
     with contextlib.suppress(FileNotFoundError):
         fs.unlink(f"{folder}/{LOG_START_UNSYNCED_FILE}")
+
+
+def write_log_start(log: Log, log_start_offset: int) -> None:
+    """Make a log start durable that lies at or below the recovery point; never moves it back."""
+    value = max(log_start_offset, log.durable_log_start)
+    write_checkpoint(
+        log.log_directory.fs,
+        f"{log.folder}/{LOG_START_FILE}",
+        encode_value(value),
+        SyncSite.LOG_START,
+        SyncSite.LOG_START_FOLDER,
+    )
+    log.durable_log_start = value

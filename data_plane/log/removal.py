@@ -9,23 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from data_plane.log import loading, partition_files
-from data_plane.log.checkpoints import encode_value, write_checkpoint
-from data_plane.log.file_system import SyncSite
-from data_plane.log.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    Segment,
-)
+from data_plane.log import loading
+from data_plane.log.partition_files import write_log_start
+from data_plane.log.segment import SEGMENT_SUFFIXES, Segment
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
-
-SEGMENT_SUFFIXES = frozenset(
-    {LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX}
-)
 
 
 def apply_retention(log: Log, now_ms: int) -> int:
@@ -121,19 +110,6 @@ def removal_job(log: Log, now_ms: int) -> RemovalJob | None:
     if not due or log.log_directory.failure is not None:
         return None
     return RemovalJob(log, due)
-
-
-def write_log_start(log: Log, log_start_offset: int) -> None:
-    """Make a log start durable that lies at or below the recovery point; never moves it back."""
-    value = max(log_start_offset, log.durable_log_start)
-    write_checkpoint(
-        log.log_directory.fs,
-        f"{log.folder}/{partition_files.LOG_START_FILE}",
-        encode_value(value),
-        SyncSite.LOG_START,
-        SyncSite.LOG_START_FOLDER,
-    )
-    log.durable_log_start = value
 
 
 def remove_files(folder: str, segments: list[Segment], *, keep_snapshots: bool = False) -> None:

@@ -34,6 +34,9 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SEGMENT_SUFFIXES = frozenset(
+    {LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX}
+)
 
 # Reads of at least this many bytes beyond the mapping make a new one; smaller tails are copied.
 REMAP_BYTES = 1 << 20

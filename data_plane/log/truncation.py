@@ -18,7 +18,8 @@ from data_plane.log.checkpoints import encode_value, write_checkpoint
 from data_plane.log.file_system import SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.leader_epochs import LeaderEpochs
-from data_plane.log.removal import remove_files, write_log_start
+from data_plane.log.partition_files import write_log_start
+from data_plane.log.removal import remove_files
 from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:
