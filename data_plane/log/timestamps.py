@@ -6,12 +6,14 @@ when it is small. They open descriptors of their own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from data_plane.log.batch_walk import BatchWalk
+from data_plane.log.file_system import Buffer, File
 from data_plane.log.reads import Retired, cold_file
 from data_plane.log.segment import Segment
-from data_plane.wire.records import find_first_at, find_max_timestamp
+from data_plane.wire.records import BatchHeader, decode_batch, find_first_at, find_max_timestamp
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -50,53 +52,94 @@ def _find_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> Foun
         assert segment.offset_index is not None
         relative = segment.time_index.offset_for(timestamp_ms)
         position = segment.offset_index.position_for(relative)
-        while position < segment.size:
-            walk = BatchWalk(file, position, segment.size, check_crc=False)
-            for chunk in walk:
-                for header in chunk.headers:
-                    if header.max_timestamp < timestamp_ms or header.last_offset < log_start_offset:
-                        continue
-                    found = find_first_at(chunk.data, header, timestamp_ms)
-                    if found is not None and found[0] >= log_start_offset:
-                        return found[0], found[1], header.partition_leader_epoch
-            bad = segment.bad_range_at(walk.end_position) if walk.problem else None
-            if bad is None:
-                return None
-            position = bad.end
+        for data, header in _batches(segment, file, position):
+            if header.max_timestamp < timestamp_ms or header.last_offset < log_start_offset:
+                continue
+            epoch = header.partition_leader_epoch
+            if header.base_offset >= log_start_offset:
+                found = find_first_at(data, header, timestamp_ms)
+                if found is not None:
+                    return found[0], found[1], epoch
+                continue
+            # The log starts within this batch.
+            for record in decode_batch(data, header.position):
+                if record.offset >= log_start_offset and record.timestamp >= timestamp_ms:
+                    return record.offset, record.timestamp, epoch
     return None
+
+
+def _batches(segment: Segment, file: File, position: int) -> Iterator[tuple[Buffer, BatchHeader]]:
+    """The batches from byte `position` on with the data that they lie in, around bad ranges."""
+    while position < segment.size:
+        walk = BatchWalk(file, position, segment.size, check_crc=False)
+        for chunk in walk:
+            for header in chunk.headers:
+                yield chunk.data, header
+        bad = segment.bad_range_at(walk.end_position) if walk.problem else None
+        if bad is None:
+            return
+        position = bad.end
 
 
 def max_timestamp_offset(log: Log, max_offset: int) -> Found | None:
     """(offset, timestamp, leader epoch) of the first record with the highest timestamp of all in
-    [log start, `max_offset`); None for an empty log."""
+    [log start, `max_offset`); None without one. In a batch stamped by the broker the last record
+    counts, as in Kafka."""
     while True:
         try:
-            best: Segment | None = None
-            for segment in log.segments:
-                if not segment.size or segment.base_offset >= max_offset:
-                    continue
-                if best is None or segment.largest_timestamp() > best.largest_timestamp():
-                    best = segment
-            if best is None or best.largest_timestamp() < 0:
-                return None
-            return _find_in(best, best.largest_timestamp(), log.log_start_offset) or _last_resort(
-                best, max_offset
-            )
+            return _max_timestamp_offset(log, max_offset)
         except Retired:
             continue
         except OSError as error:
             raise log.log_directory.fail(error) from error
 
 
-def _last_resort(segment: Segment, max_offset: int) -> Found | None:
-    """The highest timestamp by walking: the one the index names lies outside the visible log."""
+def _max_timestamp_offset(log: Log, max_offset: int) -> Found | None:
+    start = log.log_start_offset
+    candidates = [
+        segment
+        for segment in log.segments
+        if segment.size and segment.next_offset > start and segment.base_offset < max_offset
+    ]
+    # Only the segments at the two ends can have less to show than their largest timestamp.
+    candidates.sort(key=lambda segment: (-segment.largest_timestamp(), segment.base_offset))
+    best: Found | None = None
+    for segment in candidates:
+        if best is not None and segment.largest_timestamp() < best[1]:
+            break
+        found = _max_in(segment, start, max_offset)
+        if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):
+            best = found
+    return best
+
+
+def _max_in(segment: Segment, start: int, end: int) -> Found | None:
+    """The first record with the highest timestamp of a segment's in [start, end)."""
     best: Found | None = None
     with cold_file(segment) as file:
-        for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
-            for header in chunk.headers:
-                if header.last_offset >= max_offset:
-                    return best
-                if best is None or header.max_timestamp > best[1]:
-                    offset, timestamp = find_max_timestamp(chunk.data, header)
-                    best = (offset, timestamp, header.partition_leader_epoch)
+        segment.load_indexes(file)
+        assert segment.time_index is not None
+        assert segment.offset_index is not None
+        position = 0
+        if segment.base_offset >= start and segment.next_offset <= end:
+            relative = segment.time_index.offset_for(segment.max_timestamp)
+            position = segment.offset_index.position_for(relative)
+        for data, header in _batches(segment, file, position):
+            if header.base_offset >= end:
+                break
+            if header.last_offset < start or (best is not None and header.max_timestamp <= best[1]):
+                continue
+            if header.base_offset >= start and header.last_offset < end:
+                offset, timestamp = find_max_timestamp(data, header)
+            else:
+                records = decode_batch(data, header.position)
+                inside = [
+                    (one.timestamp, -one.offset) for one in records if start <= one.offset < end
+                ]
+                if not inside:
+                    continue
+                timestamp, negative = max(inside)
+                offset = -negative
+            if best is None or timestamp > best[1]:
+                best = (offset, timestamp, header.partition_leader_epoch)
     return best
