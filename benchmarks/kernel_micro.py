@@ -13,7 +13,13 @@ from importlib import import_module
 from typing import Any
 from uuid import UUID
 
-from data_plane.wire import kernel, kernel_batches, kernel_requests, kernel_responses
+from data_plane.wire import (
+    kernel,
+    kernel_batches,
+    kernel_records,
+    kernel_requests,
+    kernel_responses,
+)
 from data_plane.wire.kernel_types import FetchPartitionResult, ProducePartitionResult
 from data_plane.wire.messages import fetch_request as fetch
 from data_plane.wire.messages import produce_request as produce
@@ -41,8 +47,8 @@ def microseconds(call: Callable[[], Any]) -> float:
     return best * 1e6
 
 
-def cases() -> list[tuple[str, int, Callable[[Any, Any, Any], Callable[[], Any]]]]:
-    """(name, records it looks at, what makes the call from the three modules)."""
+def cases() -> list[tuple[str, int, Callable[[Any, Any, Any, Any], Callable[[], Any]]]]:
+    """(name, records it looks at, what makes the call from the four modules)."""
     batch = build_batch([NewRecord(1000 + i, b"%08d" % i, bytes(91)) for i in range(RECORDS)])
     tagged = build_batch([NewRecord(1000, b"", b"", ((b"tw-tag", b"x"),)) for _ in range(RECORDS)])
     small = build_batch([NewRecord(1000, b"key", bytes(100)) for _ in range(130)])
@@ -61,34 +67,34 @@ def cases() -> list[tuple[str, int, Callable[[Any, Any, Any], Callable[[], Any]]
     ]  # fmt: skip
     return [
         ("check_batches, 130 records of 100 B", 0,
-         lambda b, q, r: lambda: b.check_batches(small, 0, len(small))),
+         lambda b, k, q, r: lambda: b.check_batches(small, 0, len(small))),
         ("check_batches with walk", 0,
-         lambda b, q, r: lambda: b.check_batches(small, 0, len(small), walk=True)),
+         lambda b, k, q, r: lambda: b.check_batches(small, 0, len(small), walk=True)),
         ("scan_batches, 64 batches", 0,
-         lambda b, q, r: lambda: b.scan_batches(stored, 0, len(stored))),
+         lambda b, k, q, r: lambda: b.scan_batches(stored, 0, len(stored))),
         ("walk_records, 100 B", RECORDS,
-         lambda b, q, r: lambda: b.walk_records(batch, 61, end, RECORDS)),
+         lambda b, k, q, r: lambda: k.walk_records(batch, 61, end, RECORDS)),
         ("find_timestamp, none found", RECORDS,
-         lambda b, q, r: lambda: b.find_timestamp(batch, 61, end, RECORDS, 0, 2**40)),
+         lambda b, k, q, r: lambda: k.find_timestamp(batch, 61, end, RECORDS, 0, 2**40)),
         ("scan_headers, prefix nowhere", RECORDS,
-         lambda b, q, r: lambda: b.scan_headers(batch, 61, end, RECORDS)),
+         lambda b, k, q, r: lambda: k.scan_headers(batch, 61, end, RECORDS)),
         ("scan_headers, one in each", RECORDS,
-         lambda b, q, r: lambda: b.scan_headers(tagged, 61, tagged_end, RECORDS)),
-        ("list_keys", RECORDS, lambda b, q, r: lambda: b.list_keys(batch, 61, end, RECORDS)),
+         lambda b, k, q, r: lambda: k.scan_headers(tagged, 61, tagged_end, RECORDS)),
+        ("list_keys", RECORDS, lambda b, k, q, r: lambda: k.list_keys(batch, 61, end, RECORDS)),
         ("filter_records, every other", RECORDS,
-         lambda b, q, r: lambda: b.filter_records(batch, 61, end, RECORDS, 0, keep)),
+         lambda b, k, q, r: lambda: k.filter_records(batch, 61, end, RECORDS, 0, keep)),
         ("decode_records", RECORDS,
-         lambda b, q, r: lambda: b.decode_records(batch, 61, end, RECORDS, 0, 0)),
+         lambda b, k, q, r: lambda: k.decode_records(batch, 61, end, RECORDS, 0, 0)),
         ("split_frames, 4 frames", 0,
-         lambda b, q, r: lambda: q.split_frames(frames, 0, len(frames), 2**20)),
+         lambda b, k, q, r: lambda: q.split_frames(frames, 0, len(frames), 2**20)),
         ("parse_produce v13, 1 partition", 0,
-         lambda b, q, r: lambda: q.parse_produce(produced, 0, len(produced), 13)),
+         lambda b, k, q, r: lambda: q.parse_produce(produced, 0, len(produced), 13)),
         ("parse_fetch v17, 100 partitions", 0,
-         lambda b, q, r: lambda: q.parse_fetch(fetched, 0, len(fetched), 17)),
+         lambda b, k, q, r: lambda: q.parse_fetch(fetched, 0, len(fetched), 17)),
         ("encode_produce_response, 1 partition", 0,
-         lambda b, q, r: lambda: r.encode_produce_response(head, 13, produce_results)),
+         lambda b, k, q, r: lambda: r.encode_produce_response(head, 13, produce_results)),
         ("encode_fetch_response, 100 partitions", 0,
-         lambda b, q, r: lambda: r.encode_fetch_response(head, 17, fetch_results)),
+         lambda b, k, q, r: lambda: r.encode_fetch_response(head, 17, fetch_results)),
     ]  # fmt: skip
 
 
@@ -133,9 +139,9 @@ def main() -> None:
     package = "data_plane.wire.kernel_compiled"
     compiled = [
         import_module(f"{package}.{name}")
-        for name in ("kernel_batches", "kernel_requests", "kernel_responses")
+        for name in ("kernel_batches", "kernel_records", "kernel_requests", "kernel_responses")
     ]
-    interpreted = [kernel_batches, kernel_requests, kernel_responses]
+    interpreted = [kernel_batches, kernel_records, kernel_requests, kernel_responses]
     print(f"{'':42}{'interpreted':>12}{'compiled':>12}{'ratio':>8}{'M records/s':>14}")
     for name, records, make in cases():
         slow = microseconds(make(*interpreted))

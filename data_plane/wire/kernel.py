@@ -1,9 +1,9 @@
 """The kernel: what the broker does for every batch, frame, Produce and Fetch.
 
 This module is the door; behind it stand two implementations of the same functions, one source:
-`kernel_batches.py`, `kernel_requests.py` and `kernel_responses.py`, interpreted, or compiled to C
-in `kernel_compiled/`. The compiled one is taken when it is there and was made from the very sources
-that lie here; TIDEWHEEL_PURE=1 in the environment asks for the interpreted one.
+the modules of kernel_sources.COMPILED_NAMES, interpreted, or compiled to C in `kernel_compiled/`.
+The compiled ones are taken when they are there and were made from the very sources that lie here;
+TIDEWHEEL_PURE=1 in the environment asks for the interpreted ones.
 
 Both give the same results and the same errors for all bytes; the tests run on both.
 """
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from data_plane.wire.kernel_sources import COMPILED_NAMES, sources_digest
 
 if TYPE_CHECKING:
-    from data_plane.wire import kernel_batches, kernel_requests, kernel_responses
+    from data_plane.wire import kernel_batches, kernel_records, kernel_requests, kernel_responses
 
 __all__ = [
     "COMPILED",
@@ -65,21 +65,27 @@ if not TYPE_CHECKING:
     if COMPILED:
         from data_plane.wire.kernel_compiled import (
             kernel_batches,
+            kernel_records,
             kernel_requests,
             kernel_responses,
         )
     else:
-        from data_plane.wire import kernel_batches, kernel_requests, kernel_responses
+        from data_plane.wire import (
+            kernel_batches,
+            kernel_records,
+            kernel_requests,
+            kernel_responses,
+        )
 
 check_batches = kernel_batches.check_batches
-decode_records = kernel_batches.decode_records
-encode_records = kernel_batches.encode_records
-filter_records = kernel_batches.filter_records
-find_timestamp = kernel_batches.find_timestamp
-list_keys = kernel_batches.list_keys
+decode_records = kernel_records.decode_records
+encode_records = kernel_records.encode_records
+filter_records = kernel_records.filter_records
+find_timestamp = kernel_records.find_timestamp
+list_keys = kernel_records.list_keys
 scan_batches = kernel_batches.scan_batches
-scan_headers = kernel_batches.scan_headers
-walk_records = kernel_batches.walk_records
+scan_headers = kernel_records.scan_headers
+walk_records = kernel_records.walk_records
 parse_fetch = kernel_requests.parse_fetch
 parse_produce = kernel_requests.parse_produce
 split_frames = kernel_requests.split_frames

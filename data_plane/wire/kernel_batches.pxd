@@ -4,17 +4,9 @@ cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from data_plane.wire.kernel_leaves cimport (
-    Varint, acquire, append_bytes, append_varlong, contains, length, load_int8, load_int16,
-    load_int32, load_int64, load_uint32, overflows, pointer, read_varint, read_varlong, release,
-    starts_with, take_bytes, yield_gil,
+    acquire, length, load_int8, load_int16, load_int32, load_int64, load_uint32, overflows, pointer,
+    release, yield_gil,
 )
-
-ctypedef (
-    Py_ssize_t, int64_t, int64_t, Py_ssize_t, int64_t, Py_ssize_t, int64_t, int64_t, Py_ssize_t
-) RecordParts
-ctypedef (Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t) HeaderParts
-ctypedef (Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, Py_ssize_t, Py_ssize_t) WalkResult
-ctypedef (Py_ssize_t, int64_t, int64_t, Py_ssize_t) Found
 
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", pos=Py_ssize_t, index=Py_ssize_t,
@@ -27,35 +19,6 @@ cdef list _check_batches(object buf, Py_ssize_t start, Py_ssize_t end, int64_t b
                batch_end=Py_ssize_t, rested=Py_ssize_t)
 cdef tuple _scan_batches(object buf, Py_ssize_t start, Py_ssize_t end, bint check_crc)
 
-@cython.locals(view=Py_buffer)
-cdef object _walk_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                          object base_timestamp, bint consecutive)
-
-@cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
-               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t)
-cpdef list scan_headers(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                        bytes prefix=*)
-
-@cython.locals(view=Py_buffer, found=Found)
-cpdef object find_timestamp(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                            object base_timestamp, object timestamp)
-
-@cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts)
-cpdef list list_keys(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count)
-
-@cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
-               kept=Py_ssize_t, last_offset_delta=int64_t, max_delta=int64_t, run_start=Py_ssize_t)
-cpdef object filter_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                            int64_t base_timestamp, bytes keep)
-
-@cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
-               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t, offset=int64_t, timestamp=int64_t)
-cpdef list decode_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                          int64_t base_offset, int64_t base_timestamp, object append_timestamp=*)
-
-cdef bytearray _encode_record(object record, object timestamp_delta, object offset_delta)
-cdef int _append_nullable(bytearray out, object data) except -1
-
 cdef int64_t _crc(object whole, Py_ssize_t start, Py_ssize_t end) except -1
 cdef object _load_header(const uint8_t *p, Py_ssize_t pos)
 cdef int _check_range(Py_ssize_t pos, Py_ssize_t end, Py_ssize_t size) except -1
@@ -67,28 +30,3 @@ cdef Py_ssize_t _check_frame(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,
 @cython.locals(attributes=int, codec=int, last_offset_delta=int64_t, record_count=int64_t)
 cdef int _check_fields(const uint8_t *p, Py_ssize_t pos, Py_ssize_t index,
                        bint zstd_allowed) except -1
-
-@cython.locals(result=WalkResult)
-cdef object _summarize(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                       object base_timestamp, bint consecutive, Py_ssize_t batch_index)
-
-@cython.locals(index=Py_ssize_t, previous=int64_t, min_delta=int64_t, max_delta=int64_t,
-               max_at=int64_t, null_keys=Py_ssize_t, record=RecordParts, at=Py_ssize_t)
-cdef WalkResult _walk(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                      bint consecutive) noexcept nogil
-
-@cython.locals(index=Py_ssize_t, record=RecordParts)
-cdef Found _find_timestamp(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,
-                           Py_ssize_t record_count, int64_t target) noexcept nogil
-
-@cython.locals(size=int64_t, record_end=Py_ssize_t, timestamp_delta=int64_t, offset_delta=int64_t,
-               key_size=int64_t, key_start=Py_ssize_t, value_size=int64_t, value_start=Py_ssize_t,
-               header_count=int64_t)
-cdef RecordParts _parse_record(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end) noexcept nogil
-
-@cython.locals(header=HeaderParts)
-cdef Py_ssize_t _skip_headers(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,
-                              int64_t header_count) noexcept nogil
-
-@cython.locals(key_size=int64_t, key_start=Py_ssize_t, key_end=Py_ssize_t, value_size=int64_t)
-cdef HeaderParts _parse_header(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end) noexcept nogil

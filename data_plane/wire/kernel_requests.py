@@ -1,4 +1,4 @@
-"""The kernel's half that knows requests: cut frames, read Produce and Fetch, write their answers.
+"""The kernel's part that knows requests: cut frames, read Produce and Fetch, write their answers.
 
 Written once, run interpreted or compiled, as `kernel_batches.py` explains. The generated codecs in
 `messages/` read and write the same bytes; tests hold the two against each other.

@@ -10,7 +10,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-COMPILED_NAMES: Final = ("kernel_batches", "kernel_requests", "kernel_responses")
+COMPILED_NAMES: Final = (
+    "kernel_records",
+    "kernel_batches",
+    "kernel_requests",
+    "kernel_responses",
+)
 """The modules that exist in both forms."""
 
 _SOURCES: Final = tuple(f"{name}{end}" for name in COMPILED_NAMES for end in (".py", ".pxd"))

@@ -12,25 +12,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from crc32c import crc32c
 from hypothesis import strategies as st
 
-from data_plane.wire import kernel_batches, kernel_requests, kernel_responses, kernel_sources
+from data_plane.wire import kernel_sources
 from data_plane.wire.errors import WireError
 from data_plane.wire.records import NewRecord
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """One kernel: its three modules."""
+    """One kernel: what reads batches and records, what reads requests, what writes answers."""
 
     name: str
     batches: Any
     requests: Any
     responses: Any
+
+
+def _implementation(
+    name: str, records: Any, batches: Any, requests: Any, responses: Any
+) -> Implementation:
+    """The modules stand in the order of COMPILED_NAMES."""
+    functions = {**_public(records), **_public(batches)}
+    return Implementation(name, SimpleNamespace(**functions), requests, responses)
+
+
+def _public(module: Any) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("_")}
 
 
 def _compiled() -> Implementation | None:
@@ -44,10 +57,13 @@ def _compiled() -> Implementation | None:
     digest = kernel_sources.sources_digest(Path(kernel_sources.__file__).parent)
     if any(digest != module.SOURCES_DIGEST for module in modules):
         return None
-    return Implementation("compiled", *modules)
+    return _implementation("compiled", *modules)
 
 
-INTERPRETED = Implementation("interpreted", kernel_batches, kernel_requests, kernel_responses)
+INTERPRETED = _implementation(
+    "interpreted",
+    *[import_module(f"data_plane.wire.{name}") for name in kernel_sources.COMPILED_NAMES],
+)
 COMPILED = _compiled()
 _MAY_SKIP = os.environ.get("TIDEWHEEL_KERNEL") != "require"
 needs_compiled = pytest.mark.skipif(

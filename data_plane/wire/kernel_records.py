@@ -1,0 +1,525 @@
+"""The kernel's part that knows records: walk, search, thin out, make and unmake them.
+
+Written once, run interpreted or compiled, as `kernel_batches.py` explains. All functions work on
+uncompressed records, `buf[pos:end]`; the caller unpacks first.
+
+Worked example, the record with key "k", no value and one header "h": "", 5 ms and 1 offset after
+its batch's base (varints are zigzag, so that 1 is 02 and -1, a null, is 01):
+
+    body size 10→14   attributes 00   timestamp delta 5→0a   offset delta 1→02
+    key length 1→02 'k'   value length -1→01   header count 1→02   1→02 'h'   0→00
+
+Invariants
+- No byte outside [pos, end) is read, whatever the bytes say.
+- A refusal is `InvalidRecords` that names the record; anything else that escapes is a caller's
+  mistake (ValueError: a range that is not inside the buffer).
+- What is kept of a batch is kept byte for byte.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from data_plane.wire.errors import ErrorCode, InvalidRecords
+from data_plane.wire.kernel_types import FilteredRecords, NewRecord, Record, WalkSummary
+
+try:
+    # The compiler needs to see this very line; when interpreted the module is seldom there.
+    import cython  # type: ignore[import-untyped]
+except ModuleNotFoundError:
+    from data_plane.wire import kernel_shim as cython
+
+if not cython.compiled:
+    from data_plane.wire.kernel_leaves import (
+        acquire,
+        append_bytes,
+        append_varlong,
+        contains,
+        length,
+        overflows,
+        pointer,
+        read_varint,
+        read_varlong,
+        release,
+        starts_with,
+        take_bytes,
+        yield_gil,
+    )
+
+_new: Final = tuple.__new__
+"""Builds the named tuples here: their own constructors cost three times as much."""
+
+TIMESTAMP_MAX: Final = 2**63 - 1
+TIMESTAMP_MIN: Final = -(2**63)
+
+GIL_RELEASE_BYTES: Final = 262_144
+"""As in `kernel_batches.py`; written as a number where C must know it."""
+
+# What can be wrong with a record, as numbers that pass through C, and as words.
+_PROBLEMS: Final = (
+    "",
+    "premature end of the records",
+    "the record reaches beyond the end of its batch",
+    "invalid number of record headers",
+    "negative or oversized header key",
+    "the fields of the record do not fill its size exactly",
+    "the key, the value or a header reaches beyond the end of the record",
+    "its offset is not one more than that of the record before",
+    "its offset is not higher than that of the record before",
+    "its timestamp or offset leaves the range of 64 bits",
+)
+"""Literals below are positions in this tuple."""
+
+
+def walk_records(
+    buf: Any,
+    pos: int,
+    end: int,
+    record_count: int,
+    base_timestamp: int = 0,
+    *,
+    consecutive: bool = True,
+    batch_index: int = -1,
+) -> WalkSummary:
+    """Check the uncompressed records in buf[pos:end]: `record_count` of them, nothing else.
+
+    `consecutive`: offsets must be 0, 1, 2, … as a producer numbers them; otherwise they need only
+    increase, as in a compacted batch. Errors name `batch_index` unless it is -1.
+
+    Raises InvalidRecords (INVALID_RECORD; INVALID_TIMESTAMP for one that leaves 64 bits).
+    """
+    return _walk_records(buf, pos, end, record_count, base_timestamp, consecutive, batch_index)
+
+
+def _walk_records(
+    buf: Any,
+    pos: int,
+    end: int,
+    record_count: int,
+    base_timestamp: int,
+    consecutive: bool,
+    batch_index: int,
+) -> WalkSummary:
+    view = acquire(buf)
+    try:
+        _check_range(pos, end, length(view))
+        return _summarize(
+            pointer(view), pos, end, record_count, base_timestamp, consecutive, batch_index
+        )
+    finally:
+        release(view)
+
+
+def scan_headers(
+    buf: Any, pos: int, end: int, record_count: int, prefix: bytes = b"tw-"
+) -> list[tuple[int, bytes, bytes | None]]:
+    """(index of the record, header key, header value) of every header whose key begins with
+    `prefix`, in order. A byte search comes first, so that batches without any cost little.
+    Raises InvalidRecords (INVALID_RECORD) when the records are not sound, but only looks when
+    the prefix occurs."""
+    found: list[tuple[int, bytes, bytes | None]] = []
+    view = acquire(buf)
+    try:
+        _check_range(pos, end, length(view))
+        p = pointer(view)
+        if not contains(p, pos, end, prefix):
+            return found
+        index = 0
+        while index < record_count:
+            record = _parse_record(p, pos, end)
+            pos = record[0]
+            if pos < 0:
+                raise _bad_record(-pos, index, -1)
+            at = record[8]
+            for _ in range(record[7]):
+                header = _parse_header(p, at, pos)
+                at = header[0]
+                if at < 0:
+                    raise _bad_record(-at, index, -1)
+                if starts_with(p, header[1], header[2], prefix):
+                    value = None if header[3] < 0 else take_bytes(p, header[3], at)
+                    found.append((index, take_bytes(p, header[1], header[2]), value))
+            if at != pos:
+                raise _bad_record(5, index, -1)
+            index += 1
+            if index & 4095 == 0:
+                yield_gil()
+        return found
+    finally:
+        release(view)
+
+
+def find_timestamp(
+    buf: Any, pos: int, end: int, record_count: int, base_timestamp: int, timestamp: int
+) -> tuple[int, int] | None:
+    """(offset delta, timestamp) of the first record at or after `timestamp`, None without one."""
+    target = timestamp - base_timestamp
+    if target > TIMESTAMP_MAX:
+        return None
+    view = acquire(buf)
+    try:
+        _check_range(pos, end, length(view))
+        found = _find_timestamp(pointer(view), pos, end, record_count, max(target, TIMESTAMP_MIN))
+    finally:
+        release(view)
+    if found[0] < 0:
+        raise _bad_record(-found[0], found[3], -1)
+    return (found[1], base_timestamp + found[2]) if found[0] else None
+
+
+def list_keys(
+    buf: Any, pos: int, end: int, record_count: int
+) -> list[tuple[int, bytes | None, bool]]:
+    """(offset delta, key, whether the value is null) of every record: what compaction maps."""
+    keys: list[tuple[int, bytes | None, bool]] = []
+    view = acquire(buf)
+    try:
+        _check_range(pos, end, length(view))
+        p = pointer(view)
+        index = 0
+        while index < record_count:
+            record = _parse_record(p, pos, end)
+            pos = record[0]
+            if pos < 0:
+                raise _bad_record(-pos, index, -1)
+            key = None if record[4] < 0 else take_bytes(p, record[3], record[3] + record[4])
+            keys.append((record[2], key, record[6] < 0))
+            index += 1
+            if index & 4095 == 0:
+                yield_gil()
+        return keys
+    finally:
+        release(view)
+
+
+def filter_records(
+    buf: Any, pos: int, end: int, record_count: int, base_timestamp: int, keep: bytes
+) -> FilteredRecords:
+    """The records whose byte in `keep` is not zero, byte for byte.
+
+    Offsets and timestamps in a record are relative to its batch's base, so what is kept needs no
+    rewriting as long as the new header has the old bases.
+    """
+    if len(keep) != record_count:
+        raise ValueError(f"{len(keep)} choices for {record_count} records")
+    out = bytearray()
+    kept = 0
+    last_offset_delta = -1
+    max_delta = TIMESTAMP_MIN
+    view = acquire(buf)
+    try:
+        _check_range(pos, end, length(view))
+        p = pointer(view)
+        index = 0
+        run_start = -1
+        while index < record_count:
+            record = _parse_record(p, pos, end)
+            if record[0] < 0:
+                raise _bad_record(-record[0], index, -1)
+            if keep[index]:
+                if run_start < 0:
+                    run_start = pos
+                kept += 1
+                last_offset_delta = record[2]
+                max_delta = max(max_delta, record[1])
+            elif run_start >= 0:
+                append_bytes(out, p, run_start, pos)
+                run_start = -1
+            pos = record[0]
+            index += 1
+            if index & 4095 == 0:
+                yield_gil()
+        if run_start >= 0:
+            append_bytes(out, p, run_start, pos)
+    finally:
+        release(view)
+    if not kept:
+        return FilteredRecords(b"", 0, -1, -1)
+    if overflows(base_timestamp, max_delta):
+        raise _invalid(-1, "a record's timestamp leaves the range of 64 bits")
+    return FilteredRecords(bytes(out), kept, last_offset_delta, base_timestamp + max_delta)
+
+
+def decode_records(
+    buf: Any,
+    pos: int,
+    end: int,
+    record_count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_timestamp: int | None = None,
+) -> list[Record]:
+    """The records as values. `append_timestamp` is every record's time in a batch stamped by the
+    broker. Raises InvalidRecords (INVALID_RECORD) when the records are not sound."""
+    records: list[Record] = []
+    view = acquire(buf)
+    try:
+        _check_range(pos, end, length(view))
+        p = pointer(view)
+        index = 0
+        while index < record_count:
+            record = _parse_record(p, pos, end)
+            pos = record[0]
+            if pos < 0:
+                raise _bad_record(-pos, index, -1)
+            key = None if record[4] < 0 else take_bytes(p, record[3], record[3] + record[4])
+            value = None if record[6] < 0 else take_bytes(p, record[5], record[5] + record[6])
+            headers: list[tuple[bytes, bytes | None]] = []
+            at = record[8]
+            for _ in range(record[7]):
+                header = _parse_header(p, at, pos)
+                at = header[0]
+                if at < 0:
+                    raise _bad_record(-at, index, -1)
+                header_value = None if header[3] < 0 else take_bytes(p, header[3], at)
+                headers.append((take_bytes(p, header[1], header[2]), header_value))
+            if at != pos:
+                raise _bad_record(5, index, -1)
+            if overflows(base_offset, record[2]) or overflows(base_timestamp, record[1]):
+                raise _bad_record(9, index, -1)
+            offset = base_offset + record[2]
+            timestamp = base_timestamp + record[1]
+            records.append(
+                _new(
+                    Record,
+                    (
+                        offset,
+                        timestamp if append_timestamp is None else append_timestamp,
+                        key,
+                        value,
+                        tuple(headers) if headers else (),
+                    ),
+                )
+            )
+            index += 1
+            if index & 4095 == 0:
+                yield_gil()
+        if pos != end:
+            raise _remaining(end - pos, -1)
+        return records
+    finally:
+        release(view)
+
+
+def encode_records(records: Any, base_timestamp: int) -> tuple[bytearray, int]:
+    """(uncompressed payload, last offset delta) of a batch of these `NewRecord`s. ValueError for
+    what a varint cannot hold or offsets that do not increase."""
+    out = bytearray()
+    next_delta = 0
+    for record in records:
+        delta = next_delta if record.offset_delta is None else record.offset_delta
+        if not next_delta <= delta < 2**31:
+            raise ValueError(f"offset delta {delta} after {next_delta - 1}")
+        next_delta = delta + 1
+        body = _encode_record(record, record.timestamp - base_timestamp, delta)
+        append_varlong(out, len(body))
+        out += body
+    return out, next_delta - 1
+
+
+def _encode_record(record: NewRecord, timestamp_delta: int, offset_delta: int) -> bytearray:
+    body = bytearray(1)  # The attributes of a record, all unused.
+    append_varlong(body, timestamp_delta)
+    append_varlong(body, offset_delta)
+    _append_nullable(body, record.key)
+    _append_nullable(body, record.value)
+    append_varlong(body, len(record.headers))
+    for key, value in record.headers:
+        append_varlong(body, len(key))
+        body += key
+        _append_nullable(body, value)
+    return body
+
+
+def _append_nullable(out: bytearray, data: Any) -> None:
+    if data is None:
+        append_varlong(out, -1)
+    else:
+        append_varlong(out, len(data))
+        out += data
+
+
+def _check_range(pos: int, end: int, size: int) -> None:
+    if pos < 0 or end < pos or end > size:
+        raise ValueError(f"no range [{pos}, {end}) in {size} bytes")
+
+
+def _summarize(
+    p: Any,
+    pos: int,
+    end: int,
+    record_count: int,
+    base_timestamp: Any,
+    consecutive: bool,
+    batch_index: int,
+) -> WalkSummary:
+    if end - pos < 262144:  # GIL_RELEASE_BYTES
+        result = _walk(p, pos, end, record_count, consecutive)
+    else:
+        with cython.nogil:
+            result = _walk(p, pos, end, record_count, consecutive)
+    if result[0] != 0:
+        raise _bad_record(result[0], result[1], batch_index)
+    if result[6] != end:
+        raise _remaining(end - result[6], batch_index)
+    min_timestamp = base_timestamp + result[2]
+    max_timestamp = base_timestamp + result[3]
+    if min_timestamp < TIMESTAMP_MIN or max_timestamp > TIMESTAMP_MAX:
+        raise InvalidRecords(
+            ErrorCode.INVALID_TIMESTAMP,
+            _where(batch_index) + "a record's timestamp leaves the range of 64 bits",
+        )
+    return WalkSummary(record_count, min_timestamp, max_timestamp, result[4], result[5])
+
+
+def _walk(
+    p: Any, pos: int, end: int, record_count: int, consecutive: bool
+) -> tuple[int, int, int, int, int, int, int]:
+    """(problem, index, lowest and highest timestamp delta, offset delta of the highest, null
+    keys, position behind the last record)."""
+    index = 0
+    previous = -1
+    min_delta = max_delta = max_at = null_keys = 0
+    while index < record_count:
+        record = _parse_record(p, pos, end)
+        pos = record[0]
+        if pos < 0:
+            return -pos, index, 0, 0, 0, 0, 0
+        if record[7] != 0:
+            at = _skip_headers(p, record[8], pos, record[7])
+            if at < 0:
+                return -at, index, 0, 0, 0, 0, 0
+        else:
+            at = record[8]
+        if at != pos:
+            return 5, index, 0, 0, 0, 0, 0
+        if record[2] <= previous:
+            return (7 if consecutive else 8), index, 0, 0, 0, 0, 0
+        if consecutive and record[2] != index:
+            return 7, index, 0, 0, 0, 0, 0
+        previous = record[2]
+        if index == 0 or record[1] > max_delta:
+            max_delta = record[1]
+            max_at = previous
+        if index == 0 or record[1] < min_delta:
+            min_delta = record[1]
+        if record[4] < 0:
+            null_keys += 1
+        index += 1
+    return 0, index, min_delta, max_delta, max_at, null_keys, pos
+
+
+def _find_timestamp(
+    p: Any, pos: int, end: int, record_count: int, target: int
+) -> tuple[int, int, int, int]:
+    """(1 found, 0 not, less than 0 a problem; offset delta; timestamp delta; index)."""
+    index = 0
+    while index < record_count:
+        record = _parse_record(p, pos, end)
+        pos = record[0]
+        if pos < 0:
+            return pos, 0, 0, index
+        if record[1] >= target:
+            return 1, record[2], record[1], index
+        index += 1
+    return 0, 0, 0, index
+
+
+def _parse_record(p: Any, pos: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """(position behind the record, timestamp delta, offset delta, key start, key size, value
+    start, value size, header count, position of the headers).
+
+    Sizes are -1 for null. The first is a problem's number, negated, when the record is unsound.
+    Everything but the headers has been checked; they have not been looked at.
+    """
+    size, pos = read_varint(p, pos, end)
+    if pos < 0:
+        return -1, 0, 0, 0, 0, 0, 0, 0, 0
+    if size < 1 or size > end - pos:
+        return -2, 0, 0, 0, 0, 0, 0, 0, 0
+    record_end = pos + size
+    timestamp_delta, pos = read_varlong(p, pos + 1, record_end)
+    if pos < 0:
+        return -5, 0, 0, 0, 0, 0, 0, 0, 0
+    offset_delta, pos = read_varint(p, pos, record_end)
+    if pos < 0:
+        return -5, 0, 0, 0, 0, 0, 0, 0, 0
+    key_size, key_start = read_varint(p, pos, record_end)
+    if key_start < 0:
+        return -5, 0, 0, 0, 0, 0, 0, 0, 0
+    pos = key_start
+    if key_size > 0:
+        if key_size > record_end - pos:
+            return -6, 0, 0, 0, 0, 0, 0, 0, 0
+        pos += key_size
+    value_size, value_start = read_varint(p, pos, record_end)
+    if value_start < 0:
+        return -5, 0, 0, 0, 0, 0, 0, 0, 0
+    pos = value_start
+    if value_size > 0:
+        if value_size > record_end - pos:
+            return -6, 0, 0, 0, 0, 0, 0, 0, 0
+        pos += value_size
+    header_count, pos = read_varint(p, pos, record_end)
+    if pos < 0:
+        return -5, 0, 0, 0, 0, 0, 0, 0, 0
+    if header_count < 0 or header_count > record_end - pos:
+        return -3, 0, 0, 0, 0, 0, 0, 0, 0
+    return (
+        record_end,
+        timestamp_delta,
+        offset_delta,
+        key_start,
+        key_size,
+        value_start,
+        value_size,
+        header_count,
+        pos,
+    )
+
+
+def _skip_headers(p: Any, pos: int, end: int, header_count: int) -> int:
+    """The position behind `header_count` headers, or a problem's number, negated."""
+    while header_count > 0:
+        header = _parse_header(p, pos, end)
+        pos = header[0]
+        if pos < 0:
+            return pos
+        header_count -= 1
+    return pos
+
+
+def _parse_header(p: Any, pos: int, end: int) -> tuple[int, int, int, int]:
+    """(position behind it, key start, key end, value start or -1 for null); the first is a
+    problem's number, negated, when the header is unsound."""
+    key_size, pos = read_varint(p, pos, end)
+    if pos < 0:
+        return -5, 0, 0, 0
+    if key_size < 0 or key_size > end - pos:
+        return -4, 0, 0, 0
+    key_start = pos
+    key_end = pos + key_size
+    value_size, pos = read_varint(p, key_end, end)
+    if pos < 0:
+        return -5, 0, 0, 0
+    if value_size < 0:
+        return pos, key_start, key_end, -1
+    if value_size > end - pos:
+        return -6, 0, 0, 0
+    return pos + value_size, key_start, key_end, pos
+
+
+def _invalid(batch_index: int, text: str) -> InvalidRecords:
+    return InvalidRecords(ErrorCode.INVALID_RECORD, _where(batch_index) + text)
+
+
+def _where(batch_index: int) -> str:
+    return "" if batch_index < 0 else f"batch {batch_index}: "
+
+
+def _bad_record(problem: int, index: int, batch_index: int) -> InvalidRecords:
+    return _invalid(batch_index, f"record {index}: {_PROBLEMS[problem]}")
+
+
+def _remaining(count: int, batch_index: int) -> InvalidRecords:
+    return _invalid(batch_index, f"{count} bytes remain behind the last record")
