@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-from stack.errors import StackError
+from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
 from stack.folder import StackFolder
 from stack.supervisor import StackOptions
 from stack.up import DEFAULT_PORT, PROGRAM, default_data_path
@@ -74,8 +75,16 @@ def main(arguments: list[str] | None = None) -> int:
     except StackError as error:
         print(f"tidewheel: {error}", file=sys.stderr)
         return error.exit_status
+    except PermissionError as error:
+        print(f"tidewheel: {error.filename}: permission denied", file=sys.stderr)
+        return EXIT_FAILED
+    except BrokenPipeError:
+        # Whoever read our output has gone; the brokers are stopped by now. Python flushes once
+        # more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
 
 
 def _run(options: argparse.Namespace, given: list[str]) -> int:

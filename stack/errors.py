@@ -4,6 +4,7 @@ from __future__ import annotations
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
 
 
 class StackError(Exception):

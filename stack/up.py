@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from stack.broker_process import Stopped
-from stack.errors import EXIT_FAILED, StackError
+from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
 from stack.folder import StackFolder, StackState, bootstrap
 from stack.log_view import LogTail, format_line
 from stack.supervisor import StackOptions, Supervisor
@@ -103,7 +103,7 @@ def run_foreground(options: StackOptions) -> int:
                 print("\nStopping …" if signals.requested else "", flush=True)
         except Stopped:
             print("\nStopped before it was up.", file=sys.stderr)
-            return 128 + signal.SIGINT
+            return EXIT_INTERRUPTED
         if not failed:
             print("Stopped. The data stays.", flush=True)
         return EXIT_FAILED if failed else 0

@@ -38,7 +38,7 @@ from stack.demo.flights import FLIGHTS_COUNT, Flight, data_file, read_flights
 from stack.demo.group import Group
 from stack.demo.ledger import Ledger, percentile
 from stack.demo.report import Outcome, Reporter, as_json
-from stack.errors import EXIT_FAILED, StackError
+from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
 from stack.supervisor import StackOptions, Supervisor
 from stack.up import StopSignals
 
@@ -52,7 +52,6 @@ CLEANING_UP_S_MAX: Final = 20
 DEMO_SETTINGS: Final = ("group.initial.rebalance.delay.ms=500",)
 """Both members join at once; nobody else has to be waited for."""
 MEMBERS: Final = ("consumer-1", "consumer-2")
-EXIT_INTERRUPTED: Final = 130
 
 
 def run_demo(partitions: int, bootstrap: str | None, *, as_json: bool = False) -> int:

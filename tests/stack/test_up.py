@@ -208,6 +208,20 @@ def test_the_foreground_stack_stops_cleanly(
     assert "stopped" in Path(broker["log"]).read_text()
 
 
+def test_a_stack_whose_reader_goes_away_stops(
+    stacks: Stacks, foreground: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    assert foreground.stdout is not None
+    (broker,) = stacks.status(tmp_path)["brokers"]
+    foreground.stdout.close()
+    with open(broker["log"], "a") as log:
+        log.write("something to show\n")
+    assert foreground.wait(TIMEOUT_S) == 1
+    assert foreground.stderr is not None
+    assert foreground.stderr.read() == ""
+    assert not psutil.pid_exists(broker["pid"])
+
+
 def test_down_stops_a_foreground_stack(
     stacks: Stacks, foreground: subprocess.Popen[str], tmp_path: Path
 ) -> None:
