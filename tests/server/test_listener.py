@@ -1,0 +1,167 @@
+"""The listener's bounds: how many connections, how idle, how long half a frame, how many logs."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from data_plane.server.connection import Connection
+from data_plane.server.listener import (
+    CLOSE_DEADLINE_MS,
+    CLOSE_LOGS_PER_SECOND_MAX,
+    FRAME_BYTES_PER_MS_MIN,
+    FRAME_DEADLINE_MS,
+    SWEEP_INTERVAL_MS,
+    Listener,
+)
+from tests.broker.broker_player import BrokerPlayer
+from tests.server.connection_player import FixedClock, MemoryTransport, feed, frame
+
+
+class PeerTransport(MemoryTransport):
+    """A transport that knows its peer, and whether it was aborted."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__()
+        self._peer = (host, port)
+        self.is_aborted = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._peer if name == "peername" else default
+
+    def abort(self) -> None:
+        super().abort()
+        self.is_aborted = True
+
+
+class Harness:
+    def __init__(self, **properties: str) -> None:
+        self.broker = BrokerPlayer(
+            {name.replace("_", "."): value for name, value in properties.items()}
+        )
+        self.clock = FixedClock()
+        self.clock.ms = 1_000_000
+        self.listener = Listener(
+            "tenants",
+            self.broker.services,
+            self.clock,  # type: ignore[arg-type]
+            lambda now_ms: None,
+            lambda: None,
+        )
+        self._port = 1000
+
+    def connect(self, host: str = "10.0.0.1") -> tuple[Connection, PeerTransport]:
+        self._port += 1
+        connection = Connection(self.listener)
+        transport = PeerTransport(host, self._port)
+        connection.connection_made(transport)
+        return connection, transport
+
+    def pass_time(self, ms: int) -> None:
+        """Sweep as often as the broker's tick would."""
+        end_ms = self.clock.ms + ms
+        while self.clock.ms < end_ms:
+            self.clock.ms = min(end_ms, self.clock.ms + 1000)
+            self.listener.sweep(self.clock.ms)
+
+    def reasons(self) -> list[str]:
+        return [
+            str(fields.get("reason"))
+            for _, event, fields in self.broker.log.events
+            if event == "connection_closed"
+        ]
+
+
+def lose(connection: Connection) -> None:
+    connection.connection_lost(None)
+
+
+def test_connections_beyond_the_maximum_are_turned_away() -> None:
+    harness = Harness(max_connections="2")
+    first, first_transport = harness.connect()
+    _, second_transport = harness.connect()
+    _, third_transport = harness.connect()
+    assert (first_transport.is_aborted, second_transport.is_aborted) == (False, False)
+    assert third_transport.is_aborted
+    assert harness.reasons() == ["max.connections is reached"]
+    lose(first)
+    _, fourth_transport = harness.connect()
+    assert not fourth_transport.is_aborted
+
+
+def test_one_address_does_not_take_all_connections() -> None:
+    harness = Harness(max_connections_per_ip="1")
+    first, _ = harness.connect("10.0.0.1")
+    assert harness.connect("10.0.0.1")[1].is_aborted
+    assert not harness.connect("10.0.0.2")[1].is_aborted
+    lose(first)
+    assert not harness.connect("10.0.0.1")[1].is_aborted
+
+
+def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
+    harness = Harness(connections_max_idle_ms="20000")
+    idle, idle_transport = harness.connect()
+    busy, busy_transport = harness.connect()
+    request = struct.pack(">hhih", 18, 0, 1, -1)
+    for _ in range(4):
+        harness.pass_time(10_000)
+        feed(busy, frame(request))
+    assert idle_transport.is_closed
+    assert not busy_transport.is_closed
+    lose(idle)
+    assert len(harness.listener.connections) == 1
+
+
+def test_who_waits_for_an_answer_is_not_idle() -> None:
+    harness = Harness(connections_max_idle_ms="5000")
+    harness.broker.create_topic("orders")
+    connection, transport = harness.connect()
+    assert connection.info is not None
+    connection._slots.append(object())  # type: ignore[arg-type]
+    harness.pass_time(60_000)
+    assert not transport.is_closed
+    connection._slots.clear()
+    harness.pass_time(10_000)
+    assert transport.is_closed
+
+
+@pytest.mark.parametrize("size", [100, 10_000_000])
+def test_half_a_frame_has_a_deadline_that_grows_with_its_size(size: int) -> None:
+    harness = Harness()
+    connection, transport = harness.connect()
+    feed(connection, struct.pack(">i", size))
+    allowed_ms = FRAME_DEADLINE_MS + size // FRAME_BYTES_PER_MS_MIN
+    harness.pass_time(allowed_ms - 1000)
+    feed(connection, b"x")
+    assert not transport.is_closed
+    harness.pass_time(1000 + 2 * SWEEP_INTERVAL_MS)
+    assert transport.is_closed
+    assert f"5 of {size + 4} bytes" in harness.reasons()[0]
+
+
+def test_a_connection_that_does_not_take_its_last_bytes_is_aborted() -> None:
+    harness = Harness()
+    connection, transport = harness.connect()
+    connection.close("because")
+    harness.pass_time(CLOSE_DEADLINE_MS)
+    assert not transport.is_aborted
+    harness.pass_time(2 * SWEEP_INTERVAL_MS)
+    assert transport.is_aborted
+
+
+def test_log_lines_about_closed_connections_are_bounded_and_the_rest_counted() -> None:
+    harness = Harness()
+    for _ in range(CLOSE_LOGS_PER_SECOND_MAX + 7):
+        harness.connect()[0].close("hostile")
+    assert len(harness.reasons()) == CLOSE_LOGS_PER_SECOND_MAX
+    harness.clock.ms += 1000
+    harness.connect()[0].close("hostile")
+    suppressed = [
+        fields["count"]
+        for _, event, fields in harness.broker.log.events
+        if event == "connection_closed_logs_suppressed"
+    ]
+    assert suppressed == [7]
+    assert harness.listener.closed_for_cause_count == CLOSE_LOGS_PER_SECOND_MAX + 8
