@@ -408,6 +408,9 @@ class Log:
                 start, end = 0, len(buf)
         first_offset = next_offset = self.log_end_offset
         timestamp_max = now_ms + self._timestamp_after_max_ms
+        producers = self._producers
+        assert producers is not None
+        is_single = len(batches) == 1
         pending: dict[int, PendingSequence] | None = None
         stored: list[BatchHeader] = []
         for header in batches:
@@ -415,11 +418,10 @@ class Log:
                 validation.check_size(header, config)
             if header.max_timestamp > timestamp_max and is_client:
                 raise validation.refuse_timestamp(header.max_timestamp, now_ms, config)
-            if header.producer_id >= 0:
+            if header.producer_id >= 0 and not (is_single and producers.is_next(header)):
                 if pending is None:
                     pending = {}
-                assert self._producers is not None
-                duplicate = self._producers.check(header, pending, is_client=is_client)
+                duplicate = producers.check(header, pending, is_client=is_client)
                 if duplicate is not None:
                     return AppendResult(
                         duplicate.first_offset,

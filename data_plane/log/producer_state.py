@@ -149,6 +149,18 @@ class ProducerStates:
 
     # Before the write
 
+    def is_next(self, header: BatchHeader) -> bool:
+        """Whether a plain batch simply goes on where its producer's last one ended: the common
+        case, in which `check` would find nothing to say."""
+        entry = self.producers.get(header[10])
+        if entry is None or header[6] & 0x30 or not entry.batches:
+            return False
+        return (
+            entry.producer_epoch == header[11]
+            and entry.batches[-1][1] + 1 == header[12]
+            and entry.transaction_first_offset < 0
+        )
+
     def check(
         self,
         header: BatchHeader,
@@ -238,14 +250,13 @@ class ProducerStates:
         if header.attributes & 0x20:
             self._apply_marker(entry, header, buf, position)
             return
-        entry.enter_epoch(header.producer_epoch)
+        if header.producer_epoch != entry.producer_epoch:
+            entry.enter_epoch(header.producer_epoch)
         first = header.base_sequence
         last_offset = header.base_offset + header.last_offset_delta
         last = (first + header.last_offset_delta) & SEQUENCE_MASK if first >= 0 else NO_SEQUENCE
         batches = entry.batches
-        batches.append(
-            CachedBatch(first, last, header.base_offset, last_offset, header.max_timestamp)
-        )
+        batches.append(CachedBatch(first, last, header.base_offset, last_offset, header[9]))
         if len(batches) > CACHED_BATCHES:
             del batches[0]
         entry.last_timestamp = header.max_timestamp

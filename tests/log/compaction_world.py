@@ -51,6 +51,7 @@ class CompactionWorld:
             fs=self.fs,
             now_ms=self.now_ms,
             maintenance=MaintenanceConfig(scrub_interval_ms=-1),
+            stop_together_min=1,
         )
         assert self.manager.start(self.now_ms) == []
         self.log = self._open()

@@ -31,6 +31,54 @@ def compaction(seed: int, site: SyncSite | None) -> None:
     CompactionWorld(random.Random(seed), forgotten_site=site).run(120)
 
 
+def stop(seed: int, site: SyncSite | None) -> None:
+    """Power goes during a clean stop, while leader epochs are stored whose batches compaction has
+    taken: only their file knows them."""
+    world = CompactionWorld(random.Random(seed), forgotten_site=site)
+    for _ in range(4):
+        for _ in range(20):
+            world.append()
+        world.flush()
+        world.checkpoint()
+        job = world.log.compaction_job(world.now_ms)
+        if job is not None:
+            job.run()
+            job.finish()
+        epoch = world.log.latest_epoch
+        while world.log.latest_epoch == epoch:
+            world.append()
+        world.fs.power_loss_at = world.fs.operations + world.rng.randrange(1, 5)
+        try:
+            world.manager.close(world.now_ms)
+        except PowerLoss:
+            world.lose_power()
+        else:
+            world.fs.power_loss_at = None
+            world.lose_power()
+
+
+def two_swaps(seed: int, site: SyncSite | None) -> None:
+    """A swap that a start has finished, and a wider one of the same segments right behind it."""
+    world = CompactionWorld(random.Random(seed), forgotten_site=site)
+    for _ in range(40):
+        world.append()
+    world.flush()
+    world.checkpoint()
+    for share in (0.5, 1.0):
+        world.log.high_watermark = int(world.log.log_end_offset * share)
+        job = world.log.compaction_job(world.now_ms)
+        assert job is not None
+        job.run()
+        # The first one stops when it is decided, the second one just before.
+        first = 5 if share < 1 else 2
+        world.fs.power_loss_at = world.fs.operations + first + world.rng.randrange(3)
+        try:
+            job.finish()
+        except PowerLoss:
+            world.fs.power_loss_at = None
+        world.lose_power()
+
+
 def truncation(seed: int, site: SyncSite | None) -> None:
     """Appends behind a truncation, below the recovery point of the last checkpoint."""
     world = World(random.Random(seed), forgotten_site=site)
@@ -134,6 +182,8 @@ def segments(seed: int, site: SyncSite | None) -> None:
 ALL_SCENARIOS: list[Scenario] = [
     anything,
     compaction,
+    stop,
+    two_swaps,
     truncation,
     torn_tail,
     failed_append,
@@ -145,6 +195,7 @@ ALL_SCENARIOS: list[Scenario] = [
 # Where a site's loss shows soonest; all others show in the random workload.
 SCENARIO_OF: dict[SyncSite, Scenario] = {
     SyncSite.LEADER_EPOCHS: compaction,
+    SyncSite.STOP_CONTENT: stop,
     SyncSite.TRUNCATION: truncation,
     SyncSite.TRUNCATION_FOLDER: truncation,
     SyncSite.TRUNCATED_DATA: truncation,
@@ -158,5 +209,16 @@ SCENARIO_OF: dict[SyncSite, Scenario] = {
     SyncSite.COMPACTED_INDEX: compaction,
     SyncSite.COMPACTED_INDEX_NAMES: compaction,
     SyncSite.COMPACTED_NAMES: compaction,
-    SyncSite.COMPACTED_SWAP: compaction,
+    SyncSite.COMPACTED_SWAP: two_swaps,
+}
+
+# Where a history is rare, seeds that have led to it; others are tried after them.
+SEEDS_OF: dict[SyncSite, list[int]] = {
+    SyncSite.OFFSET_INDEX: [249, 277],
+    SyncSite.LOG_START_FOLDER: [88, 139],
+    SyncSite.RECOVERY_FOLDER: [47, 50],
+    SyncSite.FAILED_APPEND_CUT: [66, 93],
+    SyncSite.STOP_NAMES: [61, 65],
+    SyncSite.COMPACTED_INDEX_NAMES: [135, 237],
+    SyncSite.COMPACTED_NAMES: [14, 111],
 }

@@ -7,7 +7,13 @@ import pytest
 from data_plane.log.errors import LogError
 from data_plane.log.file_system import SyncSite
 from data_plane.wire.errors import InvalidRecords
-from tests.log.sync_scenarios import ALL_SCENARIOS, SCENARIO_OF, Scenario, anything
+from tests.log.sync_scenarios import (
+    ALL_SCENARIOS,
+    SCENARIO_OF,
+    SEEDS_OF,
+    Scenario,
+    anything,
+)
 
 SEEDS_MAX = 400
 
@@ -15,7 +21,7 @@ SEEDS_MAX = 400
 @pytest.mark.parametrize("site", list(SyncSite), ids=lambda site: site.name)
 def test_forgetting_a_sync_is_noticed(site: SyncSite) -> None:
     scenario = SCENARIO_OF.get(site, anything)
-    for seed in range(SEEDS_MAX):
+    for seed in [*SEEDS_OF.get(site, []), *range(SEEDS_MAX)]:
         try:
             scenario(seed, site)
         except (AssertionError, LogError, InvalidRecords):
