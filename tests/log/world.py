@@ -22,11 +22,10 @@ from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
+from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from data_plane.wire.records import (
-    EndTransactionMarker,
     NewRecord,
     build_batch,
-    build_end_transaction_marker,
     iter_batch_headers,
     read_batch_header,
 )

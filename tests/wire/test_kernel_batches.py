@@ -12,15 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_plane.wire.compression import Compression
+from data_plane.wire.control_batches import EndTransactionMarker as Marker
+from data_plane.wire.control_batches import build_end_transaction_marker, skip_batch
 from data_plane.wire.errors import ErrorCode, InvalidRecords
-from data_plane.wire.records import EndTransactionMarker as Marker
 from data_plane.wire.records import (
     NewRecord,
     build_batch,
-    build_end_transaction_marker,
     read_batch_header,
     set_log_append_time,
-    skip_batch,
 )
 from tests.wire.kernel_pairs import (
     COMPILED,

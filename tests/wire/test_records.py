@@ -11,16 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.wire import records as room
+from data_plane.wire.control_batches import (
+    ControlType,
+    EndTransactionMarker,
+    build_end_transaction_marker,
+    read_control_type,
+    read_end_transaction_marker,
+    skip_batch,
+)
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.records import (
     BatchHeader,
     Compression,
-    ControlType,
-    EndTransactionMarker,
     NewRecord,
     Record,
     build_batch,
-    build_end_transaction_marker,
     decode_batch,
     filter_batch,
     find_first_at,
@@ -28,13 +33,10 @@ from data_plane.wire.records import (
     is_crc_valid,
     iter_batch_headers,
     read_batch_header,
-    read_control_type,
-    read_end_transaction_marker,
     recompress,
     set_base_offset,
     set_leader_epoch,
     set_log_append_time,
-    skip_batch,
     summarize_batch,
 )
 from tests.wire.kernel_pairs import NEW_RECORDS, mutate, with_crc
