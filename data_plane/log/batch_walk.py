@@ -4,9 +4,15 @@
 `find_bad_ranges` goes on behind it: what the scrubber and the first read want of bytes that were
 once synced, where one flipped bit must not hide the rest.
 
-What is checked: sizes, magic, CRC32C, and that offsets increase and stay within the segment, since
-the CRC does not cover the base offset. A flipped base offset shows as an overlap with a neighbour;
-both are reported then, as nothing tells which of them lies.
+What is checked: sizes, magic and CRC32C; and of base offset and leader epoch, which the CRC does
+not cover, that they increase and fit to the neighbours. Where two batches overlap, the one that
+goes on where the batch before ended is believed; where neither does, none.
+
+Worked example: 10..11, 12..13 with a flipped bit that makes it 28..29, 14..15: the second one does
+not go on at 12 and overlaps with 14, so it is the bad one.
+
+What this cannot see: a last batch that lies by a gap which nothing follows, and an epoch of the
+first or last batch that still is in order.
 """
 
 from __future__ import annotations
@@ -22,6 +28,8 @@ from data_plane.wire.records import BatchHeader
 WALK_CHUNK_BYTES = 1 << 20
 BATCH_HEADER_BYTES = 61
 LENGTH = struct.Struct(">i")
+OFFSET_AND_EPOCH = struct.Struct(">qii")
+OFFSETS_END = (1 << 63) - 1
 FRAME_BYTES = 12
 MAGIC_POSITION = 16
 MAGIC = 2
@@ -46,17 +54,30 @@ class BadRange(NamedTuple):
 
 class BatchWalk:
     """Iterates over the chunks of file[start:end]; afterwards `end_position` is where the sound
-    batches end and `problem` what comes there ("" for the end)."""
+    batches end and `problem` what comes there ("" for the end).
+
+    Offsets lie in [next_offset, end_offset). `doubts_next`: the batch after the unsound one is not
+    to be trusted either."""
 
     def __init__(
-        self, file: File, start: int, end: int, *, check_crc: bool, next_offset: int = 0
+        self,
+        file: File,
+        start: int,
+        end: int,
+        *,
+        check_crc: bool,
+        next_offset: int = 0,
+        end_offset: int = OFFSETS_END,
     ) -> None:
         self._file = file
         self._end = end
         self._check_crc = check_crc
+        self._end_offset = end_offset
+        self._epoch = -1
         self.end_position = start
         self.next_offset = next_offset
         self.problem = ""
+        self.doubts_next = False
 
     def __iter__(self) -> Iterator[Chunk]:
         chunk_bytes = WALK_CHUNK_BYTES
@@ -64,14 +85,17 @@ class BatchWalk:
             position = self.end_position
             data = self._file.read_at(position, min(chunk_bytes, self._end - position))
             headers, stop, problem = scan_batches(data, 0, len(data), check_crc=self._check_crc)
-            if headers and headers[0].base_offset < self.next_offset:
-                self.problem = f"the base offset {headers[0].base_offset} is out of order"
-                return
+            count = self._count_credible(headers, self._frame_at(position + stop))
+            if count < len(headers):
+                stop = headers[count].position
+                del headers[count:]
             if headers:
                 self.end_position = position + stop
                 self.next_offset = headers[-1].next_offset
                 yield Chunk(position, data, headers)
             chunk_bytes = WALK_CHUNK_BYTES
+            if self.problem:
+                return
             if not problem:
                 if not data:
                     self.problem = "incomplete"
@@ -83,6 +107,59 @@ class BatchWalk:
                 chunk_bytes = FRAME_BYTES + LENGTH.unpack_from(data, 8)[0]
                 if chunk_bytes > self._end - position:
                     self.problem = "incomplete"
+
+    def _frame_at(self, position: int) -> tuple[int, int] | None:
+        """(base offset, leader epoch) of the batch at `position`; None at the end."""
+        if position + OFFSET_AND_EPOCH.size > self._end:
+            return None
+        data = self._file.read_at(position, OFFSET_AND_EPOCH.size)
+        if len(data) < OFFSET_AND_EPOCH.size:
+            return None
+        base_offset, _, epoch = OFFSET_AND_EPOCH.unpack(data)
+        return base_offset, epoch
+
+    def _count_credible(self, headers: list[BatchHeader], behind: tuple[int, int] | None) -> int:
+        """How many of `headers` have offsets and epochs that fit; `behind` follows them."""
+        expected = self.next_offset
+        last = len(headers) - 1
+        for index, header in enumerate(headers):
+            following = behind
+            if index < last:
+                after = headers[index + 1]
+                following = (after.base_offset, after.partition_leader_epoch)
+            if header.base_offset != expected or header.next_offset > self._end_offset:
+                self._judge_offsets(header, expected, following)
+            if header.partition_leader_epoch != self._epoch:
+                self._judge_epoch(header, following)
+            if self.problem:
+                return index
+            expected = header.next_offset
+        return len(headers)
+
+    def _judge_offsets(
+        self, header: BatchHeader, expected: int, following: tuple[int, int] | None
+    ) -> None:
+        base_offset, next_offset = header.base_offset, header.next_offset
+        if base_offset < expected:
+            self.problem = f"the base offset {base_offset} is out of order"
+        elif next_offset > self._end_offset:
+            self.problem = f"its offsets reach beyond {self._end_offset}"
+        elif (
+            base_offset > expected
+            and following is not None
+            and expected <= following[0] < next_offset
+        ):
+            self.problem = f"the base offset {base_offset} overlaps with the next batch"
+            # Where compaction has left gaps, the next one may be the one that lies.
+            self.doubts_next = following[0] != expected + next_offset - base_offset
+
+    def _judge_epoch(self, header: BatchHeader, following: tuple[int, int] | None) -> None:
+        epoch = header.partition_leader_epoch
+        is_later = epoch > self._epoch
+        if not is_later or (following is not None and self._epoch <= following[1] < epoch):
+            self.problem = self.problem or f"the leader epoch {epoch} is out of order"
+        else:
+            self._epoch = epoch
 
 
 def find_bad_ranges(
@@ -100,33 +177,34 @@ def find_bad_ranges(
     """
     bad: list[BadRange] = []
     position, next_offset = 0, base_offset
-    last_start = 0
     while position < end:
-        walk = BatchWalk(file, position, end, check_crc=True, next_offset=next_offset)
+        walk = BatchWalk(
+            file,
+            position,
+            end,
+            check_crc=True,
+            next_offset=next_offset,
+            end_offset=end_offset,
+        )
         for chunk in walk:
-            last_start = chunk.position + chunk.headers[-1].position
-            if chunk.headers[-1].next_offset > end_offset:
-                first = next(h for h in chunk.headers if h.next_offset > end_offset)
-                start = chunk.position + first.position
-                walk.problem = f"its offsets reach beyond the segment's end {end_offset}"
-                walk.end_position, walk.next_offset = start, next_offset
-                break
             if on_chunk is not None:
                 on_chunk(chunk)
-            next_offset = chunk.headers[-1].next_offset
+        next_offset = walk.next_offset
         if not walk.problem:
             break
         start = walk.end_position
-        resume = _resume_position(file, start, end, boundary_above)
-        if "out of order" in walk.problem and start > 0:
-            bad.append(BadRange(last_start, start, "its offsets overlap with the next batch"))
-        bad.append(BadRange(start, resume, walk.problem))
-        next_offset = max(next_offset, base_offset)
-        position = resume
-        if "out of order" in walk.problem:
-            # The overlap may come from the batch before: take the next one at its word.
-            next_offset = base_offset
+        position = _resume_position(file, start, end, boundary_above)
+        bad.append(BadRange(start, position, walk.problem))
+        if walk.doubts_next and position < end:
+            start, position = position, batch_end(file, position, end)
+            bad.append(BadRange(start, position, walk.problem))
     return bad
+
+
+def batch_end(file: File, position: int, end: int) -> int:
+    """Where the sound batch at `position` ends."""
+    length: int = LENGTH.unpack_from(file.read_at(position, FRAME_BYTES), 8)[0]
+    return min(position + FRAME_BYTES + length, end)
 
 
 def _resume_position(

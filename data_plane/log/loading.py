@@ -39,7 +39,7 @@ from data_plane.log.segment import (
 from data_plane.wire.records import BatchHeader
 
 if TYPE_CHECKING:
-    from data_plane.log.log import Log
+    from data_plane.log.log_state import LogState as Log
 
 # Below this size it is cheaper to walk the active segment again than to keep files about it.
 TAIL_FILES_BYTES_MIN = 1 << 20

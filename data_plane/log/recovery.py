@@ -34,7 +34,7 @@ from data_plane.log.log_summary import LogSummary
 from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:
-    from data_plane.log.log import Log
+    from data_plane.log.log_state import LogState as Log
 
 
 def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> LoadedLog:

@@ -1,0 +1,279 @@
+"""Appends: checking, assigning offsets, one write, and what follows from it; and rolling.
+
+The order within an append is the promise: nothing in memory changes before the write has succeeded,
+and everything changes after it, in one go. Offsets are written into the caller's buffer.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from data_plane.log import loading, validation
+from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME
+from data_plane.log.errors import AppendError
+from data_plane.log.file_system import SyncSite
+from data_plane.log.flush import Dirty
+from data_plane.log.log_state import LogState
+from data_plane.log.producer_state import PendingSequence
+from data_plane.log.segment import Segment
+from data_plane.wire.errors import ErrorCode, InvalidRecords
+from data_plane.wire.kernel import check_batches, scan_batches
+from data_plane.wire.records import BatchHeader, iter_batch_headers
+
+CLIENT = "client"
+COORDINATOR = "coordinator"
+
+_INT64 = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+
+
+class AppendResult(NamedTuple):
+    """What an append did. `log_append_time_ms` is -1 with CreateTime; a duplicate stored nothing
+    and has the offsets of the stored original."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    duplicate: bool
+    log_start_offset: int
+
+
+class LogAppends(LogState):
+    """See the module."""
+
+    __slots__ = ()
+
+    def append_as_leader(
+        self,
+        buf: bytearray | memoryview,
+        start: int,
+        end: int,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        batches: list[BatchHeader] | None = None,
+        origin: str = CLIENT,
+    ) -> AppendResult:
+        """Store `buf[start:end]`, whole v2 batches; offsets and epoch are written into `buf`.
+
+        `batches` are the kernel's headers when the caller has had them checked. `origin` is
+        "client", or "coordinator" for the broker's own batches, whose sequences and clocks are not
+        checked. One write a call. Raises AppendError (nothing is stored), LogDirFailure.
+        """
+        if self._segments is None:
+            self.load()
+        directory = self._directory
+        if directory.failure is not None:
+            directory.check_online()
+        config = self._config
+        is_client = origin == CLIENT
+        if batches is None:
+            batches = self._headers_of(buf, start, end, is_client=is_client)
+        if is_client and self._needs_preparation:
+            original, (buf, batches) = buf, validation.prepare(buf, batches, config, now_ms)
+            if buf is not original:
+                start, end = 0, len(buf)
+        first_offset = next_offset = self.log_end_offset
+        timestamp_max = now_ms + self._timestamp_after_max_ms
+        producers = self._producers
+        assert producers is not None
+        is_single = len(batches) == 1
+        pending: dict[int, PendingSequence] | None = None
+        stored: list[BatchHeader] = []
+        for header in batches:
+            if header.batch_length + 12 > config.max_message_bytes:
+                validation.check_size(header, config)
+            if header.max_timestamp > timestamp_max and is_client:
+                raise validation.refuse_timestamp(header.max_timestamp, now_ms, config)
+            if header.producer_id >= 0 and not (is_single and producers.is_next(header)):
+                if pending is None:
+                    pending = {}
+                duplicate = producers.check(header, pending, is_client=is_client)
+                if duplicate is not None:
+                    return AppendResult(
+                        duplicate.first_offset,
+                        duplicate.last_offset,
+                        duplicate.timestamp,
+                        True,
+                        self.log_start_offset,
+                    )
+            position = header.position
+            _INT64.pack_into(buf, position, next_offset)
+            _INT32.pack_into(buf, position + 12, leader_epoch)
+            stored.append(
+                BatchHeader(position, next_offset, header.batch_length, leader_epoch, *header[4:])
+            )
+            next_offset += header.last_offset_delta + 1
+        self._store(buf, start, end, stored, next_offset, now_ms)
+        if leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(leader_epoch, first_offset)
+            self.dirty |= Dirty.EPOCHS
+        append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
+        return AppendResult(
+            first_offset, next_offset - 1, append_time, False, self.log_start_offset
+        )
+
+    def _headers_of(
+        self, buf: bytearray | memoryview, start: int, end: int, *, is_client: bool
+    ) -> list[BatchHeader]:
+        """The headers of what nobody has checked yet; the broker's own batches are taken as they
+        are, control batches included."""
+        try:
+            if not is_client:
+                return list(iter_batch_headers(buf, start, end))
+            size_max = self._config.max_message_bytes
+            return check_batches(buf, start, end, batch_bytes_max=size_max, one_batch=False)
+        except InvalidRecords as error:
+            raise AppendError(error.error_code, str(error)) from error
+
+    def append_as_follower(
+        self, buf: bytes | bytearray | memoryview, start: int, end: int, *, now_ms: int
+    ) -> AppendResult:
+        """Store batches of the leader as they are, gaps included.
+
+        A batch that is cut off at the end is left out. Raises AppendError: CORRUPT_MESSAGE, and
+        OFFSET_OUT_OF_RANGE for a batch below the log end. Raises LogDirFailure.
+        """
+        if self._segments is None:
+            self.load()
+        self._directory.check_online()
+        headers, stop, problem = scan_batches(buf, start, end)
+        if problem and problem != "incomplete":
+            raise AppendError(ErrorCode.CORRUPT_MESSAGE, f"batch at byte {stop - start}: {problem}")
+        if not headers:
+            end_offset = self.log_end_offset
+            return AppendResult(end_offset, end_offset - 1, -1, False, self.log_start_offset)
+        if headers[0].base_offset < self.log_end_offset:
+            raise AppendError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {headers[0].base_offset} lies below the log end {self.log_end_offset}",
+            )
+        last = headers[-1]
+        self._store(
+            buf, start, stop, headers, last.base_offset + last.last_offset_delta + 1, now_ms
+        )
+        if last.partition_leader_epoch > self.epochs.latest_epoch:
+            for header in headers:
+                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self.dirty |= Dirty.EPOCHS
+        return AppendResult(
+            headers[0].base_offset, last.last_offset, -1, False, self.log_start_offset
+        )
+
+    def _store(
+        self,
+        buf: bytes | bytearray | memoryview,
+        start: int,
+        end: int,
+        headers: list[BatchHeader],
+        next_offset: int,
+        now_ms: int,
+    ) -> None:
+        """Write once, then let indexes, folds and ends follow."""
+        config = self._config
+        size = end - start
+        assert self._segments is not None
+        segment = self._segments[-1]
+        if (
+            segment.size + size > config.segment_bytes
+            or next_offset - 1 - segment.base_offset > INT32_MAX
+            or (segment.size and self._is_roll_due(segment, now_ms))
+        ):
+            segment = self._make_room(segment, size, next_offset, now_ms)
+        position = segment.size
+        data = memoryview(buf)[start:end]
+        try:
+            (segment.file or segment.open_file()).write_at(position, data)
+        except OSError as error:
+            self._cut_failed_append(segment)
+            raise self._directory.fail(error) from error
+        finally:
+            data.release()
+        segment.recently_used = True
+        if not segment.size:
+            segment.first_append_ms = now_ms
+        segment.size = position + size
+        self.size_bytes += size
+        interval_bytes = config.index_interval_bytes
+        assert self._folds is not None
+        producers = self._producers
+        assert producers is not None
+        for header in headers:
+            segment.add_batch(header, position + header.position - start, interval_bytes)
+            if header.producer_id >= 0:
+                producers.apply(header, buf, header.position)
+        if len(self._folds) > 1:
+            for fold in self._folds[1:]:
+                for header in headers:
+                    fold.apply(header, buf, header.position)
+        if producers.aborted:
+            segment.aborted_transactions().extend(producers.take_aborted())
+        segment.hint(self.log_end_offset, position)
+        self.log_end_offset = next_offset
+        if self.unflushed_since_ms < 0:
+            self.unflushed_since_ms = now_ms
+
+    def _cut_failed_append(self, segment: Segment) -> None:
+        """Take off what a failed write left behind; best effort on a disk that fails."""
+        try:
+            file = segment.open_file()
+            if file.size() > segment.size:
+                file.truncate(segment.size)
+                self._directory.fs.sync_data(file, SyncSite.FAILED_APPEND_CUT)
+        except OSError:
+            # The directory goes offline; recovery cuts the tail at the next start.
+            return
+
+    # Rolling
+
+    def _is_roll_due(self, segment: Segment, now_ms: int) -> bool:
+        config = self._config
+        waited_ms = now_ms - segment.first_append_ms
+        if waited_ms >= config.segment_ms - config.segment_jitter_ms:
+            return True
+        limit_bytes = config.segment_index_bytes
+        assert segment.offset_index is not None
+        assert segment.time_index is not None
+        return (
+            segment.offset_index.size_bytes + 8 > limit_bytes
+            or segment.time_index.size_bytes + 12 > limit_bytes
+        )
+
+    def _make_room(self, segment: Segment, size: int, next_offset: int, now_ms: int) -> Segment:
+        if size > self._config.segment_bytes:
+            raise AppendError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {size} bytes in append to partition "
+                f"{self.topic}-{self.partition} which exceeds the maximum configured segment size "
+                f"of {self._config.segment_bytes}.",
+            )
+        if segment.size or segment.base_offset != self.log_end_offset:
+            segment = self.roll()
+        if next_offset - 1 - segment.base_offset > INT32_MAX:
+            raise AppendError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"offset {next_offset - 1} is too far from the log end {self.log_end_offset}",
+            )
+        return segment
+
+    def roll(self) -> Segment:
+        """Seal the active segment and begin a new one at the log end. Raises LogDirFailure."""
+        segments = self.segments
+        try:
+            loading.seal(self, segments[-1])
+            segment = loading.create_segment(self, self.log_end_offset)
+        except OSError as error:
+            raise self._directory.fail(error) from error
+        self._segments = [*segments, segment]
+        return segment
+
+    def maybe_roll(self, now_ms: int) -> bool:
+        """Roll when the active segment is old enough, so that retention and compaction see it."""
+        if self._segments is None or self._directory.failure is not None:
+            return False
+        segment = self._segments[-1]
+        if not segment.size or not self._is_roll_due(segment, now_ms):
+            return False
+        self.roll()
+        return True

@@ -1,0 +1,294 @@
+"""What a log is: its offsets, its segments and folds, and how they come into memory.
+
+The base of `Log`, which adds appends (log_appends.py), reads (log_reads.py) and the rest (log.py).
+A log that was opened from its directory's checkpoint has figures and no segments; `segments`,
+`folds` and `producers` load them at the first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from data_plane.log import loading, recovery, validation
+from data_plane.log.config import LOG_APPEND_TIME, LogConfig
+from data_plane.log.file_system import SyncSite
+from data_plane.log.flush import Dirty, FlushJob
+from data_plane.log.fold import Fold, FoldFactory
+from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.log_directory import LogDirectory
+from data_plane.log.log_summary import LogSummary
+from data_plane.log.producer_state import ProducerStates
+from data_plane.log.segment import Segment
+
+
+class LogState:
+    """See the module."""
+
+    __slots__ = (
+        "_closed",
+        "_config",
+        "_directory",
+        "_fold_factories",
+        "_folds",
+        "_needs_preparation",
+        "_producers",
+        "_segments",
+        "_summary",
+        "_timestamp_after_max_ms",
+        "checkpointed_recovery_point",
+        "cleaner_offset",
+        "compacting",
+        "dirty",
+        "doomed",
+        "durable_log_start",
+        "epochs",
+        "flushes",
+        "folder",
+        "high_watermark",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "recovery_point",
+        "size_bytes",
+        "tail_files_offset",
+        "topic",
+        "topic_id",
+        "truncation_marks",
+        "unflushed_since_ms",
+        "unsynced",
+    )
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        folder: str,
+        topic_id: UUID,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        fold_factories: Sequence[FoldFactory] = (),
+    ) -> None:
+        self._directory = directory
+        self.folder = folder
+        self.topic_id = topic_id
+        self.topic = topic
+        self.partition = partition
+        self._fold_factories = fold_factories
+        self._folds: list[Fold] | None = None
+        self._producers: ProducerStates | None = None
+        self._segments: list[Segment] | None = None
+        self._summary: LogSummary | None = None
+        self._closed = False
+        self.epochs = LeaderEpochs()
+        self.log_start_offset = 0
+        # The log start that survives power loss. Behind `log_start_offset` until the next flush.
+        self.durable_log_start = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.recovery_point = 0
+        # The recovery point as the directory's checkpoint on disk has it.
+        self.checkpointed_recovery_point = 0
+        self.size_bytes = 0
+        # When the oldest record that no flush covers yet was appended, -1 for none.
+        self.unflushed_since_ms = -1
+        # What the next flush has to make durable beside the data.
+        self.unsynced: list[tuple[str, SyncSite]] | None = None
+        self.dirty = Dirty.NOTHING
+        self.flushes: list[FlushJob] = []
+        # Truncations since the directory's last checkpoint. See truncation.py.
+        self.truncation_marks = 0
+        # Segments out of the log whose files go later: (segment, when). See removal.py.
+        self.doomed: list[tuple[Segment, int]] | None = None
+        # The log end for which `write_tail` has left files, -1 for none.
+        self.tail_files_offset = -1
+        # Up to where compaction has been, and whether a job is under way. See compaction.py.
+        self.cleaner_offset = -1
+        self.compacting = False
+        self.update_config(config)
+
+    # What a log is
+
+    @property
+    def directory(self) -> Path:
+        """The partition's folder."""
+        return Path(self.folder)
+
+    @property
+    def log_directory(self) -> LogDirectory:
+        """What this log shares with the others on its disk."""
+        return self._directory
+
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    def update_config(self, config: LogConfig) -> None:
+        """Takes effect from the next call on."""
+        self._config = config
+        self._needs_preparation = validation.needs_preparation(config)
+        self._timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        if config.message_timestamp_type == LOG_APPEND_TIME:
+            self._timestamp_after_max_ms = 1 << 62
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether segments and folds are in memory."""
+        return self._segments is not None
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All segments in order; the list is replaced, never changed. Loads the log."""
+        if self._segments is None:
+            self.load()
+        assert self._segments is not None
+        return self._segments
+
+    def replace_segments(self, segments: list[Segment]) -> None:
+        """Swap in other segments of the same range (compaction, truncation, retention)."""
+        self._segments = segments
+        self.size_bytes = sum(segment.size for segment in segments)
+
+    @property
+    def active(self) -> Segment:
+        """The segment that takes appends."""
+        return self.segments[-1]
+
+    @property
+    def folds(self) -> list[Fold]:
+        """The folds; the first one is the producer state."""
+        if self._segments is None:
+            self.load()
+        assert self._folds is not None
+        return self._folds
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The producer state."""
+        if self._segments is None:
+            self.load()
+        assert self._producers is not None
+        return self._producers
+
+    def new_folds(self) -> list[Fold]:
+        """Folds in the state before the first batch."""
+        return [ProducerStates(), *(factory() for factory in self._fold_factories)]
+
+    # Opening and closing
+
+    def open_from_summary(self, summary: LogSummary) -> None:
+        """Take the checkpoint's word for where the log stands; no file is touched."""
+        self._summary = summary
+        self.log_start_offset = summary.log_start_offset
+        self.log_end_offset = summary.log_end_offset
+        self.high_watermark = summary.high_watermark
+        self.recovery_point = self.checkpointed_recovery_point = summary.recovery_point
+        self.size_bytes = summary.size_bytes
+        self.cleaner_offset = summary.cleaner_offset
+
+    def load(self) -> None:
+        """Bring segments and folds into memory. Raises LogDirFailure, CorruptSegment."""
+        assert not self._closed, "a closed log was used"
+        self._directory.check_online()
+        try:
+            loaded = loading.load(self, self._summary)
+        except OSError as error:
+            raise self._directory.fail(error) from error
+        self._adopt(loaded)
+
+    def recover(self, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> None:
+        """Open after an unclean shutdown: walk from `recovery_point` on. `may_lose` tells whether
+        unsynced writes may be gone (see recovery.py). Raises LogDirFailure."""
+        try:
+            loaded = recovery.recover(self, recovery_point, summary, may_lose)
+        except OSError as error:
+            raise self._directory.fail(error) from error
+        self._adopt(loaded)
+
+    def _adopt(self, loaded: loading.LoadedLog) -> None:
+        self._folds = loaded.folds
+        producers = loaded.folds[0]
+        assert isinstance(producers, ProducerStates)
+        self._producers = producers
+        self.replace_segments(loaded.segments)
+        self.epochs = loaded.epochs
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.segments[-1].next_offset
+        self.recovery_point = min(loaded.recovery_point, self.log_end_offset)
+        self.high_watermark = min(
+            max(self.high_watermark, self.log_start_offset), self.log_end_offset
+        )
+        if self.recovery_point < self.log_end_offset and self.unflushed_since_ms < 0:
+            self.unflushed_since_ms = 0
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
+    def has_sealed_segments(self) -> bool:
+        """Whether there is more than the active segment; touches no file."""
+        if self._segments is None and self._summary is not None:
+            return self.size_bytes > self._summary.active_size
+        return len(self.segments) > 1
+
+    @property
+    def is_compactable(self) -> bool:
+        """Whether compaction could find anything; touches no file."""
+        return self._config.compact and not self._closed and self.has_sealed_segments
+
+    def may_expire(self, now_ms: int) -> bool:
+        """Whether retention could find anything; spares idle logs from being loaded."""
+        if self._segments is not None:
+            return True
+        config = self._config
+        if self._summary is None or not config.delete or not self.size_bytes:
+            return False
+        if 0 <= config.retention_bytes < self.size_bytes:
+            return True
+        oldest_ms = self._summary.first_segment_timestamp
+        return 0 <= config.retention_ms < now_ms - oldest_ms
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether a flush would make anything durable that is not."""
+        return (
+            self.recovery_point < self.log_end_offset
+            or bool(self.dirty)
+            or self.unsynced is not None
+        )
+
+    def summary(self) -> LogSummary:
+        """What the directory's checkpoint keeps of this log."""
+        if self._segments is None and self._summary is not None:
+            return self._summary._replace(high_watermark=self.high_watermark)
+        active = self.active
+        return LogSummary(
+            self.log_start_offset,
+            self.log_end_offset,
+            self.recovery_point,
+            self.high_watermark,
+            self.size_bytes,
+            active.base_offset,
+            active.size,
+            active.first_append_ms,
+            self.epochs.latest_epoch,
+            self.cleaner_offset,
+            not self.needs_flush,
+            self.tail_files_offset == self.log_end_offset,
+            -1 if self._directory.failure is not None else self.segments[0].largest_timestamp(),
+        )
+
+    def sync_later(self, path: str, site: SyncSite) -> None:
+        """Have the next flush sync the file at `path`."""
+        if self.unsynced is None:
+            self.unsynced = []
+        self.unsynced.append((path, site))
+
+    def set_folds(self, folds: list[Fold]) -> None:
+        """Replace the folds' state after a truncation."""
+        producers = folds[0]
+        assert isinstance(producers, ProducerStates)
+        self._folds = folds
+        self._producers = producers
