@@ -29,7 +29,11 @@ from typing import Protocol
 
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.kernel_types import FetchPartitionView, FetchTopicView
+from data_plane.wire.kernel_types import (
+    FetchPartitionResult,
+    FetchPartitionView,
+    FetchTopicView,
+)
 
 # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
 EVICTION_AGE_MS = 120_000
@@ -52,6 +56,9 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
+NOTHING_SAID = FetchPartitionResult(-1, 0, -1)
+
+
 class Wakeable(Protocol):
     """The parked poll that reads a set of partitions."""
 
@@ -66,7 +73,7 @@ class FetchPartition:
         "index",
         "owner",
         "partition",
-        "quiet_bytes",
+        "quiet_fields",
         "quiet_state",
         "sent_high_watermark",
         "sent_log_start_offset",
@@ -87,9 +94,9 @@ class FetchPartition:
         self.partition: Partition | None = None
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
-        # Its part of an answer without records, and the offsets that this part is true for.
-        self.quiet_state: tuple[int, int, int] | None = None
-        self.quiet_bytes = b""
+        # Its part of an answer without records, and what this part is true for.
+        self.quiet_state: tuple[int, int, int, bool] | None = None
+        self.quiet_fields = NOTHING_SAID
 
     def partition_changed(self) -> None:
         """Called by the partition that this watches."""
@@ -117,7 +124,6 @@ class FetchSet:
     __slots__ = (
         "created_ms",
         "dirty",
-        "encoding",
         "epoch",
         "generation",
         "is_kept",
@@ -144,8 +150,6 @@ class FetchSet:
         self.isolation_level = -1
         # Whether it outlives its poll: a session's, or a connection's last one.
         self.is_kept = False
-        # (version, isolation level) that the quiet bytes are encoded for.
-        self.encoding: tuple[int, int] | None = None
 
     def partitions(self) -> Iterator[FetchPartition]:
         """All of them, topic by topic."""

@@ -14,7 +14,6 @@ from data_plane.broker.services import Services
 from data_plane.wire import kernel
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import NodeEndpoint, ProduceTopic
-from data_plane.wire.primitives import Writer
 
 FLEXIBLE_VERSION = 9
 
@@ -96,14 +95,6 @@ def encode_produce_response(
     return [kernel.encode_produce_response(bytes(head), version, topics, 0, endpoints)]
 
 
-def write_leader_tag(writer: Writer, tag: int, leader: tuple[int, int]) -> None:
-    """Tagged fields holding only the current leader: (leader id, leader epoch), no inner tags."""
-    writer.buf += bytes((1, tag, 9))
-    writer.write_int32(leader[0])
-    writer.write_int32(leader[1])
-    writer.buf.append(0)
-
-
 def node_endpoints(services: Services, node_ids: set[int]) -> list[NodeEndpoint]:
     """(id, host, port, rack) of those of `node_ids` whose address this broker knows."""
     return [
@@ -111,22 +102,3 @@ def node_endpoints(services: Services, node_ids: set[int]) -> list[NodeEndpoint]
         for node_id in node_ids
         if node_id == services.node_id
     ]
-
-
-def write_node_endpoints(services: Services, writer: Writer, node_ids: set[int]) -> None:
-    """The response's own tagged fields: tag 0 with the addresses of `node_ids`, or none."""
-    endpoints = node_endpoints(services, node_ids)
-    if not endpoints:
-        writer.buf.append(0)
-        return
-    inner = Writer()
-    inner.write_uvarint(len(endpoints) + 1)
-    for node_id, host, port, rack in endpoints:
-        inner.write_int32(node_id)
-        inner.write_compact_string(host)
-        inner.write_int32(port)
-        inner.write_nullable_compact_string(rack)
-        inner.buf.append(0)
-    writer.buf += b"\x01\x00"
-    writer.write_uvarint(len(inner.buf))
-    writer.buf += inner.buf

@@ -103,7 +103,7 @@ def test_a_corrupt_batch_is_not_served(broker: BrokerPlayer) -> None:
     fill(broker)
     broker = restarted(broker)
     path = f"{broker.logs.get(*broker.logs.partition_ids()[0]).folder}/{0:020d}.log"
-    broker.fs.flip_bit(path, 70)
+    broker.fs.flip_bit(path, 65)  # in the first batch
     broker.fs.is_cache_cold = True
     index = broker.logs.partition_ids()[0][1]
     poll = broker.fetch({("orders", index): 0}, max_wait_ms=500)
