@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
 from data_plane.broker.api import Executor
+from data_plane.log.flush import FlushJob
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 
@@ -47,8 +46,11 @@ class GroupCommit:
             self._start(disk)
 
     def _start(self, disk: Path) -> None:
-        batch: list[tuple[Partition, int, Any]] = []
+        batch: list[tuple[Partition, int, FlushJob | None]] = []
         for partition in self._queued.pop(disk):
+            if partition.resigned is not ErrorCode.NONE:
+                # Deleted while it waited.
+                continue
             job = partition.log.flush_job()
             batch.append((partition, partition.log.log_end_offset, job))
         self._in_flight.add(disk)
@@ -77,14 +79,19 @@ class GroupCommit:
         self._executor.submit(sync, done)
 
     def _finish(
-        self, partition: Partition, end_offset: int, job: Any, failure: BaseException | None
+        self,
+        partition: Partition,
+        end_offset: int,
+        job: FlushJob | None,
+        failure: BaseException | None,
     ) -> None:
+        if job is not None:
+            # Whatever became of it: the job lets go of what it held.
+            job.finish()
         if partition.resigned is not ErrorCode.NONE:
             return
         if failure is not None:
             self._on_failed(partition, failure)
             partition.sync_failed(ErrorCode.KAFKA_STORAGE_ERROR)
             return
-        if job is not None:
-            job.finish()
         partition.sync_finished(end_offset)

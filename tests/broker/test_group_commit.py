@@ -45,3 +45,17 @@ def test_a_log_found_unsynced_at_the_start_is_synced_before_it_is_read() -> None
     assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
     again.run_jobs()
     assert partition.high_watermark == 1
+
+
+def test_a_topic_deleted_while_it_waits_for_its_turn_is_left_out() -> None:
+    broker = BrokerPlayer()
+    broker.create_topic("ledger", configs={"durability": "fsync"})
+    gone = broker.create_topic("gone", configs={"durability": "fsync"})
+    broker.produce("ledger", [b"a"])
+    waiting = broker.produce("gone", [b"a"])
+    broker.delete_topic(gone)
+    assert waiting.is_answered
+    last = broker.produce("ledger", [b"b"])
+    broker.run_jobs()
+    assert last.is_answered
+    assert not broker.executor.queue
