@@ -1,0 +1,258 @@
+"""The rules of idempotent producers and of transactions, as Apache Kafka 4.3 has them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.log.errors import AppendError
+from data_plane.log.indexes import AbortedTransaction
+from data_plane.log.producer_snapshot import decode_producer_snapshot
+from data_plane.log.producer_state import CachedBatch, PendingSequence, ProducerStates
+from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.records import (
+    BatchHeader,
+    NewRecord,
+    build_batch,
+    read_batch_header,
+)
+
+SEQUENCE_MAX = 2**31 - 1
+
+
+class Log:
+    """Batches one behind the other, folded as a log does it."""
+
+    def __init__(self) -> None:
+        self.states = ProducerStates()
+        self.next_offset = 0
+        self.batches: list[bytes] = []
+
+    def batch(
+        self, first: int, count: int = 1, *, epoch: int = 0, producer: int = 1, in_txn: bool = False
+    ) -> BatchHeader:
+        data = build_batch(
+            [NewRecord(self.next_offset, None, b"v")] * count,
+            base_offset=self.next_offset,
+            producer_id=producer,
+            producer_epoch=epoch,
+            base_sequence=first,
+            is_transactional=in_txn,
+        )
+        self._data = bytes(data)
+        return read_batch_header(data, 0)
+
+    def check(self, header: BatchHeader, *, is_client: bool = True) -> CachedBatch | None:
+        pending: dict[int, PendingSequence] = {}
+        return self.states.check(header, pending, is_client=is_client)
+
+    def append(self, first: int, count: int = 1, *, epoch: int = 0, in_txn: bool = False) -> None:
+        header = self.batch(first, count, epoch=epoch, in_txn=in_txn)
+        assert self.check(header) is None
+        self._store(header, self._data)
+
+    def refuse(self, first: int, count: int = 1, *, epoch: int = 0) -> ErrorCode:
+        with pytest.raises(AppendError) as caught:
+            self.check(self.batch(first, count, epoch=epoch))
+        return caught.value.error_code
+
+    def mark(self, *, is_commit: bool, producer: int = 1, epoch: int = 0) -> None:
+        data = build_end_transaction_marker(
+            EndTransactionMarker(is_commit, 3),
+            base_offset=self.next_offset,
+            timestamp=5,
+            producer_id=producer,
+            producer_epoch=epoch,
+        )
+        header = read_batch_header(data, 0)
+        assert self.check(header, is_client=False) is None
+        self._store(header, bytes(data))
+
+    def append_transactional(self, producer: int, first: int) -> None:
+        header = self.batch(first, producer=producer, in_txn=True)
+        assert self.check(header) is None
+        self._store(header, self._data)
+
+    def _store(self, header: BatchHeader, data: bytes) -> None:
+        self.states.apply(header, data, 0)
+        self.batches.append(data)
+        self.next_offset = header.next_offset
+
+
+def test_a_repeated_batch_is_acknowledged_with_its_old_offset() -> None:
+    log = Log()
+    for first in range(0, 12, 2):
+        log.append(first, 2)
+    for first in range(2, 12, 2):
+        found = log.check(log.batch(first, 2))
+        assert found is not None
+        assert (found.first_offset, found.last_offset) == (first, first + 1)
+    # The sixth one from the end is forgotten.
+    assert log.refuse(0, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    # A part of a stored batch is no repetition.
+    assert log.refuse(10, 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_sequence_goes_on_by_one() -> None:
+    log = Log()
+    log.append(0, 3)
+    assert log.refuse(4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.append(3)
+
+
+def test_a_sequence_wraps_to_zero() -> None:
+    log = Log()
+    log.append(SEQUENCE_MAX - 1, 2)
+    assert log.refuse(1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.append(0)
+    log.append(1)
+
+
+def test_a_batch_may_wrap_within() -> None:
+    log = Log()
+    log.append(SEQUENCE_MAX, 3)
+    assert log.states.producers[1].last_sequence == 1
+    found = log.check(log.batch(SEQUENCE_MAX, 3))
+    assert found is not None
+    log.append(2)
+
+
+def test_an_unknown_producer_may_begin_anywhere() -> None:
+    Log().append(77)
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero() -> None:
+    log = Log()
+    log.append(0, epoch=5)
+    assert log.refuse(1, epoch=4) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert log.refuse(1, epoch=6) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.append(0, epoch=6)
+    assert log.refuse(1, epoch=5) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_batches_of_one_append_follow_each_other() -> None:
+    log = Log()
+    pending: dict[int, PendingSequence] = {}
+    assert log.states.check(log.batch(0, 2), pending, is_client=True) is None
+    assert log.states.check(log.batch(2), pending, is_client=True) is None
+    with pytest.raises(AppendError):
+        log.states.check(log.batch(2), pending, is_client=True)
+    assert not log.states.producers, "a check changes nothing"
+
+
+def test_the_common_case_is_what_check_would_accept() -> None:
+    log = Log()
+    log.append(0, 3)
+    assert log.states.is_next(log.batch(3))
+    for header in (
+        log.batch(0, 3),
+        log.batch(4),
+        log.batch(3, epoch=1),
+        log.batch(3, producer=2),
+        log.batch(3, in_txn=True),
+    ):
+        assert not log.states.is_next(header)
+
+
+def test_silent_producers_expire_but_not_in_a_transaction() -> None:
+    log = Log()
+    log.append(0)
+    log.append_transactional(2, 0)
+    assert log.states.expire(10_000, 5_000) == 1
+    assert set(log.states.producers) == {2}
+    log.append(9)
+
+
+def test_a_plain_batch_inside_a_transaction_is_refused() -> None:
+    log = Log()
+    log.append(0, in_txn=True)
+    assert log.refuse(1) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_the_last_stable_offset_waits_for_the_marker_to_be_committed() -> None:
+    log = Log()
+    log.append(0)
+    log.append_transactional(2, 0)
+    log.append_transactional(3, 0)
+    assert log.states.first_unstable_offset(3) == 1
+    log.mark(is_commit=True, producer=2)
+    assert log.states.first_unstable_offset(3) == 1, "the marker is not committed yet"
+    assert log.states.first_unstable_offset(4) == 2
+    log.mark(is_commit=False, producer=3)
+    assert log.states.first_unstable_offset(5) is None
+    assert log.states.take_aborted() == [AbortedTransaction(3, 2, 4, 5)]
+    assert log.states.take_aborted() == []
+
+
+def test_a_marker_without_a_transaction_leaves_no_trace_in_the_index() -> None:
+    log = Log()
+    log.append(0)
+    log.mark(is_commit=False)
+    assert log.states.take_aborted() == []
+    assert log.states.producers[1].coordinator_epoch == 3
+
+
+def test_a_marker_of_a_newer_epoch_fences_the_old_one() -> None:
+    log = Log()
+    log.append(0, in_txn=True)
+    log.mark(is_commit=False, epoch=1)
+    assert log.refuse(1, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
+    log.append(0, epoch=1)
+
+
+def random_log(seed: int, steps: int) -> Log:
+    rng = random.Random(seed)
+    log = Log()
+    for _ in range(steps):
+        producer = rng.randrange(4)
+        entry = log.states.producers.get(producer)
+        first = 0 if entry is None else (entry.last_sequence + 1) & SEQUENCE_MAX
+        in_transaction = entry is not None and entry.transaction_first_offset >= 0
+        epoch = 0 if entry is None else entry.producer_epoch
+        if in_transaction and rng.random() < 0.4:
+            log.mark(is_commit=rng.random() < 0.5, producer=producer, epoch=epoch)
+            continue
+        is_transactional = in_transaction or rng.random() < 0.3
+        header = log.batch(
+            first, rng.randrange(1, 4), epoch=epoch, producer=producer, in_txn=is_transactional
+        )
+        assert log.check(header) is None
+        log._store(header, log._data)
+    return log
+
+
+@given(st.integers(0, 10_000), st.integers(0, 40), st.integers(0, 40))
+def test_a_snapshot_and_the_rest_are_the_whole(seed: int, steps: int, cut: int) -> None:
+    log = random_log(seed, steps)
+    first, second = ProducerStates(), ProducerStates()
+    for data in log.batches[:cut]:
+        first.apply(read_batch_header(data, 0), data, 0)
+    second.restore(first.snapshot())
+    assert second.snapshot() == first.snapshot()
+    for data in log.batches[cut:]:
+        second.apply(read_batch_header(data, 0), data, 0)
+    assert second.snapshot() == log.states.snapshot()
+    assert second.ongoing == log.states.ongoing
+    second.restore(b"")
+    assert second.snapshot() == ProducerStates().snapshot()
+
+
+@given(st.integers(0, 1000), st.data())
+def test_a_damaged_snapshot_is_refused(seed: int, data: st.DataObject) -> None:
+    snapshot = bytearray(random_log(seed, 5).states.snapshot())
+    position = data.draw(st.integers(0, len(snapshot) - 1))
+    snapshot[position] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(ValueError, match="snapshot"):
+        decode_producer_snapshot(bytes(snapshot))
+
+
+def test_the_newest_row_of_a_producer_comes_last_for_kafkas_reader() -> None:
+    log = Log()
+    for first in range(7):
+        log.append(first)
+    rows = decode_producer_snapshot(log.states.snapshot())
+    assert [row.last_sequence for row in rows] == [2, 3, 4, 5, 6]
