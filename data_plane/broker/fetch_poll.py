@@ -18,6 +18,7 @@ Deliberately absent: sessions and their epochs (fetch.py), the answer's bytes (f
 
 from __future__ import annotations
 
+import traceback
 from typing import cast
 
 from data_plane.broker.api import Buffer, Deferred, RequestContext
@@ -38,6 +39,7 @@ from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FetchRequestView
+from data_plane.wire.registry import ApiKey
 
 READ_COMMITTED = 1
 PART = "fetch_sessions"
@@ -277,8 +279,25 @@ class Poll:
 
     def run(self, now_ms: int) -> None:
         """Called once per pass in which something changed."""
-        if self._fetch_set.parked is self and self.evaluate():
-            self._finish_parked()
+        if self._fetch_set.parked is not self:
+            return
+        try:
+            if self.evaluate():
+                self._finish_parked()
+        except Exception as error:
+            # This runs at the end of somebody else's pass, whom a bug here must not hurt.
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._services.log.error(
+            "request_failed",
+            api_key=int(ApiKey.FETCH),
+            peer=self._context.connection.peer,
+            error=repr(error),
+            traceback="".join(traceback.format_exception(error)),
+        )
+        self._unpark()
+        self._context.connection.close(f"request failed: {error!r}")
 
     def finish_early(self) -> None:
         """The session's next request has come: answer with what there is."""

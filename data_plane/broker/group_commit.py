@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+
 from data_plane.broker.api import Executor
 from data_plane.log.flush import FlushJob
 from data_plane.replica.partition import Partition

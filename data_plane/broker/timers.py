@@ -66,7 +66,8 @@ class TimerQueue:
 
     def run_due(self, now_ms: int) -> None:
         """Call what is due at `now_ms`. What the calls schedule runs in a later pass, so that a
-        timer that schedules itself for now cannot hold the loop."""
+        timer that schedules itself for now cannot hold the loop. When a call raises the others are
+        made all the same, and then the first exception is raised."""
         due: list[Timer] = []
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
@@ -75,13 +76,20 @@ class TimerQueue:
                 self._cancelled_count -= 1
             else:
                 due.append(timer)
+        failure: Exception | None = None
         for timer in due:
             callback = timer.callback
-            if callback is not None:  # An earlier call of this pass may have cancelled it.
-                timer.callback = None
-                callback(now_ms)
-            else:
+            if callback is None:
+                # An earlier call of this pass has cancelled it.
                 self._cancelled_count = max(0, self._cancelled_count - 1)
+                continue
+            timer.callback = None
+            try:
+                callback(now_ms)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
 
     def count_cancelled(self) -> None:
         self._cancelled_count += 1

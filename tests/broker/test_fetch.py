@@ -229,6 +229,23 @@ def test_a_closed_connection_leaves_nothing_behind(broker: BrokerPlayer) -> None
     assert not broker.partition("orders").watchers
 
 
+def test_a_poll_that_fails_hurts_its_own_connection_only(
+    broker: BrokerPlayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = broker.connect()
+    other_reasons: list[str] = []
+    other.close = other_reasons.append
+    poll = broker.fetch({("orders", 0): 0}, max_wait_ms=500, connection=other)
+    log = broker.partition("orders").log
+    monkeypatch.setattr(type(log), "read", lambda *_, **__: 1 // 0)
+    answer = only(broker.produce("orders", [b"a"]).response)
+    assert answer.error_code == 0
+    assert not poll.is_answered
+    assert len(other_reasons) == 1
+    assert not broker.close_reasons
+    assert not broker.sessions.parked
+
+
 def test_a_deleted_topic_ends_the_poll(broker: BrokerPlayer) -> None:
     topic_id = broker.create_topic("gone")
     poll = broker.fetch({("gone", 0): 0}, max_wait_ms=500)

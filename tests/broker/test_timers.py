@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,21 @@ def test_a_timer_that_schedules_itself_for_now_waits_for_the_next_pass() -> None
     assert runs == [1]
     queue.run_due(2)
     assert runs == [1, 2]
+
+
+def test_a_failing_timer_does_not_take_the_others_with_it() -> None:
+    queue = TimerQueue()
+    ran: list[int] = []
+
+    def fail(now_ms: int) -> None:
+        raise ValueError("a bug")
+
+    queue.schedule(1, fail)
+    queue.schedule(2, ran.append)
+    with pytest.raises(ValueError, match="a bug"):
+        queue.run_due(5)
+    assert ran == [5]
+    assert queue.next_deadline_ms() is None
 
 
 def test_the_server_hears_of_an_earlier_deadline_only() -> None:
