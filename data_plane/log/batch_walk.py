@@ -172,8 +172,8 @@ def find_bad_ranges(
 ) -> list[BadRange]:
     """Check file[0:end], whose offsets lie in [base_offset, end_offset), and return what is bad.
 
-    `boundary_above(position)` is the next batch start that an index knows, to go on from behind a
-    broken batch length. `on_chunk` sees every sound chunk.
+    `boundary_above(position)` is the next batch start that an index knows: behind a broken batch
+    length every byte up to there is tried. `on_chunk` sees every sound chunk.
     """
     bad: list[BadRange] = []
     position, next_offset = 0, base_offset
@@ -220,12 +220,11 @@ def _resume_position(
         if length > 0 and candidate < end and is_sound_batch(file, candidate, end):
             return candidate
     boundary = boundary_above(start)
-    while boundary is not None and boundary < end:
-        if is_sound_batch(file, boundary, end):
-            return boundary
+    while boundary is not None and boundary < end and not is_sound_batch(file, boundary, end):
         boundary = boundary_above(boundary)
-    found = find_sound_batch(file, start + 1, end)
-    return end if found is None else found
+    limit = end if boundary is None else min(boundary, end)
+    found = find_sound_batch(file, start + 1, limit)
+    return limit if found is None else found
 
 
 def is_sound_batch(file: File, position: int, end: int) -> bool:
@@ -244,8 +243,8 @@ def is_sound_batch(file: File, position: int, end: int) -> bool:
 def find_sound_batch(file: File, start: int, end: int) -> int | None:
     """The first position ≥ start where a sound batch begins, found by trying every byte.
 
-    Only taken where a length field is damaged and no index helps; reads in chunks that overlap by
-    a header, so that memory stays bounded.
+    Only taken where a length field is damaged; reads in chunks that overlap by a header, so that
+    memory stays bounded.
     """
     position = start
     while position + BATCH_HEADER_BYTES <= end:

@@ -16,6 +16,7 @@ from data_plane.log.batch_walk import BadRange, BatchWalk
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
 from data_plane.log.segment import Fetch, Segment
+from data_plane.wire.records import iter_batch_headers
 
 # The first read of a segment in a process checks all of it up to this size, and beyond only what
 # it serves: the scrubber gets to the rest, and a reader need not wait for a gigabyte.
@@ -45,6 +46,8 @@ def read_segment(
     max_bytes: int,
     max_offset: int,
     at_least_one_batch: bool,
+    *,
+    is_hot: bool = False,
 ) -> ReadResult | None:
     """Batches of `segment`; None when it has none in [offset, max_offset).
 
@@ -72,10 +75,22 @@ def read_segment(
                 raise CorruptSegment(segment.path(), bad.start, bad.reason)
             cut = bad.start
     data = fetch(start, cut - start)
-    if cut != end:
+    if cut != end and segment.bad_range_at(cut) is not None:
+        # What stands at the cut may lie about its offset.
+        next_offset = _next_offset_of_last(data)
+    elif cut != end:
         next_offset = segment.next_offset_at(fetch, cut)
-        segment.hint(next_offset, cut)
+        if is_hot:
+            # Hints belong to the loop.
+            segment.hint(next_offset, cut)
     return ReadResult([data], cut - start, False, next_offset)
+
+
+def _next_offset_of_last(data: Buffer) -> int:
+    """Where reading goes on behind the whole batches of `data`."""
+    for header in iter_batch_headers(data, 0, len(data)):
+        next_offset = header.next_offset
+    return next_offset
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from data_plane.log import loading, partition_files
 from data_plane.log.batch_walk import BadRange, BatchWalk, find_sound_batch
 from data_plane.log.checkpoints import read_value
 from data_plane.log.compaction_swap import finish_swaps
-from data_plane.log.config import INT64_MAX
+from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, FileSystem, SyncSite
 from data_plane.log.flush import Dirty
@@ -32,6 +32,7 @@ from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.loading import LoadedLog
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.segment import Segment
+from data_plane.wire.kernel_types import BATCH_HEADER, BATCH_HEADER_BYTES, BatchHeader
 
 if TYPE_CHECKING:
     from data_plane.log.log_state import LogState as Log
@@ -188,7 +189,8 @@ class _RecoveryWalk:
         segment.sealed = False
         segment.start_indexes()
         file = segment.open_file()
-        bad = self._walk_batches(segment, file, is_last)
+        limit = segment.base_offset + INT32_MAX + 1 if is_last else end_offset
+        bad = self._walk_batches(segment, file, is_last, limit)
         segment.unverified_end = 0
         was_cut = bad is not None
         if bad is not None:
@@ -205,13 +207,20 @@ class _RecoveryWalk:
         loading.seal(self._log, segment, self._folds)
         return True
 
-    def _walk_batches(self, segment: Segment, file: File, is_last: bool) -> int | None:
+    def _walk_batches(
+        self, segment: Segment, file: File, is_last: bool, end_offset: int
+    ) -> int | None:
         """Take in the sound batches; returns where to cut, None to keep the whole file."""
         interval_bytes = self._log.config.index_interval_bytes
         position = 0
         while True:
             walk = BatchWalk(
-                file, position, segment.size, check_crc=True, next_offset=segment.next_offset
+                file,
+                position,
+                segment.size,
+                check_crc=True,
+                next_offset=segment.next_offset,
+                end_offset=end_offset,
             )
             for chunk in walk:
                 for header in chunk.headers:
@@ -225,12 +234,14 @@ class _RecoveryWalk:
             if may_be_torn and self._may_lose:
                 return start
             resume = find_sound_batch(file, start + 1, segment.size)
-            if resume is None and may_be_torn and is_last:
+            whole_end = _end_of_whole_batch(segment, file, start)
+            if resume is None and may_be_torn and is_last and whole_end is None:
                 return start
             self._report(segment, BadRange(start, resume or segment.size, walk.problem))
             if resume is None:
                 if is_last:
-                    segment.next_offset = max(segment.next_offset, self._recovery_point)
+                    known_end = max(segment.next_offset, self._recovery_point)
+                    segment.next_offset = max(known_end, whole_end or known_end)
                 return None
             position = resume
 
@@ -239,3 +250,18 @@ class _RecoveryWalk:
         self._log.log_directory.report_corruption(
             CorruptSegment(segment.path(), bad.start, bad.reason)
         )
+
+
+def _end_of_whole_batch(segment: Segment, file: File, position: int) -> int | None:
+    """The next offset of a damaged last batch that is all there, by its header; None for another.
+
+    A write that kill -9 cut short leaves less than a batch: one of its full length was stored whole
+    and has gone bad since."""
+    frame = file.read_at(position, BATCH_HEADER_BYTES)
+    if len(frame) < BATCH_HEADER_BYTES:
+        return None
+    header = BatchHeader(0, *BATCH_HEADER.unpack_from(frame))
+    is_whole = header.position + header.size == segment.size - position
+    is_next = header.base_offset == segment.next_offset
+    counts = header.last_offset_delta >= 0 and header.record_count == header.last_offset_delta + 1
+    return header.next_offset if is_whole and is_next and counts else None
