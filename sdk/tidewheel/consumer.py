@@ -99,11 +99,13 @@ class Consumer:
         self._parent = transport
         self._on_close = on_close
         self._transport: ConsumerTransport | None = None
-        self._opening: asyncio.Lock = asyncio.Lock()
+        self._opening: asyncio.Task[ConsumerTransport] | None = None
         self._buffer: deque[Message] = deque()
+        self._stash: list[Message] = []
         self._current: Message | None = None
         self._current_batch: list[Message] = []
         self._processed: dict[tuple[str, int], int] = {}
+        self._assigning: dict[TopicPartition, int | None] = {}
         self._next_commit_s = 0.0
         self._auto = options.group is not None and options.commit == "after"
         self._before = options.group is not None and options.commit == "before"
@@ -132,13 +134,20 @@ class Consumer:
         await self._opened()
 
     async def _opened(self) -> ConsumerTransport:
+        """The transport. A caller that is cancelled while it opens does not stop the opening."""
         if self._transport is not None:
             return self._transport
-        async with self._opening:
-            if self._closed:
-                raise ClientClosed("The consumer is closed")
-            if self._transport is None:
-                self._transport = await self._open()
+        if self._closed:
+            raise ClientClosed("The consumer is closed")
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._open_and_keep())
+        return await asyncio.shield(self._opening)
+
+    async def _open_and_keep(self) -> ConsumerTransport:
+        try:
+            self._transport = await self._open()
+        finally:
+            self._opening = None
         return self._transport
 
     async def _open(self) -> ConsumerTransport:
@@ -191,8 +200,11 @@ class Consumer:
             return
         self._closed = True
         self.stop()
+        if self._opening is not None:
+            await asyncio.gather(self._opening, return_exceptions=True)
         if self._transport is not None:
             self._buffer.clear()
+            self._stash.clear()
             try:
                 await self._commit_quietly()
             finally:
@@ -292,10 +304,12 @@ class Consumer:
             wait_s = max(0.0, min(wait_s, deadline_s - self._now_s()))
         if self._before:
             messages_max = min(messages_max, FETCH_MESSAGES_MAX_BEFORE)
-        batch = await self._fetch_unless_stopped(transport, messages_max, wait_s)
-        if batch and self._before:
-            offsets = {message.topic_partition: message.offset + 1 for message in batch}
-            await transport.commit(offsets)
+        if not self._stash:
+            self._stash = await self._fetch_unless_stopped(transport, messages_max, wait_s)
+        if self._stash and self._before:
+            # Until this is done the messages are stashed: a caller cancelled here loses nothing.
+            await transport.commit({m.topic_partition: m.offset + 1 for m in self._stash})
+        batch, self._stash = self._stash, []
         self._buffer.extend(batch)
         if not batch and self._auto and self._now_s() >= self._next_commit_s:
             await self._commit_quietly()
@@ -308,12 +322,15 @@ class Consumer:
         stopping = asyncio.ensure_future(self._stopped.wait())
         try:
             await asyncio.wait({fetching, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if not fetching.cancel() and fetching.exception() is None:
+                self._stash = fetching.result()  # It had just come.
+            raise
         finally:
             stopping.cancel()
-            if not fetching.done():
-                fetching.cancel()
         if self._stopped.is_set():
             # Whatever it still brings, closing or nobody at all deals with it.
+            fetching.cancel()
             await asyncio.gather(fetching, return_exceptions=True)
             return []
         return await fetching
@@ -421,7 +438,10 @@ class Consumer:
     async def _seek(self, positions: Mapping[TopicPartition, int]) -> None:
         transport = await self._opened()
         for partition, offset in positions.items():
-            await transport.seek(partition, offset)
+            if partition in self._assigning:
+                self._assigning[partition] = offset  # Its reading has not begun yet.
+            else:
+                await transport.seek(partition, offset)
         self._forget(positions)
 
     async def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -456,8 +476,12 @@ class Consumer:
             committed = await self._transport.committed(partitions)
             fresh = [p for p in partitions if committed.get(p) is None]
             starts = await self._start_positions(self._transport, fresh)
-        await _call(self.options.on_assigned, partitions)
-        return starts
+        self._assigning = dict.fromkeys(partitions)
+        try:
+            await _call(self.options.on_assigned, partitions)
+        finally:
+            sought, self._assigning = self._assigning, {}
+        return starts | {p: offset for p, offset in sought.items() if offset is not None}
 
     async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """Tell the user, commit what is processed of these, forget them."""
@@ -476,6 +500,7 @@ class Consumer:
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         gone = frozenset(partitions)
         self._buffer = deque(m for m in self._buffer if m.topic_partition not in gone)
+        self._stash = [m for m in self._stash if m.topic_partition not in gone]
         self._current_batch = [m for m in self._current_batch if m.topic_partition not in gone]
         if self._current is not None and self._current.topic_partition in gone:
             self._current = None

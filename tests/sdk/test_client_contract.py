@@ -397,6 +397,61 @@ async def test_two_members_share_and_take_over(make_client: MakeClient, name: st
         assert sum(offsets.values()) == 60
 
 
+async def test_seeking_one_partition_loses_nothing_of_the_others(
+    make_client: MakeClient, name: str
+) -> None:
+    async with make_client() as client:
+        await client.admin.create_topic(name, partitions=3)
+        for number in range(900):
+            client.topic(name).send_nowait(b"%d" % number, partition=number % 3)
+        await client.flush()
+        seen: list[Message] = []
+        async with client.subscribe(name, group=name) as consumer:
+            async for message in consumer:
+                seen.append(message)
+                if len(seen) in (1, 300, 500):
+                    await consumer.seek(TopicPartition(name, len(seen) % 3), 0)
+                if {(m.partition, m.offset) for m in seen} >= {
+                    (p, o) for p in range(3) for o in range(300)
+                }:
+                    break
+
+
+async def test_seeking_in_on_assigned_chooses_where_to_begin(
+    make_client: MakeClient, name: str
+) -> None:
+    async with make_client() as client:
+        await client.admin.create_topic(name, partitions=1)
+        await client.topic(name).send_many([b"0", b"1", b"2"])
+
+        async def on_assigned(partitions: list[TopicPartition]) -> None:
+            await consumer.seek(partitions[0], 2)
+
+        consumer = client.subscribe(name, group=name, on_assigned=on_assigned)
+        assert (await anext(consumer)).value == b"2"
+
+
+async def test_cancelled_waits_lose_nothing(make_client: MakeClient, name: str) -> None:
+    async with make_client(producer=ProducerSettings(linger_ms=0)) as client:
+        await client.admin.create_topic(name, partitions=1)
+        consumer = client.subscribe(name, group=name)
+        seen: list[int] = []
+
+        async def produce() -> None:
+            for number in range(300):
+                await client.send(name, b"%d" % number)
+
+        producing = asyncio.create_task(produce())
+        while len(seen) < 300:
+            try:
+                async with asyncio.timeout(0.003):
+                    seen.append(int((await anext(consumer)).value))
+            except TimeoutError:
+                continue
+        await producing
+        assert seen == list(range(300))
+
+
 async def test_commit_inside_on_revoked(make_client: MakeClient, name: str) -> None:
     async with make_client() as client:
         await client.admin.create_topic(name, partitions=1)

@@ -91,27 +91,6 @@ async def test_nobody_there() -> None:
         await Client("127.0.0.1:1", settings=settings).open()
 
 
-async def test_cancelled_waits_lose_nothing(bootstrap: str, name: str) -> None:
-    async with client_of(bootstrap, linger_ms=0) as client:
-        await client.admin.create_topic(name, partitions=1)
-        consumer = client.subscribe(name, group=name)
-        seen: list[int] = []
-
-        async def produce() -> None:
-            for number in range(300):
-                await client.send(name, b"%d" % number)
-
-        producing = asyncio.create_task(produce())
-        while len(seen) < 300:
-            try:
-                async with asyncio.timeout(0.003):
-                    seen.append(int((await anext(consumer)).value))
-            except TimeoutError:
-                continue
-        await producing
-        assert seen == list(range(300))
-
-
 async def test_static_members_keep_their_partitions_over_a_restart(
     bootstrap: str, name: str
 ) -> None:

@@ -77,8 +77,9 @@ class LibrdkafkaConsumer:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._cooperative = plan.settings.assignment == "cooperative-sticky"
-        self._worker = Worker(self._loop, "tidewheel-consumer")
+        self._rebalancing = False
         self._pending: asyncio.Future[list[Message]] | None = None
+        self._ahead: list[Message] = []
         self._moved_away: set[TopicPartition] = set()
         self._assignment: frozenset[TopicPartition] = frozenset()
         self._ends_seen: dict[TopicPartition, int] = {}
@@ -93,6 +94,7 @@ class LibrdkafkaConsumer:
                     on_revoke=self._on_revoke,
                     on_lost=self._on_lost,
                 )
+        self._worker = Worker(self._loop, "tidewheel-consumer")
 
     async def fetch(self, messages_max: int, timeout_s: float) -> list[Message]:
         """Messages as they come (see the port)."""
@@ -100,6 +102,9 @@ class LibrdkafkaConsumer:
         while True:
             if self._closed:
                 raise ClientClosed("The consumer is closed")
+            if self._ahead:
+                batch, self._ahead = self._ahead, []
+                return batch
             remaining_s = deadline - self._loop.time()
             if self._pending is None:
                 slice_s = max(0.0, min(POLL_SLICE_S, remaining_s))
@@ -175,11 +180,18 @@ class LibrdkafkaConsumer:
 
     # Rebalances: called by librdkafka on the fetching thread, inside poll, consume and close.
 
+    def _ask(self, coroutine: Coroutine[Any, Any, T]) -> T | None:
+        self._rebalancing = True
+        try:
+            return self._worker.ask(coroutine)
+        finally:
+            self._rebalancing = False
+
     def _on_assign(self, consumer: ck.Consumer, partitions: list[ck.TopicPartition]) -> None:
         added = [TopicPartition(p.topic, p.partition) for p in partitions]
         starts: Mapping[TopicPartition, int] | None = None
         try:
-            starts = self._worker.ask(self._listener.on_assigned(added))
+            starts = self._ask(self._listener.on_assigned(added))
         finally:
             for partition in partitions:
                 start = (starts or {}).get(TopicPartition(partition.topic, partition.partition))
@@ -206,7 +218,7 @@ class LibrdkafkaConsumer:
         gone = [TopicPartition(p.topic, p.partition) for p in partitions]
         self._moved_away.update(gone)
         try:
-            self._worker.ask(tell(gone))
+            self._ask(tell(gone))
         finally:
             self._assignment -= frozenset(gone)
 
@@ -277,9 +289,14 @@ class LibrdkafkaConsumer:
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on from that offset; messages on their way from before are dropped."""
-        if self._pending is not None:
+        if self._rebalancing:
+            # The job on its way waits for us; it drops what it has of this partition.
+            self._moved_away.add(partition)
+        elif self._pending is not None:
+            # What is on its way for the other partitions must not get lost.
             await asyncio.wait({self._pending})
-            self._pending = None
+            self._ahead += self._take_pending()
+        self._ahead = [m for m in self._ahead if m.topic_partition != partition]
         target = ck.TopicPartition(partition.topic, partition.partition, offset)
         await self._call(f"seeking {partition} to {offset}", self._consumer.seek, target)
 
