@@ -85,7 +85,7 @@ class BatchWalk:
             position = self.end_position
             data = self._file.read_at(position, min(chunk_bytes, self._end - position))
             headers, stop, problem = scan_batches(data, 0, len(data), check_crc=self._check_crc)
-            count = self._count_credible(headers, self._frame_at(position + stop))
+            count = self._count_credible(headers, position + stop)
             if count < len(headers):
                 stop = headers[count].position
                 del headers[count:]
@@ -109,27 +109,28 @@ class BatchWalk:
                     self.problem = "incomplete"
 
     def _frame_at(self, position: int) -> tuple[int, int] | None:
-        """(base offset, leader epoch) of the batch at `position`; None at the end."""
-        if position + OFFSET_AND_EPOCH.size > self._end:
+        """(base offset, leader epoch) of the sound batch at `position`; None without one."""
+        if not is_sound_batch(self._file, position, self._end):
             return None
         data = self._file.read_at(position, OFFSET_AND_EPOCH.size)
-        if len(data) < OFFSET_AND_EPOCH.size:
-            return None
         base_offset, _, epoch = OFFSET_AND_EPOCH.unpack(data)
         return base_offset, epoch
 
-    def _count_credible(self, headers: list[BatchHeader], behind: tuple[int, int] | None) -> int:
-        """How many of `headers` have offsets and epochs that fit; `behind` follows them."""
+    def _count_credible(self, headers: list[BatchHeader], position: int) -> int:
+        """How many of `headers`, whose bytes end at `position`, have offsets and epochs that fit."""
         expected = self.next_offset
         last = len(headers) - 1
         for index, header in enumerate(headers):
-            following = behind
-            if index < last:
-                after = headers[index + 1]
-                following = (after.base_offset, after.partition_leader_epoch)
-            if header.base_offset != expected or header.next_offset > self._end_offset:
-                self._judge_offsets(header, expected, following)
-            if header.partition_leader_epoch != self._epoch:
+            fits = header.base_offset == expected and header.next_offset <= self._end_offset
+            if not fits or header.partition_leader_epoch != self._epoch:
+                following: tuple[int, int] | None
+                if index < last:
+                    after = headers[index + 1]
+                    following = (after.base_offset, after.partition_leader_epoch)
+                else:
+                    following = self._frame_at(position)
+                if not fits:
+                    self._judge_offsets(header, expected, following)
                 self._judge_epoch(header, following)
             if self.problem:
                 return index
@@ -155,6 +156,8 @@ class BatchWalk:
 
     def _judge_epoch(self, header: BatchHeader, following: tuple[int, int] | None) -> None:
         epoch = header.partition_leader_epoch
+        if epoch == self._epoch:
+            return
         is_later = epoch > self._epoch
         if not is_later or (following is not None and self._epoch <= following[1] < epoch):
             self.problem = self.problem or f"the leader epoch {epoch} is out of order"

@@ -49,6 +49,7 @@ class FlushJob:
     __slots__ = (
         "_files",
         "_flags",
+        "_is_done",
         "_log_start_offset",
         "_segments",
         "log",
@@ -72,6 +73,7 @@ class FlushJob:
             self._files = [*earlier._files, *self._files]
             self._flags |= earlier._flags
         self._log_start_offset = log.log_start_offset
+        self._is_done = False
         log.flushes.append(self)
         # What comes from here on is the next job's. A failure takes the directory offline, so
         # nothing is forgotten by clearing this before the sync.
@@ -86,6 +88,7 @@ class FlushJob:
         try:
             with directory.syncing():
                 self._sync()
+            self._is_done = True
         except OSError as error:
             raise directory.fail(error) from error
 
@@ -134,13 +137,22 @@ class FlushJob:
             path = f"{self.log.folder}/{LEADER_EPOCHS_FILE}"
             self.log.log_directory.fs.rename(path + TEMPORARY_SUFFIX, path)
 
+    def is_synced_by_others(self) -> None:
+        """`run_together` has done what `run` does."""
+        self._is_done = True
+
     def finish(self) -> None:
         """Move the recovery point; on the loop, also after a failed `run`."""
         log = self.log
         log.flushes.remove(self)
         for segment, _ in self._segments:
             segment.pins -= 1
-        if log.log_directory.failure is None:
+        if not self._is_done:
+            # Nothing is forgotten, should the directory go on.
+            log.unsynced = [*self._files, *(log.unsynced or [])] or None
+            log.dirty |= self._flags
+            log.unflushed_since_ms = 0
+        elif log.log_directory.failure is None:
             # A truncation may have come in between.
             target = min(self.target_offset, log.log_end_offset)
             log.recovery_point = max(log.recovery_point, target)
@@ -169,6 +181,8 @@ def run_together(directory: LogDirectory, jobs: Sequence[FlushJob]) -> None:
             for job in jobs:
                 job.name_epochs()
             fs.sync_all(directory.path, SyncSite.STOP_NAMES)
+        for job in jobs:
+            job.is_synced_by_others()
     except OSError as error:
         raise directory.fail(error) from error
 

@@ -9,6 +9,7 @@ collected here for whoever writes the broker's log and metrics.
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from data_plane.log.open_files import OpenFiles
 TOPICS_FOLDER = "topics"
 # Reports wait for the next tick; more than this at once are only counted.
 REPORTS_MAX = 1000
+NOT_THE_DISKS_FAULT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class LogDirectory:
@@ -55,7 +57,12 @@ class LogDirectory:
         return f"{self.path}/{TOPICS_FOLDER}"
 
     def fail(self, error: OSError) -> LogDirFailure:
-        """Take the directory offline because of `error`; returns what to raise."""
+        """Take the directory offline because of `error`; returns what to raise.
+
+        A process that ran out of descriptors or memory says nothing about the disk: that fails
+        the call alone."""
+        if error.errno in NOT_THE_DISKS_FAULT:
+            return LogDirFailure(self.path, str(error))
         if self.failure is None:
             self.failure = str(error)
         return LogDirFailure(self.path, self.failure)

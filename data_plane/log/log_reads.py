@@ -45,7 +45,13 @@ class LogReads(LogAppends):
                 if segment.base_offset >= max_offset:
                     break
                 result = reads.read_segment(
-                    segment, segment.fetch_hot, offset, max_bytes, max_offset, at_least_one_batch
+                    segment,
+                    segment.fetch_hot,
+                    offset,
+                    max_bytes,
+                    max_offset,
+                    at_least_one_batch,
+                    is_hot=True,
                 )
                 if result is not None:
                     return result

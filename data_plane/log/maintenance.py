@@ -29,7 +29,7 @@ FLUSHES_PER_JOB_MAX = 200
 class MaintenanceConfig:
     """Intervals in ms. Kafka's properties: log.retention.check.interval.ms,
     log.flush.offset.checkpoint.interval.ms, producer.id.expiration.check.interval.ms,
-    log.cleaner.backoff.ms. `scrub_bytes_per_tick` bounds one step of the scrubber;
+    log.cleaner.backoff.ms. `scrub_bytes_per_second` bounds the scrubber's share of a disk;
     `scrub_interval_ms` is the rest between two rounds over a directory, -1 for no scrubbing."""
 
     retention_check_interval_ms: int = 300_000
@@ -37,7 +37,7 @@ class MaintenanceConfig:
     producer_expiration_check_interval_ms: int = 600_000
     cleaner_backoff_ms: int = 15_000
     scrub_interval_ms: int = 7 * 24 * 3600 * 1000
-    scrub_bytes_per_tick: int = 16 << 20
+    scrub_bytes_per_second: int = 16 << 20
 
 
 class DirectoryFlushJob:
@@ -108,7 +108,7 @@ class Maintenance:
         self._is_checkpoint_hastened = False
         self._compaction_due_ms = now_ms + config.cleaner_backoff_ms
         self._in_flight: dict[tuple[str, object], Any] = {}
-        self._scrubber = Scrubber(config.scrub_interval_ms, config.scrub_bytes_per_tick)
+        self._scrubber = Scrubber(config.scrub_interval_ms, config.scrub_bytes_per_second)
 
     def forget(self, log: Log) -> None:
         """`log` is being deleted."""

@@ -1,4 +1,7 @@
-"""The scrubber: checks the CRCs of sealed segments in the background, a bounded step at a time."""
+"""The scrubber: checks the CRCs of sealed segments in the background, at a bounded rate.
+
+A round over a directory begins with its first tick after the start and again after each interval.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +48,11 @@ class ScrubJob:
 class Scrubber:
     """Goes round the logs of each directory."""
 
-    def __init__(self, interval_ms: int, bytes_per_step: int) -> None:
+    def __init__(self, interval_ms: int, bytes_per_second: int) -> None:
         self._interval_ms = interval_ms
-        self._bytes_per_step = bytes_per_step
+        self._bytes_per_second = bytes_per_second
+        # When the next step may come, so that scrubbing takes a small share of the disk.
+        self._next_step_ms: dict[str, int] = {}
         self._queues: dict[str, deque[tuple[Log, Segment]]] = {}
         self._pending_logs: dict[str, deque[Log]] = {}
         self._due_ms: dict[str, int] = {}
@@ -59,6 +64,8 @@ class Scrubber:
         if self._interval_ms < 0:
             return None
         path = directory.path
+        if now_ms < self._next_step_ms.get(path, now_ms):
+            return None
         logs = self._pending_logs.get(path)
         if not logs:
             if now_ms < self._due_ms.setdefault(path, now_ms):
@@ -77,7 +84,8 @@ class Scrubber:
         log, segment = queue.popleft()
         chosen = [segment]
         size = segment.size
-        while queue and queue[0][0] is log and size + queue[0][1].size <= self._bytes_per_step:
+        while queue and queue[0][0] is log and size + queue[0][1].size <= self._bytes_per_second:
             chosen.append(queue.popleft()[1])
             size += chosen[-1].size
+        self._next_step_ms[path] = now_ms + 1000 * size // self._bytes_per_second
         return None if log.is_closed else ScrubJob(log, chosen)
