@@ -117,7 +117,7 @@ class BatchWalk:
         return base_offset, epoch
 
     def _count_credible(self, headers: list[BatchHeader], position: int) -> int:
-        """How many of `headers`, whose bytes end at `position`, have offsets and epochs that fit."""
+        """How many of `headers`, whose bytes end at `position`, have fitting offsets and epochs."""
         expected = self.next_offset
         last = len(headers) - 1
         for index, header in enumerate(headers):
