@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from tidewheel import sync
+from tidewheel.cli.main import app
+from typer.testing import CliRunner
 
 Result = subprocess.CompletedProcess[str]
 Run = Callable[..., Result]
@@ -22,20 +24,27 @@ TIMEOUT_S = 60
 
 @pytest.fixture
 def run(bootstrap: str) -> Run:
+    """Runs a command: in a process of its own when it reads stdin, else in this one (faster)."""
+
     def call(*arguments: str, given: str | bytes | None = None, url: str = bootstrap) -> Result:
-        done = subprocess.run(
-            [sys.executable, "-m", "tidewheel.cli.main", *arguments],
-            input=given.encode() if isinstance(given, str) else given or b"",
-            env={**os.environ, "TIDEWHEEL_URL": url},
-            capture_output=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-        return subprocess.CompletedProcess(
-            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
-        )
+        if given is None:
+            ended = CliRunner().invoke(app, list(arguments), env={"TIDEWHEEL_URL": url})
+            return Result(arguments, ended.exit_code, ended.stdout, ended.stderr)
+        return in_process_of_its_own(arguments, given, url)
 
     return call
+
+
+def in_process_of_its_own(arguments: Sequence[str], given: str | bytes, url: str) -> Result:
+    done = subprocess.run(
+        [sys.executable, "-m", "tidewheel.cli.main", *arguments],
+        input=given.encode() if isinstance(given, str) else given,
+        env={**os.environ, "TIDEWHEEL_URL": url},
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return Result(arguments, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 @pytest.fixture
@@ -153,7 +162,6 @@ def test_topics(run: Run, name: str) -> None:
         (["consume", "x", "--from", "yesterday"], 2, "a duration ago (10m)"),
         (["consume", "x", "--group", "g", "--from", "5"], 2, "groups reset"),
         (["nonsense"], 2, "nonsense"),
-        (["test"], 2, "checkout"),
     ],
 )
 def test_errors_say_what_to_do(run: Run, arguments: list[str], status: int, says: str) -> None:
@@ -161,6 +169,12 @@ def test_errors_say_what_to_do(run: Run, arguments: list[str], status: int, says
     assert (result.returncode, result.stdout) == (status, "")
     assert says in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_commands_of_the_server_say_where_they_are() -> None:
+    result = in_process_of_its_own(["test"], "", "127.0.0.1:1")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "./tidewheel test" in result.stderr
 
 
 def test_bad_input_names_the_line_and_keeps_what_came_before(run: Run, topic: str) -> None:
