@@ -133,6 +133,8 @@ class _Appender:
                 end,
                 batch_bytes_max=partition.log.config.max_message_bytes,
                 zstd_allowed=self._version >= ZSTD_VERSION,
+                # A consumer that meets malformed records behind a right checksum gets no further.
+                walk=True,
             )
             batch = batches[0]
             if batch.attributes & SPECIAL_BATCH_BITS:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from crc32c import crc32c
 
 from data_plane.broker.api import CloseConnection
 from data_plane.wire.compression import Compression
@@ -19,6 +20,14 @@ from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, NOW_MS, BrokerPlayer, make_batch, values_of
 
 VERSIONS = range(3, 14)
+
+
+def malformed_records() -> bytearray:
+    """A batch whose one record claims more bytes than there are, with the right checksum."""
+    batch = make_batch([b"value"])
+    batch[61] = 0x7E
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    return batch
 
 
 def only(response: Any) -> Any:
@@ -120,6 +129,7 @@ def test_one_bad_partition_does_not_touch_the_others(broker: BrokerPlayer) -> No
             ),
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
+        (malformed_records(), ErrorCode.INVALID_RECORD),
         (make_batch([bytes(1_100_000)]), ErrorCode.MESSAGE_TOO_LARGE),
         (make_batch([b"a"], timestamp=NOW_MS + 3_600_001), ErrorCode.INVALID_TIMESTAMP),
         (
