@@ -14,9 +14,11 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_plane.log.batch_walk import BatchWalk
+from data_plane.log.batch_walk import BadRange, BatchWalk, batch_end, find_sound_batch
 from data_plane.log.checkpoints import encode_value, write_file, write_unsynced
 from data_plane.log.compaction_swap import finish_swaps
+from data_plane.log.config import INT32_MAX
+from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.fold import Fold
@@ -111,7 +113,8 @@ def load(log: Log, summary: LogSummary | None) -> LoadedLog:
     if not load_tail_files(log, names, active, folds, summary):
         starts = restore_folds(fs, log.folder, names, folds, active.base_offset)
         replay(segments[:-1], folds, starts, active.base_offset)
-        walk_active(log, active, file, folds, starts)
+        end_offset = summary.log_end_offset if summary is not None else 0
+        walk_active(log, active, file, folds, starts, end_offset)
     if summary is not None:
         active.first_append_ms = summary.first_append_ms
     elif active.size:
@@ -126,22 +129,48 @@ def load(log: Log, summary: LogSummary | None) -> LoadedLog:
 
 
 def walk_active(
-    log: Log, active: Segment, file: File, folds: list[Fold], starts: list[int]
+    log: Log,
+    active: Segment,
+    file: File,
+    folds: list[Fold],
+    starts: list[int],
+    end_offset: int,
 ) -> None:
-    """Rebuild the active segment's indexes and bring the folds to the log end."""
+    """Rebuild the active segment's indexes and bring the folds to the log end.
+
+    All bytes are read for it anyway, so they are checked, too: a bad batch is reported and left
+    out, what follows it is not. `end_offset`: where the segment is known to end, 0 for unknown."""
     interval_bytes = log.config.index_interval_bytes
-    known_size = active.size
     position = 0
-    walk = BatchWalk(file, 0, known_size, check_crc=False)
-    for chunk in walk:
-        for header in chunk.headers:
-            position = chunk.position + header.position
-            active.add_batch(header, position, interval_bytes)
-            apply_to_folds(folds, starts, header, chunk.data)
+    active.next_offset = active.base_offset
+    while True:
+        walk = BatchWalk(
+            file,
+            position,
+            active.size,
+            check_crc=True,
+            next_offset=active.next_offset,
+            end_offset=end_offset or active.base_offset + INT32_MAX + 1,
+        )
+        for chunk in walk:
+            for header in chunk.headers:
+                active.add_batch(header, chunk.position + header.position, interval_bytes)
+                apply_to_folds(folds, starts, header, chunk.data)
+        if not walk.problem:
+            break
+        start = walk.end_position
+        resume = find_sound_batch(file, start + 1, active.size)
+        if resume is not None and walk.doubts_next:
+            resume = batch_end(file, resume, active.size)
+        if active.bad_range_at(start) is None:
+            active.add_bad_ranges([BadRange(start, resume or active.size, walk.problem)])
+            log.log_directory.report_corruption(CorruptSegment(active.path(), start, walk.problem))
+        if resume is None:
+            active.next_offset = max(active.next_offset, end_offset)
+            break
+        position = resume
+    active.unverified_end = 0
     take_aborted(folds, active)
-    if walk.problem:
-        # Flipped bits in a length: everything behind is unreachable until the check finds a way.
-        active.next_offset = max(active.next_offset, log.log_end_offset)
 
 
 def apply_to_folds(folds: list[Fold], starts: list[int], header: BatchHeader, data: Buffer) -> None:

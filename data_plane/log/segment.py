@@ -352,6 +352,9 @@ class Segment:
         try:
             offset_index = OffsetIndex.decode(fs.read_file(self.path(INDEX_SUFFIX)), self.size)
             time_index = TimeIndex.decode(fs.read_file(self.path(TIME_INDEX_SUFFIX)))
+            if self.size and time_index.last is None:
+                # Retention would take the segment for ages old.
+                raise InvalidIndex("a sealed segment has at least one timestamp")
         except (InvalidIndex, FileNotFoundError):
             offset_index, time_index = rebuild_indexes(self, file)
         self._note_max_timestamp(time_index)

@@ -53,9 +53,12 @@ def truncate_to(log: Log, offset: int) -> None:
     active.next_offset = active.base_offset
     active.max_timestamp = -1
     active.bytes_since_index = 0
-    loading.walk_active(log, active, active.open_file(), folds, starts)
+    loading.walk_active(log, active, active.open_file(), folds, starts, offset)
     log.set_folds(folds)
     _finish(log, [*kept[:-1], active], active.next_offset)
+    if log.log_end_offset < log.log_start_offset:
+        # The log began within the batch that had to go.
+        truncate_fully_and_start_at(log, log.log_start_offset)
 
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:

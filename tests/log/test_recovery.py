@@ -1,0 +1,253 @@
+"""Starts after a crash: torn tails, lost files, and damage in the segment that took appends."""
+
+from __future__ import annotations
+
+import copy
+import random
+from dataclasses import replace
+
+import pytest
+
+from data_plane.log.log import Log
+from data_plane.wire.records import decode_batch
+from tests.log.one_log import SMALL, START_MS, OneLog, batch_of
+from tests.log.test_corruption import served
+from tests.log.world import read_all
+
+RESTARTS = ["restart", "kill", "lose_power"]
+
+
+def state(log: Log) -> dict[str, object]:
+    """Everything that a restart must bring back."""
+    end = log.log_end_offset
+    log.advance_high_watermark(end)
+    times = range(START_MS, START_MS + 60, 7)
+    return {
+        "ends": (log.log_start_offset, end),
+        "batches": read_all(log),
+        "producers": log.producers.snapshot(),
+        "epochs": list(log.epochs.entries),
+        "by time": [log.offset_for_timestamp(time, max_offset=end) for time in times],
+        "latest": log.max_timestamp_offset(max_offset=end),
+        "largest": [segment.largest_timestamp() for segment in log.segments],
+    }
+
+
+def lively_log() -> OneLog:
+    """Several segments, two producers, two epochs, a log start within the first segment."""
+    one = OneLog(segment_bytes=900, index_interval_bytes=150)
+    for index in range(24):
+        one.epoch = index // 9
+        one.now_ms = START_MS + index * 2
+        producer = (index % 2, 0, index // 2)
+        value = b"%d" % index
+        one.append(batch_of(value.ljust(90, b"-"), timestamps=[one.now_ms], producer=producer))
+    one.log.delete_records(2)
+    assert len(one.log.segments) >= 5
+    return one
+
+
+def begin_again(one: OneLog, how: str) -> None:
+    if how == "restart":
+        one.fs.process_death()
+        one.open()
+    elif how == "kill":
+        one.kill()
+    else:
+        # What the test did to the files is not what gets lost.
+        one.fs.root.sync_tree()
+        one.lose_power(random.Random(1))
+
+
+@pytest.mark.parametrize("how", ["kill", "lose_power"])
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(how: str, is_flushed: bool) -> None:
+    one = OneLog()
+    one.fill(3)
+    if is_flushed:
+        one.checkpoint()
+    kept = read_all(one.log)
+    size = one.log.active.size
+    one.append(batch_of(b"x" * 40, b"y" * 40))
+    whole_size = one.log.active.size
+    one.log.flush()
+    path = one.log.active.path()
+    one.fs.process_death()
+    original = one.fs
+    for cut in range(size, whole_size):
+        one.fs = copy.deepcopy(original)
+        one.fs.open(path).truncate(cut)
+        file = one.fs.open(path)
+        file.inode.sync()
+        begin_again(one, how)
+        assert one.log.log_end_offset == 3, f"cut at {cut}"
+        assert one.fs.size(path) == size, f"cut at {cut}"
+        assert read_all(one.log) == kept
+        assert one.append(batch_of(b"new")).first_offset == 3
+        assert one.offsets() == [0, 1, 2, 3]
+        assert one.manager.take_corruption_reports() == []
+
+
+@pytest.mark.parametrize("how", ["kill", "lose_power"])
+def test_zeros_behind_the_last_batch_are_cut(how: str) -> None:
+    """What a file system leaves whose sizes reach the disk before its bytes."""
+    one = OneLog()
+    one.fill(3)
+    one.checkpoint()
+    size = one.log.active.size
+    path = one.log.active.path()
+    one.fs.process_death()
+    one.fs.open(path).truncate(size + 700)
+    one.fs.open(path).inode.sync()
+    begin_again(one, how)
+    assert (one.log.log_end_offset, one.fs.size(path)) == (3, size)
+    one.fill(1)
+    assert one.offsets() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("how", RESTARTS)
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        ".index",
+        ".timeindex",
+        ".snapshot",
+        "leader-epoch.checkpoint",
+        "partition.json",
+        "log-start.checkpoint",
+    ],
+)
+@pytest.mark.parametrize("damage", ["lost", "empty", "torn", "zeros"])
+def test_a_lost_or_torn_file_is_made_again(how: str, suffix: str, damage: str) -> None:
+    if suffix == "log-start.checkpoint" and how != "restart":
+        pytest.skip("the directory's summary stands for the log start after a clean stop only")
+    one = lively_log()
+    one.checkpoint()
+    expected = state(one.log)
+    if how == "restart":
+        one.manager.close(one.now_ms)
+    one.fs.process_death()
+    names = one.names(suffix)
+    assert names, suffix
+    for name in names:
+        path = f"{one.log.folder}/{name}"
+        if damage == "lost":
+            one.unlink(name)
+            continue
+        file = one.fs.open(path)
+        size = file.size()
+        if damage == "torn":
+            # In the middle of an entry or a number.
+            file.truncate(max(0, size - 3))
+        elif damage == "empty":
+            file.truncate(0)
+        else:
+            file.write_at(0, bytes(size))
+        file.inode.sync()
+    begin_again(one, how)
+    assert state(one.log) == expected
+
+
+@pytest.mark.parametrize("how", RESTARTS)
+def test_without_the_directorys_files_everything_is_walked(how: str) -> None:
+    one = lively_log()
+    one.checkpoint()
+    expected = state(one.log)
+    if how == "restart":
+        one.manager.close(one.now_ms)
+    one.fs.process_death()
+    for name in ("recovery-point.checkpoint", "clean-shutdown"):
+        if name in one.fs.list_directory("/data"):
+            one.fs.unlink(f"/data/{name}")
+    begin_again(one, how)
+    assert one.manager.recovered_logs == 1
+    assert state(one.log) == expected
+
+
+def test_a_log_that_is_as_checkpointed_is_left_alone_after_kill() -> None:
+    one = lively_log()
+    one.checkpoint()
+    expected = state(one.log)
+    one.kill()
+    assert one.manager.recovered_logs == 0
+    assert state(one.log) == expected
+    one.fill(1)
+    one.kill()
+    assert one.manager.recovered_logs == 1
+    assert one.log.log_end_offset == 25
+
+
+def test_kill_keeps_what_was_never_synced() -> None:
+    one = lively_log()
+    expected = state(one.log)
+    one.kill()
+    assert state(one.log) == expected
+    assert one.log.recovery_point <= one.log.log_end_offset
+
+
+def test_the_clean_mark_is_good_for_one_start() -> None:
+    one = lively_log()
+    one.restart()
+    one.fill(1)
+    one.kill()
+    assert one.manager.recovered_logs == 1
+    assert one.offsets()[-1] == 24
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
+def test_damage_in_the_active_segment_costs_one_batch(is_clean: bool) -> None:
+    """Every byte of a batch in the middle; producers behind it are known all the same."""
+    one = OneLog(segment_bytes=100_000)
+    for index in range(7):
+        one.append(batch_of(b"%d" % index, producer=(index, 0, 0)))
+    expected = served(one.log)
+    if is_clean:
+        one.manager.close(one.now_ms)
+    one.fs.process_death()
+    original = one.fs
+    path = one.log.active.path()
+    batch_bytes = len(expected[3])
+    for byte in range(batch_bytes):
+        one.fs = copy.deepcopy(original)
+        one.fs.flip_bit(path, 3 * batch_bytes + byte, byte * 3 % 8)
+        one.open()
+        got = served(one.log)
+        assert got == {offset: data for offset, data in expected.items() if offset != 3}, byte
+        told = [(one.path, one.position) for one in one.manager.take_corruption_reports()]
+        assert told == [(path, 3 * batch_bytes)], byte
+        assert one.log.log_end_offset == 7
+        assert set(one.log.producers.producers) >= {0, 1, 2, 4, 5, 6}, byte
+        assert one.append(batch_of(b"new")).first_offset == 7
+        assert served(one.log)[7]
+
+
+def test_a_segment_that_power_loss_took_ends_the_log() -> None:
+    one = OneLog(segment_bytes=900)
+    one.fill(5)
+    one.checkpoint()
+    durable_end = one.log.log_end_offset
+    one.fill(20)
+    lost = one.log.segments[3]
+    path, base_offset = lost.path(), lost.base_offset
+    assert base_offset > durable_end
+    one.fs.root.sync_tree()
+    one.fs.process_death()
+    one.fs.unlink(path)
+    one.lose_power(random.Random(4))
+    assert one.log.log_end_offset == base_offset
+    assert one.offsets() == list(range(base_offset))
+    one.fill(3)
+    one.kill()
+    assert one.offsets() == list(range(base_offset + 3))
+
+
+def test_the_index_interval_may_change_between_starts() -> None:
+    one = lively_log()
+    expected = state(one.log)
+    one.config = replace(SMALL, index_interval_bytes=0)
+    one.kill()
+    assert state(one.log) == expected
+    records = [record for data in read_all(one.log) for record in decode_batch(data, 0)]
+    for record in records:
+        found = one.log.read_cold(record.offset, 1, max_offset=1 << 62, at_least_one_batch=True)
+        assert decode_batch(bytes(found.buffers[0]), 0)[0].offset == record.offset
