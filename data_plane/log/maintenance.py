@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from data_plane.log.manager import LogManager
 
 LOGS_PER_TICK_MAX = 500
+# Loading a log reads its folder and walks its last segment.
+LOADS_PER_TICK_MAX = 20
 FLUSHES_PER_JOB_MAX = 200
 
 
@@ -135,11 +137,16 @@ class Maintenance:
         if not self._retention_queue and now_ms >= self._retention_due_ms:
             self._retention_due_ms = now_ms + self._config.retention_check_interval_ms
             self._retention_queue = self._manager.logs()
+        loads_left = LOADS_PER_TICK_MAX
         for _ in range(min(LOGS_PER_TICK_MAX, len(self._retention_queue))):
             log = self._retention_queue.pop()
-            if log.log_directory.failure is None and not log.is_closed and log.may_expire(now_ms):
-                log.maybe_roll(now_ms)
-                log.apply_retention(now_ms)
+            if log.log_directory.failure is not None or log.is_closed or not log.may_expire(now_ms):
+                continue
+            loads_left -= not log.is_loaded
+            log.maybe_roll(now_ms)
+            log.apply_retention(now_ms)
+            if not loads_left:
+                break
 
     def _expire_producers(self, now_ms: int) -> None:
         if now_ms < self._expiration_due_ms:
