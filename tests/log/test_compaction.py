@@ -1,0 +1,348 @@
+"""Compaction: what stays, what goes and when, and that a crash leaves one state or the other."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import pytest
+
+from data_plane.log.compaction import CompactionJob, awaits_checkpoint
+from data_plane.log.errors import AppendError
+from data_plane.log.sim_file_system import PowerLoss
+from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.records import read_batch_header
+from tests.log.one_log import START_MS, OneLog, batch_of
+from tests.log.world import read_all
+
+COMPACT = frozenset({"compact"})
+Pair = tuple[bytes, bytes | None]
+
+
+def compacted_log(**settings: object) -> OneLog:
+    one = OneLog()
+    one.set_config(cleanup_policy=COMPACT, min_cleanable_dirty_ratio=0.01, delete_retention_ms=1000)
+    one.set_config(**settings)
+    return one
+
+
+def put(one: OneLog, *pairs: Pair, producer: tuple[int, int, int] | None = None) -> None:
+    """One batch of (key, value)."""
+    one.append(
+        batch_of(
+            *[value for _, value in pairs],
+            keys=[key for key, _ in pairs],
+            timestamps=[one.now_ms] * len(pairs),
+            producer=producer,
+        )
+    )
+
+
+def settle(one: OneLog) -> None:
+    """Seal what there is, durably: from here on it may be compacted."""
+    if one.log.active.size:
+        one.log.roll()
+    one.checkpoint()
+
+
+def compact(one: OneLog) -> bool:
+    """Compact if it is due."""
+    job = one.log.compaction_job(one.now_ms)
+    if job is None:
+        return False
+    job.run()
+    job.finish()
+    return True
+
+
+def pairs(one: OneLog) -> list[tuple[int, bytes | None, bytes | None]]:
+    return [(record.offset, record.key, record.value) for record in one.records()]
+
+
+def test_the_newest_record_of_each_key_stays_at_its_offset() -> None:
+    one = compacted_log()
+    put(one, (b"a", b"1"), (b"b", b"2"), (b"a", b"3"))
+    put(one, (b"b", b"4"), (b"c", b"5"))
+    settle(one)
+    put(one, (b"c", b"6"))
+    assert compact(one)
+    # Offset 5 lies in the active segment, which compaction does not look at.
+    expected = [(2, b"a", b"3"), (3, b"b", b"4"), (4, b"c", b"5"), (5, b"c", b"6")]
+    assert pairs(one) == expected
+    assert (one.log.log_start_offset, one.log.log_end_offset) == (0, 6)
+    for restart in (one.restart, one.kill):
+        restart()
+        assert pairs(one) == expected
+    settle(one)
+    assert compact(one)
+    assert pairs(one) == [(2, b"a", b"3"), (3, b"b", b"4"), (5, b"c", b"6")]
+
+
+def test_reads_at_offsets_that_are_gone_find_the_next_record() -> None:
+    one = compacted_log()
+    for index in range(12):
+        put(one, (b"same", b"%d" % index))
+    put(one, (b"other", b"last"))
+    settle(one)
+    put(one, (b"more", b"x"))
+    assert compact(one)
+    for offset in range(12):
+        result = one.log.read_cold(offset, 1, max_offset=1 << 62, at_least_one_batch=True)
+        assert read_batch_header(bytes(result.buffers[0]), 0).last_offset == 11, offset
+
+
+def test_a_tombstone_stays_for_its_time_after_the_pass_that_saw_it() -> None:
+    one = compacted_log(delete_retention_ms=1000)
+    put(one, (b"a", b"1"), (b"b", b"1"))
+    put(one, (b"a", None))
+    settle(one)
+    # Long after it was written: the time counts from the first pass (KIP-534).
+    one.now_ms += 50_000
+    assert compact(one)
+    assert pairs(one) == [(1, b"b", b"1"), (2, b"a", None)]
+    horizons = [read_batch_header(data, 0).delete_horizon_ms for data in read_all(one.log)]
+    assert horizons == [None, one.now_ms + 1000]
+    for wait_ms, stays in ((999, True), (1, False)):
+        one.now_ms += wait_ms
+        put(one, (b"c", b"%d" % wait_ms))
+        settle(one)
+        assert compact(one)
+        assert ((2, b"a", None) in pairs(one)) == stays
+    assert [key for _, key, _ in pairs(one)] == [b"b", b"c"]
+
+
+def test_a_value_after_a_tombstone_stays() -> None:
+    one = compacted_log(delete_retention_ms=0)
+    put(one, (b"a", None))
+    put(one, (b"a", b"back"))
+    settle(one)
+    assert compact(one)
+    assert pairs(one) == [(1, b"a", b"back")]
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_compressed_batches_keep_their_codec(codec: int) -> None:
+    one = compacted_log()
+    values = [b"%d" % index * 30 for index in range(6)]
+    keys = [b"a", b"b", b"a", b"c", b"a", b"d"]
+    one.append(batch_of(*values, keys=keys, compression=codec))
+    settle(one)
+    assert compact(one)
+    assert [offset for offset, _, _ in pairs(one)] == [1, 3, 4, 5]
+    assert [read_batch_header(data, 0).compression for data in read_all(one.log)] == [codec]
+
+
+def test_what_is_not_committed_or_not_durable_is_left_alone() -> None:
+    one = compacted_log()
+    put(one, (b"a", b"1"))
+    put(one, (b"a", b"2"))
+    one.log.roll()
+    assert not compact(one), "nothing is durable yet"
+    one.log.flush()
+    assert awaits_checkpoint(one.log)
+    assert not compact(one), "the checkpoint on disk does not say so yet"
+    one.checkpoint()
+    assert not awaits_checkpoint(one.log)
+    assert compact(one)
+    late = batch_of(b"3", b"4", keys=[b"a", b"a"])
+    one.append(late, commit=False)
+    settle(one)
+    assert not compact(one), "the high watermark has not passed it"
+    one.log.advance_high_watermark(one.log.log_end_offset)
+    assert compact(one)
+    assert pairs(one) == [(3, b"a", b"4")]
+
+
+def test_min_compaction_lag_protects_what_is_young() -> None:
+    one = compacted_log(min_compaction_lag_ms=500)
+    for index in range(3):
+        put(one, (b"a", b"%d" % index))
+        settle(one)
+        one.now_ms += 300
+    # The last two segments are 600 and 300 ms old.
+    one.now_ms -= 1
+    assert compact(one)
+    assert [offset for offset, _, _ in pairs(one)] == [1, 2]
+    one.now_ms += 1000
+    assert compact(one)
+    assert [offset for offset, _, _ in pairs(one)] == [2]
+
+
+def test_max_compaction_lag_and_dirty_ratio_decide_when() -> None:
+    one = compacted_log(min_cleanable_dirty_ratio=0.5, max_compaction_lag_ms=10_000)
+    for index in range(40):
+        put(one, (b"key-%d" % index, b"v" * 50))
+    settle(one)
+    assert compact(one), "all of it is dirty"
+    put(one, (b"key-1", b"new"))
+    settle(one)
+    assert not compact(one), "a small part is dirty"
+    one.now_ms += 10_000
+    assert not compact(one)
+    one.now_ms += 1
+    assert compact(one), "it has waited for longer than max.compaction.lag.ms"
+    assert len(pairs(one)) == 40
+    assert pairs(one)[-1] == (40, b"key-1", b"new")
+
+
+def test_only_topics_that_ask_for_it_are_compacted() -> None:
+    one = OneLog()
+    put(one, (b"a", b"1"), (b"a", b"2"))
+    settle(one)
+    assert not compact(one)
+    one.set_config(cleanup_policy=COMPACT)
+    assert compact(one)
+    assert len(pairs(one)) == 1
+
+
+def test_small_neighbours_become_one_segment() -> None:
+    one = compacted_log(segment_bytes=1000)
+    for index in range(60):
+        put(one, (b"key-%d" % (index % 3), bytes(100)))
+    settle(one)
+    before = len(one.log.segments)
+    assert before > 6
+    size_bytes = one.log.size_bytes
+    for _ in range(3):
+        put(one, (b"more", b"x"))
+        settle(one)
+        assert compact(one)
+    assert len(one.log.segments) <= 4
+    assert one.log.size_bytes < size_bytes // 4
+    assert one.log.size_bytes == sum(segment.size for segment in one.log.segments)
+    assert len(one.names(".log")) == len(one.log.segments)
+    assert not [name for name in one.names() if name.endswith((".swap", ".cleaned"))]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_idempotent_producer_goes_on_after_compaction(restarts: bool) -> None:
+    one = compacted_log(delete_retention_ms=0)
+    for sequence in range(4):
+        put(one, (b"a", b"%d" % sequence), producer=(7, 0, sequence))
+    put(one, (b"a", b"newer"))
+    settle(one)
+    put(one, (b"b", b"x"))
+    assert compact(one)
+    if restarts:
+        # Known from batches alone.
+        for name in one.names(".snapshot"):
+            one.unlink(name)
+        one.kill()
+    duplicate = batch_of(b"3", keys=[b"a"], producer=(7, 0, 3))
+    result = one.append(duplicate)
+    assert (result.duplicate, result.first_offset) == (True, 3)
+    with pytest.raises(AppendError) as refused:
+        put(one, (b"a", b"5"), producer=(7, 0, 5))
+    assert refused.value.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    put(one, (b"a", b"4"), producer=(7, 0, 4))
+
+
+def test_aborted_records_go_and_do_not_hide_committed_ones() -> None:
+    one = compacted_log(delete_retention_ms=1000)
+    put(one, (b"a", b"committed"))
+    one.append(
+        batch_of(b"aborted", keys=[b"a"], producer=(7, 0, 0), is_transactional=True), commit=False
+    )
+    settle(one)
+    assert not compact(one) or pairs(one)[0] == (0, b"a", b"committed"), "it is still open"
+    marker = bytearray(
+        build_end_transaction_marker(
+            EndTransactionMarker(False, 1), timestamp=START_MS, producer_id=7, producer_epoch=0
+        )
+    )
+    one.log.append_as_leader(
+        marker, 0, len(marker), leader_epoch=0, now_ms=START_MS, origin="coordinator"
+    )
+    one.log.advance_high_watermark(3)
+    settle(one)
+    assert compact(one)
+    assert pairs(one)[0] == (0, b"a", b"committed")
+    assert 1 not in one.offsets()
+    assert one.log.aborted_transactions(0, 3) == []
+
+
+def test_a_damaged_segment_is_not_written_over() -> None:
+    one = compacted_log(segment_bytes=600)
+    for index in range(20):
+        put(one, (b"key-%d" % (index % 2), bytes(80)))
+    settle(one)
+    one.manager.close(one.now_ms)
+    one.fs.process_death()
+    path = f"{one.log.folder}/{one.names('.log')[1]}"
+    one.fs.flip_bit(path, 100)
+    before = one.fs.read_file(path)
+    one.open()
+    assert compact(one)
+    assert one.fs.read_file(path) == before
+    reports = one.manager.take_corruption_reports()
+    assert {report.path for report in reports} == {path}
+    assert {key for _, key, _ in pairs_after_damage(one)} == {b"key-0", b"key-1"}
+
+
+def pairs_after_damage(one: OneLog) -> list[tuple[int, bytes | None, bytes | None]]:
+    """The last segments, which are sound."""
+    one.log.advance_high_watermark(one.log.log_end_offset)
+    one.log.delete_records(one.log.segments[-2].base_offset)
+    return pairs(one)
+
+
+def planned() -> tuple[OneLog, CompactionJob]:
+    one = compacted_log(segment_bytes=500, delete_retention_ms=0)
+    for index in range(25):
+        value = None if index % 5 == 4 else b"%d" % index * 20
+        put(one, (b"key-%d" % (index % 4), value), producer=(index % 2, 0, index // 2))
+    settle(one)
+    put(one, (b"tail", b"x"))
+    one.checkpoint()
+    job = one.log.compaction_job(one.now_ms)
+    assert job is not None
+    return one, job
+
+
+@pytest.mark.parametrize("how", ["kill", "power loss"])
+def test_a_crash_at_any_step_of_a_compaction_is_harmless(how: str) -> None:
+    one, job = planned()
+    newest = {key: (offset, value) for offset, key, value in pairs(one)}
+    producers = one.log.producers.snapshot()
+    first = one.fs.operations
+    job.run()
+    job.finish()
+    last = one.fs.operations
+    assert last - first > 20
+    states = set()
+    for step in range(first, last + 1):
+        one, job = planned()
+        one.fs.power_loss_at = step
+        try:
+            job.run()
+            job.finish()
+        except PowerLoss:
+            pass
+        one.fs.power_loss_at = None
+        if how == "kill":
+            one.kill()
+        else:
+            one.lose_power(random.Random(step))
+        found = pairs(one)
+        states.add(len(found))
+        kept = {key: (offset, value) for offset, key, value in found}
+        for key, (offset, value) in newest.items():
+            assert kept.get(key) == (offset, value) or (value is None and key not in kept), step
+        assert one.log.producers.snapshot() == producers, step
+        assert not [name for name in one.names() if name.endswith((".swap", ".cleaned"))], step
+        again = copy.deepcopy(found)
+        one.restart()
+        assert pairs(one) == again
+    assert len(states) > 1
+
+
+def test_a_log_truncated_or_deleted_meanwhile_keeps_its_segments() -> None:
+    one, job = planned()
+    job.run()
+    one.log.truncate_fully_and_start_at(100)
+    job.finish()
+    assert one.offsets() == []
+    put(one, (b"a", b"1"))
+    assert one.offsets() == [100]
+    assert not one.names(".cleaned")
