@@ -1,0 +1,300 @@
+"""The log manager: directories, partitions that come and go, starts and stops, failing disks."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from data_plane.log.config import LogConfig
+from data_plane.log.errors import DirectoryLocked, LogDirFailure, UnknownPartition
+from data_plane.log.log import Log
+from data_plane.log.maintenance import MaintenanceConfig
+from data_plane.log.manager import LogManager
+from data_plane.log.sim_file_system import Fault, SimFileSystem
+from data_plane.wire.errors import ErrorCode
+from tests.log.one_log import SMALL, START_MS, OneLog, batch_of
+from tests.log.world import read_all
+
+TOPIC_ID = UUID(int=21)
+FAR = 1 << 62
+
+
+def started(
+    fs: SimFileSystem,
+    directories: tuple[str, ...] = ("/data",),
+    *,
+    config: LogConfig = SMALL,
+    open_segments_max: int = 100,
+    now_ms: int = START_MS,
+) -> LogManager:
+    manager = LogManager(
+        [Path(one) for one in directories],
+        default_config=config,
+        fs=fs,
+        now_ms=now_ms,
+        open_segments_max=open_segments_max,
+        maintenance=MaintenanceConfig(scrub_interval_ms=-1),
+    )
+    assert manager.start(now_ms) == []
+    return manager
+
+
+def add(log: Log, value: bytes = b"v", now_ms: int = START_MS) -> None:
+    buf = batch_of(value, timestamps=[now_ms])
+    log.append_as_leader(buf, 0, len(buf), leader_epoch=0, now_ms=now_ms)
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def add_durably(log: Log) -> None:
+    add(log)
+    log.flush()
+
+
+def run(manager: LogManager, now_ms: int) -> int:
+    """Run all jobs that are due now; returns how many."""
+    jobs = manager.tick(now_ms)
+    for job in jobs:
+        try:
+            job.run()
+        except LogDirFailure:
+            assert manager.offline_directories()
+        finally:
+            job.finish()
+    return len(jobs)
+
+
+def test_logs_are_made_found_and_found_again() -> None:
+    fs = SimFileSystem()
+    manager = started(fs)
+    for partition in range(3):
+        add(manager.create(TOPIC_ID, "flights", partition), b"%d" % partition)
+    with pytest.raises(UnknownPartition):
+        manager.get(TOPIC_ID, 3)
+    for is_clean in (True, False):
+        manager.close(START_MS, clean=is_clean)
+        fs.process_death()
+        manager = started(fs)
+        assert manager.recovered_logs == (0 if is_clean else 3)
+        assert manager.partition_ids() == [(TOPIC_ID, partition) for partition in range(3)]
+        for partition in range(3):
+            log = manager.get(TOPIC_ID, partition)
+            assert (log.topic, log.partition, log.log_end_offset) == ("flights", partition, 1)
+            assert b"%d" % partition in read_all(log)[0]
+            add(log)
+            assert log.log_end_offset == 2
+            log.truncate_to(1)
+
+
+def test_after_a_clean_stop_no_log_is_looked_at() -> None:
+    fs = SimFileSystem()
+    manager = started(fs)
+    for partition in range(5):
+        log = manager.create(TOPIC_ID, "flights", partition)
+        for _ in range(30):
+            add(log, bytes(100))
+    manager.close(START_MS)
+    fs.process_death()
+    fs.faults = [Fault(kind, "Partition-", errno.EIO) for kind in ("open", "read", "sync")]
+    manager = started(fs)
+    for log in manager.logs():
+        assert not log.is_loaded
+        assert (log.log_start_offset, log.log_end_offset, log.latest_epoch) == (0, 30, 0)
+        assert log.high_watermark == 30
+        assert log.size_bytes > 3000
+    fs.faults = []
+    assert len(read_all(manager.get(TOPIC_ID, 4))) == 30
+    assert [log.is_loaded for log in manager.logs()] == [False] * 4 + [True]
+
+
+def test_two_processes_do_not_share_a_directory() -> None:
+    fs = SimFileSystem()
+    first = started(fs)
+    second = LogManager([Path("/other"), Path("/data")], default_config=SMALL, fs=fs)
+    with pytest.raises(DirectoryLocked, match="/data"):
+        second.start(START_MS)
+    # The one that gave up left nothing locked.
+    third = started(fs, ("/other",))
+    third.close(START_MS)
+    first.close(START_MS)
+    started(fs).close(START_MS)
+
+
+def test_new_logs_go_where_there_are_fewest() -> None:
+    fs = SimFileSystem()
+    manager = started(fs, ("/a", "/b"))
+    for partition in range(6):
+        manager.create(TOPIC_ID, "flights", partition)
+    places = [str(log.directory).split("/")[1] for log in manager.logs()]
+    assert sorted(places) == ["a"] * 3 + ["b"] * 3
+    for log in manager.logs():
+        if str(log.directory).startswith("/a"):
+            manager.delete(TOPIC_ID, log.partition, START_MS)
+    assert str(manager.create(TOPIC_ID, "flights", 9).directory).startswith("/a")
+
+
+def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
+    fs = SimFileSystem()
+    config = replace(SMALL, file_delete_delay_ms=5000)
+    manager = started(fs, config=config)
+    add(manager.create(TOPIC_ID, "flights", 0))
+    add(manager.create(TOPIC_ID, "flights", 1))
+    topic_folder = f"/data/topics/{TOPIC_ID}"
+    manager.delete(TOPIC_ID, 0, START_MS)
+    with pytest.raises(UnknownPartition):
+        manager.get(TOPIC_ID, 0)
+    run(manager, START_MS)
+    run(manager, START_MS + 4999)
+    names = fs.list_directory(topic_folder)
+    assert len(names) == 2
+    assert sum(name.endswith("-delete") for name in names) == 1
+    # It may come back under its name meanwhile.
+    add(manager.create(TOPIC_ID, "flights", 0), b"second life")
+    run(manager, START_MS + 5000)
+    assert fs.list_directory(topic_folder) == ["Partition-0", "Partition-1"]
+    assert b"second life" in read_all(manager.get(TOPIC_ID, 0))[0]
+    for partition in (0, 1):
+        manager.delete(TOPIC_ID, partition, START_MS + 6000)
+    run(manager, START_MS + 11_000)
+    assert fs.list_directory("/data/topics") == []
+
+
+def test_a_deletion_is_finished_after_a_restart() -> None:
+    fs = SimFileSystem()
+    manager = started(fs)
+    add(manager.create(TOPIC_ID, "flights", 0))
+    manager.delete(TOPIC_ID, 0, START_MS)
+    fs.process_death()
+    manager = started(fs)
+    assert manager.partition_ids() == []
+    run(manager, START_MS)
+    assert fs.list_directory("/data/topics") == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("operation", ["write", "sync"])
+def test_a_failing_disk_goes_offline_alone(operation: str, number: int) -> None:
+    fs = SimFileSystem()
+    manager = started(fs, ("/a", "/b"))
+    for partition in range(4):
+        add(manager.create(TOPIC_ID, "flights", partition))
+    bad = [log for log in manager.logs() if str(log.directory).startswith("/a")]
+    good = [log for log in manager.logs() if log not in bad]
+    assert len(bad) == len(good) == 2
+    fs.faults.append(Fault(operation, "/a/", number, partial_bytes=20))
+    with pytest.raises(LogDirFailure, match="/a is offline") as failure:
+        add_durably(bad[0])
+    assert failure.value.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [directory.path for directory in manager.offline_directories()] == ["/a"]
+    # The whole directory answers so from then on, though the disk works again.
+    for log in bad:
+        with pytest.raises(LogDirFailure):
+            add(log)
+        with pytest.raises(LogDirFailure):
+            log.read(0, 100, max_offset=FAR, at_least_one_batch=True)
+        with pytest.raises(LogDirFailure):
+            log.delete_records(1)
+        with pytest.raises(LogDirFailure):
+            manager.delete(TOPIC_ID, log.partition, START_MS)
+    for log in good:
+        add(log)
+        log.flush()
+        assert len(read_all(log)) == 2
+    assert str(manager.create(TOPIC_ID, "flights", 9).directory).startswith("/b")
+    for tick in range(5):
+        run(manager, START_MS + tick * 100_000)
+    ends = {log.partition: log.log_end_offset for log in manager.logs()}
+    manager.close(START_MS)
+    fs.process_death()
+    # After repair and restart all is there, and only the failed directory was not clean.
+    manager = started(fs, ("/a", "/b"))
+    assert {log.partition: log.log_end_offset for log in manager.logs()} == ends
+    assert manager.recovered_logs <= 2
+    for log in manager.logs():
+        add(log)
+        assert len(read_all(log)) == log.log_end_offset
+
+
+def test_a_directory_that_is_broken_at_the_start_does_not_keep_others_down() -> None:
+    fs = SimFileSystem()
+    manager = started(fs, ("/a", "/b"))
+    for partition in range(2):
+        add(manager.create(TOPIC_ID, "flights", partition))
+    manager.close(START_MS)
+    fs.process_death()
+    fs.faults.append(Fault("open", "/a/.lock", errno.EIO))
+    manager = LogManager([Path("/a"), Path("/b")], default_config=SMALL, fs=fs)
+    assert [failure.directory for failure in manager.start(START_MS)] == ["/a"]
+    assert len(manager.logs()) == 1
+    add(manager.logs()[0])
+    manager.close(START_MS)
+    fs.process_death()
+    assert len(started(fs, ("/a", "/b")).logs()) == 2
+
+
+def test_without_any_directory_creating_fails_cleanly() -> None:
+    fs = SimFileSystem()
+    manager = started(fs)
+    fs.faults.append(Fault("create", "partition.json", errno.ENOSPC))
+    with pytest.raises(LogDirFailure):
+        manager.create(TOPIC_ID, "flights", 0)
+    with pytest.raises(LogDirFailure):
+        manager.create(TOPIC_ID, "flights", 0)
+    assert manager.partition_ids() == []
+
+
+def test_a_full_disk_takes_no_half_batch() -> None:
+    one = OneLog()
+    one.fill(3)
+    one.log.flush()
+    expected = read_all(one.log)
+    one.fs.capacity_bytes = one.fs.used_bytes() + 50
+    with pytest.raises(LogDirFailure, match="space"):
+        one.fill(1)
+    assert one.log.log_end_offset == 3
+    assert one.fs.size(one.log.active.path()) == sum(map(len, expected))
+    one.fs.capacity_bytes = None
+    one.kill()
+    assert read_all(one.log) == expected
+    one.fill(1)
+    assert one.offsets() == [0, 1, 2, 3]
+
+
+def test_open_files_stay_below_the_maximum() -> None:
+    fs = SimFileSystem()
+    manager = started(fs, open_segments_max=4)
+    open_files = manager.directories[0].open_files
+    for partition in range(10):
+        log = manager.create(TOPIC_ID, "flights", partition)
+        for _ in range(40):
+            add(log, bytes(100))
+        assert len(open_files) <= 4
+    assert sum(len(log.segments) for log in manager.logs()) > 20
+    for log in manager.logs():
+        add(log)
+        assert len(read_all(log)) == 41
+        log.flush()
+        assert len(open_files) <= 4
+    opened = [s for log in manager.logs() for s in log.segments if s.file is not None]
+    assert len(opened) <= 4
+    manager.close(START_MS)
+    assert [s for log in manager.logs() for s in log.segments if s.file is not None] == []
+    assert len(open_files) == 0
+
+
+def test_strange_folders_are_left_alone() -> None:
+    fs = SimFileSystem()
+    manager = started(fs)
+    add(manager.create(TOPIC_ID, "flights", 0))
+    manager.close(START_MS)
+    fs.process_death()
+    fs.make_directory("/data/topics/lost+found")
+    fs.make_directory(f"/data/topics/{TOPIC_ID}/Partition-x")
+    fs.open("/data/topics/note.txt", create=True).write_at(0, b"mine")
+    manager = started(fs)
+    assert manager.partition_ids() == [(TOPIC_ID, 0)]
+    assert fs.read_file("/data/topics/note.txt") == b"mine"
+    assert "Partition-x" in fs.list_directory(f"/data/topics/{TOPIC_ID}")
