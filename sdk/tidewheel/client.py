@@ -177,7 +177,8 @@ class Client:
             group: its members share the partitions and remember offsets; without a group all
                 partitions are read and nothing is committed.
             start: where to begin without a committed offset: "earliest", "latest", an aware
-                datetime, a timedelta back from now, or (without a group) an offset.
+                datetime, a timedelta back from now, or (without a group) an offset. In a
+                partition that keeps no such offset: the nearest that it has.
             commit: "after" processing (at-least-once), "before" (at-most-once), or "manual".
             settings: instead of the client's.
             on_assigned, on_revoked, on_lost: called (and awaited) on the loop with the

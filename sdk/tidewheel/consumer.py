@@ -75,6 +75,10 @@ class ConsumerOptions:
             )
         if self.group == "":
             raise ConfigurationError("The group's name is empty", hint="Give a name or None")
+        if isinstance(self.start, int) and self.start < 0:
+            raise ConfigurationError(
+                f"start={self.start} is no offset", hint="Offsets count from 0; or use latest"
+            )
         if isinstance(self.start, int) and self.group is not None:
             raise ConfigurationError(
                 "start is an offset, which says nothing about several partitions of a group",
@@ -179,10 +183,11 @@ class Consumer:
             return await transport.offsets_for_times(
                 dict.fromkeys(partitions, self._time_ms(start))
             )
+        bounds = {p: await transport.watermarks(p) for p in partitions}
         if isinstance(start, int):
-            return dict.fromkeys(partitions, start)
-        side = 0 if start == "earliest" else 1
-        return {p: (await transport.watermarks(p))[side] for p in partitions}
+            # An offset out of range would silently mean the beginning.
+            return {p: max(first, min(start, end)) for p, (first, end) in bounds.items()}
+        return {p: first if start == "earliest" else end for p, (first, end) in bounds.items()}
 
     def _time_ms(self, when: datetime | timedelta | int) -> int:
         """Epoch ms of a time, or of a duration ago."""
@@ -389,7 +394,8 @@ class Consumer:
                 offsets[message.topic_partition] = message.offset + 1
         await transport.commit(offsets)
         for partition, offset in offsets.items():
-            if self._processed.get(partition) == offset:
+            # What is due must not take back a commit that went further.
+            if self._processed.get(partition, offset + 1) <= offset:
                 del self._processed[partition]
 
     async def _commit_quietly(self) -> None:

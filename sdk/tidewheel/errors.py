@@ -13,6 +13,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -155,7 +156,9 @@ class BatchSendFailed(SendError):
 
     default_hint = "Correct the first error, then send the rest again"
 
-    def __init__(self, message: str, *, sent: int, failed: int, first_error: Exception) -> None:
+    def __init__(
+        self, message: str, *, sent: int, failed: int, first_error: TidewheelError
+    ) -> None:
         super().__init__(message)
         self.sent = sent
         self.failed = failed
@@ -235,6 +238,10 @@ class KafkaFault(Protocol):
 
 _Factory = Callable[..., TidewheelError]
 
+_NO_SUCH_PARTITION = (
+    "Partitions count from 0: see how many the topic has with `tidewheel topics describe NAME`"
+)
+
 _BY_KAFKA_NAME: dict[str, _Factory] = {
     "_TRANSPORT": BrokerUnreachable,
     "_ALL_BROKERS_DOWN": BrokerUnreachable,
@@ -255,7 +262,7 @@ _BY_KAFKA_NAME: dict[str, _Factory] = {
     "UNKNOWN_TOPIC_OR_PART": TopicNotFound,
     "UNKNOWN_TOPIC_ID": TopicNotFound,
     "_UNKNOWN_TOPIC": TopicNotFound,
-    "_UNKNOWN_PARTITION": TopicNotFound,
+    "_UNKNOWN_PARTITION": partial(TopicNotFound, hint=_NO_SUCH_PARTITION),
     "TOPIC_ALREADY_EXISTS": TopicExists,
     "TOPIC_EXCEPTION": InvalidRequest,
     "INVALID_PARTITIONS": InvalidRequest,

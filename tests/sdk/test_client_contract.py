@@ -156,6 +156,8 @@ async def test_errors_of_sending(make_client: MakeClient, name: str) -> None:
         with pytest.raises(MessageTooLarge):
             await topic.send(b"x" * 2_000_000)
         with pytest.raises(TopicNotFound, match="topics create"):
+            await client.topic(f"{name}-nowhere").send(b"x")
+        with pytest.raises(TopicNotFound, match="topics describe"):
             await topic.send(b"x", partition=77)
         with pytest.raises(ConfigurationError):
             await topic.send(b"x", delay="soon")
@@ -278,6 +280,11 @@ async def test_manual_commits(make_client: MakeClient, name: str) -> None:
             assert await consumer.committed() == {place: 3}
             await consumer.commit({place: 2})
         assert await client.admin.group_offsets(name) == {place: 2}
+        # Closing with commit="after" does not take back what was committed by hand.
+        async with client.subscribe(name, group=name) as consumer:
+            second = (await take(consumer, 2))[-1]
+            await consumer.commit(second)
+        assert await client.admin.group_offsets(name) == {place: 4}
         with pytest.raises(ConfigurationError, match="group"):
             await client.subscribe(name).commit()
 
@@ -328,6 +335,18 @@ async def test_starting_points_and_seeks(make_client: MakeClient, name: str) -> 
             await topic.send(b"new")
             assert (await anext(consumer)).value == b"new"
             assert await consumer.watermarks(place) == (0, 5)
+
+
+async def test_an_offset_out_of_range_means_the_nearest(make_client: MakeClient, name: str) -> None:
+    async with make_client() as client:
+        await client.admin.create_topic(name, partitions=1)
+        await client.topic(name).send(b"old")
+        async with client.subscribe(name, start=99) as consumer:
+            await consumer.open()
+            await client.topic(name).send(b"new")
+            assert (await anext(consumer)).value == b"new"
+        with pytest.raises(ConfigurationError, match="start=-1"):
+            client.subscribe(name, start=-1)
 
 
 async def test_latest_sees_only_what_comes(make_client: MakeClient, name: str) -> None:

@@ -10,6 +10,7 @@ import typer
 from tidewheel.admin import PartitionLag
 from tidewheel.cli.consume import parse_start
 from tidewheel.cli.session import (
+    PROGRAM,
     JsonOption,
     UrlOption,
     YesOption,
@@ -51,7 +52,7 @@ def list_groups(as_json: JsonOption = False, url: UrlOption = None) -> None:
             print_json([dict(zip(names, row, strict=True)) for row in rows])
             return
         if not rows:
-            print_line("No groups yet. Start one: tidewheel consume TOPIC --group NAME")
+            print_line(f"No groups yet. Start one: {PROGRAM} consume TOPIC --group NAME")
             return
         made = table("GROUP", "STATE", "MEMBERS", "LAG", right=frozenset({"MEMBERS", "LAG"}))
         for group, state, members, messages in rows:
@@ -179,7 +180,7 @@ def lag(
             print_json([_summary(name, lags) for name, lags in found.items()])
             return
         if not found:
-            print_line("No groups yet. Start one: tidewheel consume TOPIC --group NAME")
+            print_line(f"No groups yet. Start one: {PROGRAM} consume TOPIC --group NAME")
             return
         made = table("GROUP", "LAG", "SECONDS", right=frozenset({"LAG", "SECONDS"}))
         for name, lags in found.items():
@@ -234,7 +235,8 @@ def _print_lag(group: str, lags: Sequence[PartitionLag], as_json: bool) -> None:
         )
     print_table(made)
     total = _summary(group, lags)
-    behind = f"{total['messages']:,} messages behind"
+    noun = "message" if total["messages"] == 1 else "messages"
+    behind = f"{total['messages']:,} {noun} behind"
     if total["messages"] and total["seconds"] is not None:
         behind += f", the oldest {_seconds(total['seconds'])} s old"
     print_line(behind)

@@ -18,7 +18,7 @@ import typer
 from tidewheel.cli import groups, topics
 from tidewheel.cli.consume import consume
 from tidewheel.cli.produce import produce
-from tidewheel.cli.session import EXIT_USAGE, errors
+from tidewheel.cli.session import EXIT_USAGE, PROGRAM, errors
 
 STACK_COMMANDS: Final = ("up", "down", "status", "demo")
 CHECKOUT_COMMANDS: Final = ("test", "check", "bench")
@@ -60,7 +60,7 @@ def main() -> None:
     """Run the command line; ends the process."""
     if len(sys.argv) > 1:
         _hand_over(sys.argv[1:])
-    app(prog_name="tidewheel")
+    app(prog_name=PROGRAM)
 
 
 def _hand_over(arguments: list[str]) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, NoReturn
 
@@ -20,6 +22,9 @@ from rich.table import Table
 from tidewheel.client import Client
 from tidewheel.errors import TidewheelError
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
+
+PROGRAM: Final = "./tidewheel" if "TIDEWHEEL_CHECKOUT" in os.environ else "tidewheel"
+"""What the person typed, so that the commands in our messages can be copied as they are."""
 
 CONNECT_TIMEOUT_MS: Final = 3_000
 EXIT_FAILED: Final = 1
@@ -46,7 +51,7 @@ def fail(message: str, hint: str = "", status: int = EXIT_FAILED) -> NoReturn:
     """End with a message on stderr."""
     errors.print(f"[bold red]tidewheel:[/] {_escaped(message)}")
     if hint:
-        errors.print(f"  {_escaped(hint)}")
+        errors.print(f"  {_escaped(hint.replace('`tidewheel ', f'`{PROGRAM} '))}")
     raise typer.Exit(status)
 
 
@@ -65,6 +70,11 @@ def run(
     """Run a command with an open client; turns errors into messages and exit statuses."""
 
     async def body() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None, "asyncio.run makes one"
+        # As Ctrl-C: commit what was printed and leave the group, instead of timing out in it.
+        if threading.current_thread() is threading.main_thread():
+            loop.add_signal_handler(signal.SIGTERM, task.cancel)
         settings = ClientSettings("tidewheel-cli", connect_timeout_ms=CONNECT_TIMEOUT_MS)
         client = Client(url, settings=settings, producer=producer, consumer=consumer)
         async with client:
@@ -78,7 +88,7 @@ def run(
         # The reader of our output has left (`| head`): nothing is wrong, nobody listens.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tidewheel.cli.session import (
+    PROGRAM,
     JsonOption,
     UrlOption,
     YesOption,
@@ -58,7 +59,7 @@ def list_topics(
             )
             return
         if not rows:
-            print_line("No topics yet. Create one: tidewheel topics create NAME")
+            print_line(f"No topics yet. Create one: {PROGRAM} topics create NAME")
             return
         made = table("TOPIC", "PARTITIONS", "MESSAGES", right=frozenset({"PARTITIONS", "MESSAGES"}))
         for name, count, held in rows:

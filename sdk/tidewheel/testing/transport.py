@@ -125,6 +125,8 @@ class MemoryProducer:
                 message.partition = (
                     hash_partition(message.key, count) if by_key else random.randrange(count)
                 )
+            elif message.partition >= count:
+                return MemoryFault("_UNKNOWN_PARTITION")
             broker.append(message)
         except TopicNotFound:
             return MemoryFault("_UNKNOWN_TOPIC")
