@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 
 from data_plane.broker.services import Logger, Services
+from data_plane.server import descriptors
 from data_plane.server.clock import Clock
 from data_plane.server.composition import make_services
 from data_plane.server.configuration import BrokerConfig
@@ -62,12 +63,23 @@ class BrokerProcess:
             loop, MAINTENANCE_THREADS, "maintenance", self._end_pass_now
         )
         settings = self._settings
+        budget = descriptors.divide(descriptors.raise_limit())
         services = make_services(
-            settings, self._executor, self._maintenance, self._clock.now_ms, self._log
+            settings,
+            self._executor,
+            self._maintenance,
+            self._clock.now_ms,
+            self._log,
+            budget.open_segments_max,
         )
         self._services = services
         self._listener = Listener(
-            "tenants", services, self._clock, self._end_pass, self._end_pass_soon
+            "tenants",
+            services,
+            self._clock,
+            self._end_pass,
+            self._end_pass_soon,
+            sockets_max=budget.connections_max,
         )
         self._add_metrics(services)
         http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})

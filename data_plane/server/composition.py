@@ -81,6 +81,7 @@ def make_services(
     maintenance_executor: Executor,
     now_ms: Callable[[], int],
     log: Logger,
+    open_segments_max: int,
 ) -> Services:
     """Open the data directories and join the parts. Raises what the stores raise when a directory
     belongs to another broker, is in use, or cannot be read."""
@@ -103,6 +104,7 @@ def make_services(
         fs=fs,
         default_config=config.log_config({}),
         now_ms=now_ms(),
+        open_segments_max=open_segments_max,
         maintenance=maintenance_config(config),
     )
     for failure in logs.start(now_ms()):

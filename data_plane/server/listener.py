@@ -44,6 +44,7 @@ class Listener:
         end_pass: Callable[[int], None],
         end_pass_soon: Callable[[], None],
         *,
+        sockets_max: int = 1 << 20,
         is_inter_broker: bool = False,
     ) -> None:
         self.name = name
@@ -61,6 +62,7 @@ class Listener:
         config = services.config
         self.frame_bytes_max = config.get_int("socket.request.max.bytes")
         self._config = config
+        self._sockets_max = sockets_max
         self._is_inter_broker = is_inter_broker
         self._ids = count(1)
         self._per_ip: Counter[str] = Counter()
@@ -105,6 +107,8 @@ class Listener:
         refused = None
         if len(self.connections) >= self._config.get_int("max.connections"):
             refused = "max.connections is reached"
+        elif len(self.connections) >= self._sockets_max:
+            refused = "the process may not open more descriptors (ulimit -n)"
         elif self._per_ip[host] >= self._connections_max(host):
             refused = "max.connections.per.ip is reached"
         if refused is not None:

@@ -91,6 +91,14 @@ def test_connections_beyond_the_maximum_are_turned_away() -> None:
     assert not fourth_transport.is_aborted
 
 
+def test_connections_beyond_the_descriptors_are_turned_away() -> None:
+    harness = Harness()
+    harness.listener._sockets_max = 1
+    harness.connect()
+    assert harness.connect()[1].is_aborted
+    assert "ulimit" in harness.reasons()[0]
+
+
 def test_one_address_does_not_take_all_connections() -> None:
     harness = Harness(max_connections_per_ip="1")
     first, _ = harness.connect("10.0.0.1")
