@@ -100,7 +100,7 @@ def load(log: Log, summary: LogSummary | None) -> LoadedLog:
     fs = log.log_directory.fs
     names = finish_swaps(fs, log.folder, fs.list_directory(log.folder))
     segments = open_segments(log, names)
-    log.durable_log_start = read_log_start(fs, log.folder, synced_only=True)
+    log.durable_log_start = read_log_start(fs, log.folder, names, synced_only=True)
     log_start = log.log_start_offset if summary is not None else log.durable_log_start
     if not segments:
         segments = [create_segment(log, max(log_start, log.log_start_offset))]

@@ -225,7 +225,7 @@ class LogManager:
             partition_files.LOG_START_FILE in names
             or partition_files.LOG_START_UNSYNCED_FILE in names
         ):
-            log_start = partition_files.read_log_start(self._fs, log.folder)
+            log_start = partition_files.read_log_start(self._fs, log.folder, names)
             if max(log_start, bases[0]) != summary.log_start_offset:
                 return False
         path = f"{log.folder}/{bases[-1]:020d}.log"

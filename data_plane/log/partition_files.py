@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
@@ -19,11 +20,17 @@ LOG_START_UNSYNCED_FILE = "log-start-unsynced.checkpoint"
 TRUNCATION_FILE = "truncation.checkpoint"
 
 
-def read_log_start(fs: FileSystem, folder: str, *, synced_only: bool = False) -> int:
-    """The log start as last checkpointed, 0 for never."""
-    names = (LOG_START_FILE,) if synced_only else (LOG_START_FILE, LOG_START_UNSYNCED_FILE)
-    values = [read_value(fs, f"{folder}/{name}") for name in names]
-    return max((value for value in values if isinstance(value, int)), default=0)
+def read_log_start(
+    fs: FileSystem, folder: str, names: Sequence[str], *, synced_only: bool = False
+) -> int:
+    """The log start as last checkpointed, 0 for never; `names` are the folder's."""
+    log_start = 0
+    for name in (LOG_START_FILE,) if synced_only else (LOG_START_FILE, LOG_START_UNSYNCED_FILE):
+        if name in names:
+            value = read_value(fs, f"{folder}/{name}")
+            if isinstance(value, int):
+                log_start = max(log_start, value)
+    return log_start
 
 
 def forget_unsynced_log_start(fs: FileSystem, folder: str) -> None:

@@ -25,32 +25,37 @@ from data_plane.log.checkpoints import read_value
 from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.errors import CorruptSegment
-from data_plane.log.file_system import File, FileSystem, SyncSite
+from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.fold import Fold
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.loading import LoadedLog
 from data_plane.log.log_summary import LogSummary
+from data_plane.log.partition_files import read_log_start
 from data_plane.log.segment import Segment
 from data_plane.wire.kernel_types import BATCH_HEADER, BATCH_HEADER_BYTES, BatchHeader
 
 if TYPE_CHECKING:
     from data_plane.log.log_state import LogState as Log
 
+UNKNOWN_NAMES = Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS
+
 
 def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> LoadedLog:
     """See the module. Raises OSError."""
     fs = log.log_directory.fs
     names = finish_swaps(fs, log.folder, fs.list_directory(log.folder))
-    log_start = partition_files.read_log_start(fs, log.folder, synced_only=may_lose)
-    log.durable_log_start = partition_files.read_log_start(fs, log.folder, synced_only=True)
+    log_start = read_log_start(fs, log.folder, names, synced_only=True)
+    log.durable_log_start = log_start
     if may_lose:
         partition_files.forget_unsynced_log_start(fs, log.folder)
+    else:
+        log_start = read_log_start(fs, log.folder, names)
     # A synced log start lies at or below the recovery point of its time.
-    recovery_point = max(min(recovery_point, _truncated_at(log)), log.durable_log_start)
+    recovery_point = max(min(recovery_point, _truncated_at(log, names)), log.durable_log_start)
     log.checkpointed_recovery_point = recovery_point
     # Nobody knows which names the last process has synced.
-    log.dirty |= Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS
+    log.dirty |= UNKNOWN_NAMES
     if log_start > log.durable_log_start:
         log.dirty |= Dirty.LOG_START
     segments = loading.open_segments(log, names)
@@ -73,9 +78,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     walk = _RecoveryWalk(log, recovery_point, may_lose, folds)
     walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
     loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
-    epochs = walk.epochs = _epochs_before(
-        fs, log.folder, segments[:first], log_start, recovery_point
-    )
+    epochs = walk.epochs = _epochs_before(log, names, segments[:first], log_start, recovery_point)
     kept = segments[:first]
     for index in range(first, len(segments)):
         segment = segments[index]
@@ -93,15 +96,18 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
         _remove(log, kept)
         return _start_anew(log, log_start)
     active = kept[-1]
-    active.first_append_ms = fs.modified_ms(active.path()) if active.size else -1
     if summary is not None and summary.active_base_offset == active.base_offset:
         active.first_append_ms = summary.first_append_ms
+    if active.size and active.first_append_ms < 0:
+        active.first_append_ms = fs.modified_ms(active.path())
     epochs.truncate_from_start(log_start)
     return LoadedLog(kept, folds, epochs, log_start, recovery_point)
 
 
-def _truncated_at(log: Log) -> int:
+def _truncated_at(log: Log, names: list[str]) -> int:
     """Where the log was truncated after the directory's last checkpoint."""
+    if partition_files.TRUNCATION_FILE not in names:
+        return INT64_MAX
     directory = log.log_directory
     mark = read_value(directory.fs, f"{log.folder}/{partition_files.TRUNCATION_FILE}")
     if isinstance(mark, list) and mark[1] >= directory.checkpoint_sequence:
@@ -144,13 +150,16 @@ def _start_anew(log: Log, log_start: int) -> LoadedLog:
 
 
 def _epochs_before(
-    fs: FileSystem, folder: str, before: list[Segment], log_start: int, recovery_point: int
+    log: Log, names: list[str], before: list[Segment], log_start: int, recovery_point: int
 ) -> LeaderEpochs:
     """The leader epochs that the walk need not find: those that began below the recovery point.
     Compaction may have taken their first batches."""
     epochs = LeaderEpochs()
+    name = partition_files.LEADER_EPOCHS_FILE
     try:
-        epochs.restore(fs.read_file(f"{folder}/{partition_files.LEADER_EPOCHS_FILE}"))
+        if name not in names:
+            raise FileNotFoundError(name)
+        epochs.restore(log.log_directory.fs.read_file(f"{log.folder}/{name}"))
     except (FileNotFoundError, ValueError):
         loading.add_epochs(epochs, before)
     epochs.truncate_from_end(max(recovery_point, log_start + 1))
