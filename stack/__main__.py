@@ -37,7 +37,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="BASE",
         help="the first broker's port, the next ones follow; 0 for any (%(default)s)",
     )
-    up.add_argument("--first-id", type=int, default=1, metavar="I", help="the first broker's id")
+    up.add_argument(
+        "--first-id",
+        type=int,
+        metavar="I",
+        help="the first broker's id, the next ones follow (1, or the one that has data)",
+    )
     up.add_argument(
         "--set",
         action="append",

@@ -65,6 +65,11 @@ class StackFolder:
     def broker_data(self, broker_id: int) -> Path:
         return self.path / f"broker-{broker_id}"
 
+    def broker_ids(self) -> list[int]:
+        """The brokers that have data here, ascending."""
+        names = (path.name.removeprefix("broker-") for path in self.path.glob("broker-*"))
+        return sorted(int(name) for name in names if name.isdigit())
+
     def log_file(self, name: str) -> Path:
         """The log of `broker-<id>` or `stack`."""
         return self.path / "logs" / f"{name}.log"

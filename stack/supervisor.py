@@ -25,15 +25,17 @@ from stack.processes import identify
 BROKERS_MAX = 1
 """More brokers make sense once partitions are replicated between them."""
 
+BROKER_ID_MAX = 2**31 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
-    """What `up` was asked for."""
+    """What `up` was asked for. `first_id` None takes the ids that have data in the folder, or 1."""
 
     data: Path
     brokers: int = 1
     port: int = 9092
-    first_id: int = 1
+    first_id: int | None = None
     settings: tuple[str, ...] = ()
 
     def check(self) -> None:
@@ -46,7 +48,7 @@ class StackOptions:
                 "stack is one broker for now. Leave --brokers out.",
                 EXIT_USAGE,
             )
-        if not 0 <= self.first_id <= 2**31 - 1:
+        if self.first_id is not None and not 0 <= self.first_id <= BROKER_ID_MAX:
             raise StackError("--first-id must be a broker id: 0 to 2147483647.", EXIT_USAGE)
         for setting in self.settings:
             name, equals, _ = setting.partition("=")
@@ -100,12 +102,13 @@ class Supervisor:
         self._refuse_orphans()
         self._owns_state = True
         self.folder.remove_state()
+        first_id = self._first_id()
         supervisor = identify(os.getpid())
         assert supervisor is not None, "this process runs"
         cluster_id = self.folder.cluster_id()
         for index, port in enumerate(broker_ports(self.options.port, self.options.brokers)):
             options = BrokerOptions(
-                broker_id=self.options.first_id + index,
+                broker_id=first_id + index,
                 port=port,
                 metrics_port=metrics_port(port),
                 settings=self.options.settings,
@@ -123,6 +126,21 @@ class Supervisor:
             f"A stack already runs with the data in {self.folder.path}{where}.\n"
             "Stop it with ./tidewheel down, or start another one with its own --data and --port."
         )
+
+    def _first_id(self) -> int:
+        """The first broker's id. Raises StackError when data in the folder would be left out."""
+        present = self.folder.broker_ids()
+        first_id = self.options.first_id
+        if first_id is None:
+            first_id = min(present, default=1)
+        left_out = [i for i in present if not first_id <= i < first_id + self.options.brokers]
+        if left_out:
+            raise StackError(
+                f"{self.folder.path} has the data of broker {', '.join(map(str, left_out))}, which "
+                f"this start would leave out. Use another --data, or leave --first-id out.",
+                EXIT_USAGE,
+            )
+        return first_id
 
     def _refuse_orphans(self) -> None:
         """A broker may outlive a killed supervisor. Two on one folder would destroy it."""

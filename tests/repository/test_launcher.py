@@ -92,8 +92,8 @@ def append(text: str) -> Callable[[Path], object]:
     [
         ("requirements.lock", "# x\n", {"packages", "checkout"}),
         ("requirements-build.lock", "# x\n", {"packages", "checkout"}),
-        ("data_plane/wire/kernel.py", "# x\n", {"checkout"}),
-        ("hatch_build.py", "# x\n", {"checkout"}),
+        ("data_plane/wire/kernel.py", "# x\n", {"kernel"}),
+        ("hatch_build.py", "# x\n", {"kernel"}),
         ("sdk/pyproject.toml", "\n[project.urls]\na = 'b'\n", {"checkout"}),
         ("sdk/pyproject.toml", "\n[tool.other]\na = 'b'\n", set()),
         ("tidewheel", "# x\n", set()),

@@ -92,6 +92,12 @@ def test_a_detached_stack_is_found_and_stopped(stacks: Stacks, tmp_path: Path) -
     assert stacks.run("status", "--data", tmp_path).returncode == 1
     assert stacks.run("down", "--data", tmp_path).returncode == 0
 
+    other = stacks.up(tmp_path, "--first-id", 1)
+    assert other.returncode == 2
+    assert "data of broker 5" in other.stderr
+    assert stacks.up(tmp_path).returncode == 0
+    assert stacks.status(tmp_path)["brokers"][0]["id"] == 5
+
 
 def test_what_the_banner_says_to_try_works(stacks: Stacks, tmp_path: Path) -> None:
     banner = stacks.up(tmp_path).stdout.splitlines()
