@@ -30,6 +30,7 @@ BATCH_HEADER_BYTES = 61
 LENGTH = struct.Struct(">i")
 OFFSET_AND_EPOCH = struct.Struct(">qii")
 OFFSETS_END = (1 << 63) - 1
+UNKNOWN_EPOCH = -1
 FRAME_BYTES = 12
 MAGIC_POSITION = 16
 MAGIC = 2
@@ -73,7 +74,7 @@ class BatchWalk:
         self._end = end
         self._check_crc = check_crc
         self._end_offset = end_offset
-        self._epoch = -1
+        self._epoch = UNKNOWN_EPOCH
         self.end_position = start
         self.next_offset = next_offset
         self.problem = ""
@@ -156,10 +157,10 @@ class BatchWalk:
 
     def _judge_epoch(self, header: BatchHeader, following: tuple[int, int] | None) -> None:
         epoch = header.partition_leader_epoch
-        if epoch == self._epoch:
+        if epoch in (self._epoch, UNKNOWN_EPOCH):
             return
-        is_later = epoch > self._epoch
-        if not is_later or (following is not None and self._epoch <= following[1] < epoch):
+        is_refuted = following is not None and max(self._epoch, 0) <= following[1] < epoch
+        if epoch < self._epoch or epoch < 0 or is_refuted:
             self.problem = self.problem or f"the leader epoch {epoch} is out of order"
         else:
             self._epoch = epoch

@@ -1,0 +1,284 @@
+"""When a segment is sealed, and when records leave the log at its start or its end."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from data_plane.log.config import INT32_MAX
+from data_plane.log.errors import AppendError, OffsetOutOfRange
+from data_plane.log.removal import removal_job
+from data_plane.wire.errors import ErrorCode
+from tests.log.one_log import START_MS, OneLog, batch_of
+
+BATCH_BYTES = len(batch_of(bytes(100), timestamps=[START_MS]))
+
+
+def bases(one: OneLog) -> list[int]:
+    return [segment.base_offset for segment in one.log.segments]
+
+
+def fixed_fill(one: OneLog, count: int) -> None:
+    """Batches of exactly BATCH_BYTES."""
+    for _ in range(count):
+        one.append(batch_of(bytes(100), timestamps=[START_MS]))
+
+
+# The four roll rules
+
+
+def test_a_segment_is_filled_up_to_segment_bytes() -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 4)
+    assert bases(one) == [0]
+    fixed_fill(one, 1)
+    assert bases(one) == [0, 4]
+    smaller = OneLog(segment_bytes=4 * BATCH_BYTES - 1)
+    fixed_fill(smaller, 4)
+    assert bases(smaller) == [0, 3]
+
+
+def test_a_batch_that_no_segment_can_hold_is_refused() -> None:
+    one = OneLog(segment_bytes=500)
+    one.fill(1)
+    with pytest.raises(AppendError) as refused:
+        one.append(batch_of(bytes(600)))
+    assert refused.value.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert (one.log.log_end_offset, len(one.log.segments)) == (1, 1)
+
+
+def test_a_segment_is_rolled_when_its_first_append_is_segment_ms_ago() -> None:
+    one = OneLog(segment_ms=1000, segment_jitter_ms=100)
+    one.now_ms += 10_000
+    one.fill(1)
+    one.now_ms += 899
+    one.fill(1)
+    assert bases(one) == [0]
+    one.now_ms += 1
+    one.fill(1)
+    assert bases(one) == [0, 2]
+
+
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_the_age_of_a_segment_outlives_a_restart(how: str) -> None:
+    one = OneLog(segment_ms=1000)
+    one.fs.now_ms = one.now_ms
+    one.fill(1)
+    one.checkpoint()
+    one.now_ms += 600
+    getattr(one, how)()
+    one.now_ms += 399
+    one.fill(1)
+    assert bases(one) == [0]
+    one.now_ms += 1
+    one.fill(1)
+    assert bases(one) == [0, 2]
+
+
+@pytest.mark.parametrize(("limit_bytes", "entries"), [(80, 10), (36, 3)])
+def test_a_segment_is_rolled_when_an_index_is_full(limit_bytes: int, entries: int) -> None:
+    """An entry of the offset index has 8 bytes, one of the time index 12."""
+    one = OneLog(segment_bytes=1 << 20, segment_index_bytes=limit_bytes, index_interval_bytes=0)
+    for index in range(60):
+        # Only for the smaller limit do timestamps increase and the time index grow.
+        one.now_ms = START_MS + index * (entries == 3)
+        one.fill(1)
+    sealed = one.log.segments[:-1]
+    assert len(sealed) >= 4
+    for segment in sealed:
+        file = segment.open_file()
+        segment.load_indexes(file)
+        assert segment.offset_index is not None
+        assert segment.time_index is not None
+        assert segment.offset_index.size_bytes <= limit_bytes
+        # Sealing adds the largest timestamp.
+        assert segment.time_index.size_bytes <= limit_bytes + 12
+        assert max(len(segment.offset_index), len(segment.time_index)) >= entries
+
+
+def test_a_segment_is_rolled_before_a_relative_offset_exceeds_32_bits() -> None:
+    one = OneLog(segment_bytes=1 << 20)
+    far = batch_of(b"x")
+    far[0:16] = INT32_MAX.to_bytes(8, "big") + far[8:12] + bytes(4)
+    one.fill(1)
+    one.log.append_as_follower(far, 0, len(far), now_ms=one.now_ms)
+    assert bases(one) == [0]
+    one.log.advance_high_watermark(one.log.log_end_offset)
+    one.fill(1)
+    assert bases(one) == [0, INT32_MAX + 1]
+    assert one.offsets() == [0, INT32_MAX, INT32_MAX + 1]
+    one.kill()
+    assert one.offsets() == [0, INT32_MAX, INT32_MAX + 1]
+
+
+# Retention
+
+
+def test_retention_by_time_drops_whole_old_segments_only() -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES + 50)
+    for _ in range(12):
+        one.fill(1)
+        one.now_ms += 10
+    assert bases(one) == [0, 4, 8]
+    one.set_config(retention_ms=1000)
+    # The newest record of the first segment has START_MS + 30.
+    assert one.log.apply_retention(START_MS + 1030) == 0
+    assert one.log.apply_retention(START_MS + 1031) == 1
+    assert one.log.log_start_offset == 4
+    assert one.offsets() == list(range(4, 12))
+    with pytest.raises(OffsetOutOfRange) as refused:
+        one.log.read(3, 1, max_offset=99, at_least_one_batch=True)
+    assert (refused.value.log_start_offset, refused.value.log_end_offset) == (4, 12)
+    assert one.log.apply_retention(START_MS + 100_000) == 2
+    assert (one.log.log_start_offset, one.log.log_end_offset, one.log.size_bytes) == (12, 12, 0)
+    one.fill(1)
+    assert one.offsets() == [12]
+
+
+def test_a_young_record_keeps_its_old_neighbours() -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES, retention_ms=1000)
+    for timestamp in (START_MS, START_MS + 5000, START_MS, START_MS):
+        one.append(batch_of(b"x", timestamps=[timestamp]))
+    one.log.roll()
+    assert one.log.apply_retention(START_MS + 6000) == 0
+    assert one.log.apply_retention(START_MS + 6001) == 1
+
+
+@pytest.mark.parametrize(("limit", "dropped"), [(11, 0), (8, 1), (7, 1), (4, 2), (0, 3), (-1, 0)])
+def test_retention_by_bytes_keeps_at_least_that_much(limit: int, dropped: int) -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 12)
+    one.set_config(retention_bytes=limit * BATCH_BYTES if limit >= 0 else -1)
+    assert one.log.apply_retention(one.now_ms) == dropped
+    assert one.log.log_start_offset == 4 * dropped
+    assert one.log.size_bytes == (12 - 4 * dropped) * BATCH_BYTES
+
+
+def test_retention_never_passes_the_high_watermark() -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    for _ in range(12):
+        one.append(batch_of(bytes(100)), commit=False)
+    one.set_config(retention_bytes=0, retention_ms=0)
+    late_ms = START_MS + 10_000_000
+    assert one.log.apply_retention(late_ms) == 0
+    one.log.advance_high_watermark(7)
+    assert one.log.apply_retention(late_ms) == 1
+    assert one.log.log_start_offset == 4
+    one.log.advance_high_watermark(12)
+    assert one.log.apply_retention(late_ms) == 2
+
+
+def test_a_compacted_topic_has_no_retention_unless_it_asks_for_both() -> None:
+    one = OneLog(segment_bytes=400, retention_ms=0, cleanup_policy=frozenset({"compact"}))
+    for _ in range(8):
+        one.append(batch_of(bytes(100), keys=[b"k"]))
+    assert one.log.apply_retention(START_MS + 1000) == 0
+    one.set_config(cleanup_policy=frozenset({"compact", "delete"}))
+    assert one.log.apply_retention(START_MS + 1000) > 0
+
+
+# DeleteRecords
+
+
+def test_delete_records_hides_single_records() -> None:
+    one = OneLog()
+    one.append(batch_of(b"0", b"1", b"2", b"3"))
+    one.fill(2)
+    assert one.log.delete_records(2) == 2
+    assert one.offsets() == [2, 3, 4, 5]
+    assert one.log.delete_records(1) == 2, "it does not move back"
+    assert one.log.delete_records(-1) == 6
+    assert one.offsets() == []
+    for offset in (-2, 7):
+        with pytest.raises(OffsetOutOfRange):
+            one.log.delete_records(offset)
+    one.fill(1)
+    assert one.offsets() == [6]
+
+
+def test_delete_records_stops_at_the_high_watermark() -> None:
+    one = OneLog()
+    one.fill(3)
+    one.append(batch_of(b"x"), commit=False)
+    with pytest.raises(OffsetOutOfRange):
+        one.log.delete_records(4)
+    assert one.log.delete_records(-1) == 3
+
+
+@pytest.mark.parametrize("how", ["restart", "kill", "lose_power"])
+def test_a_log_start_lasts(how: str) -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 12)
+    one.log.delete_records(6)
+    if how == "lose_power":
+        one.log.flush()
+        one.lose_power(random.Random(3))
+    else:
+        getattr(one, how)()
+    assert one.log.log_start_offset == 6
+    assert one.offsets() == list(range(6, 12))
+
+
+def test_segments_below_the_log_start_go_and_their_files_after_the_delay() -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES, file_delete_delay_ms=500)
+    fixed_fill(one, 12)
+    one.log.delete_records(8)
+    assert one.log.apply_retention(one.now_ms) == 2
+    assert bases(one) == [8]
+    one.log.flush()
+    assert removal_job(one.log, one.now_ms + 499) is None
+    assert len(one.names(".log")) == 3
+    job = removal_job(one.log, one.now_ms + 500)
+    assert job is not None
+    job.run()
+    job.finish()
+    assert one.names(".log") == ["00000000000000000008.log"]
+    assert [name for name in one.names() if name[:20].isdigit() and int(name[:20]) < 8] == []
+    one.kill()
+    assert one.offsets() == [8, 9, 10, 11]
+
+
+# Truncation
+
+
+def test_truncation_drops_whole_batches_from_the_offset_on() -> None:
+    one = OneLog(segment_bytes=400)
+    for first in range(0, 12, 2):
+        one.epoch = first // 4
+        one.append(batch_of(b"%d" % first * 40, b"%d" % (first + 1) * 40))
+    one.log.truncate_to(7)
+    assert one.offsets() == list(range(6))
+    assert one.log.log_end_offset == one.log.high_watermark == 6
+    assert one.log.latest_epoch == 1
+    assert one.log.end_offset_for_epoch(1) == (1, 6)
+    one.log.truncate_to(100)
+    assert one.log.log_end_offset == 6
+    one.fill(1)
+    one.kill()
+    assert one.offsets() == list(range(7))
+
+
+def test_truncation_of_the_batch_in_which_the_log_starts_leaves_an_empty_log() -> None:
+    one = OneLog()
+    one.append(batch_of(b"0", b"1", b"2", b"3"))
+    one.log.delete_records(2)
+    one.log.truncate_to(3)
+    assert (one.log.log_start_offset, one.log.log_end_offset) == (2, 2)
+    one.fill(1)
+    for restart in (one.kill, one.restart):
+        restart()
+        assert one.offsets() == [2]
+
+
+def test_starting_anew_elsewhere() -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 12)
+    one.log.truncate_fully_and_start_at(1000)
+    assert one.offsets() == []
+    assert (one.log.log_start_offset, one.log.high_watermark) == (1000, 1000)
+    one.fill(2)
+    for restart in (one.kill, one.restart):
+        restart()
+        assert one.offsets() == [1000, 1001]
+    assert one.names(".log") == [f"{1000:020d}.log"]
