@@ -39,6 +39,18 @@ class Log(LogReads):
 
     # Closing
 
+    def unload(self) -> None:
+        """Give back memory and descriptors of a log at rest; the next use loads it again."""
+        if self._segments is None or self.needs_flush or self.doomed or self.compacting:
+            return
+        summary = self.summary()
+        for segment in self._segments:
+            segment.release()
+        self._summary = summary
+        self._segments = None
+        self._folds = None
+        self._producers = None
+
     def prepare_close(self) -> None:
         """Sync everything, so that the log needs no recovery. Raises LogDirFailure."""
         self.write_tail_files()

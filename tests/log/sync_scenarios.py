@@ -9,13 +9,14 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from uuid import UUID
 
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import SyncSite
 from data_plane.log.sim_file_system import Fault, PowerLoss
 from data_plane.wire.records import NewRecord, build_batch
-from tests.log.compaction_world import CompactionWorld
+from tests.log.compaction_world import CONFIG, CompactionWorld
 from tests.log.world import World
 
 Scenario = Callable[[int, SyncSite | None], None]
@@ -66,6 +67,9 @@ def two_swaps(seed: int, site: SyncSite | None) -> None:
     world.checkpoint()
     for share in (0.5, 1.0):
         world.log.high_watermark = int(world.log.log_end_offset * share)
+        # Larger segments let the second one take in more than the first one did.
+        size_bytes = CONFIG.segment_bytes * (1 if share < 1 else 3)
+        world.log.update_config(replace(CONFIG, segment_bytes=size_bytes))
         job = world.log.compaction_job(world.now_ms)
         assert job is not None
         job.run()
