@@ -125,7 +125,7 @@ def test_groups_lag_and_resets(run: Run, topic: str) -> None:
     ok(run("consume", topic, "--group", topic, "--count", "2", "--values"))
     found = json.loads(ok(run("lag", topic, "--json")))
     assert (found["group"], found["messages"]) == (topic, 1)
-    assert "1 messages behind" in ok(run("lag", topic))
+    assert "1 message behind" in ok(run("lag", topic))
     assert topic in {line["group"] for line in json.loads(ok(run("groups", "--json")))}
     assert "Empty" in ok(run("groups", "describe", topic))
     refused = run("groups", "reset", topic, topic, "--to", "beginning")
@@ -135,6 +135,16 @@ def test_groups_lag_and_resets(run: Run, topic: str) -> None:
     assert reset["offsets"]["0"] == 1
     assert json.loads(ok(run("lag", topic, "--json")))["messages"] == 2
     ok(run("groups", "delete", topic, "--yes"))
+
+
+def test_a_count_commits_what_it_printed_and_no_more(run: Run, topic: str) -> None:
+    for partition in ("0", "1"):
+        ok(run("produce", topic, "-p", partition, given="0\n1\n2\n"))
+    printed = ok(run("consume", topic, "--group", topic, "--count", "4", "--values"))
+    assert printed.count("\n") == 4
+    assert json.loads(ok(run("lag", topic, "--json")))["messages"] == 2
+    rest = ok(run("consume", topic, "--group", topic, "--count", "2", "--values"))
+    assert sorted((printed + rest).split()) == ["0", "0", "1", "1", "2", "2"]
 
 
 def test_topics(run: Run, name: str) -> None:
@@ -171,6 +181,29 @@ def test_errors_say_what_to_do(run: Run, arguments: list[str], status: int, says
     assert "Traceback" not in result.stderr
 
 
+def test_a_partition_that_is_not_there_is_named_with_where_to_look(run: Run, topic: str) -> None:
+    result = run("produce", topic, "x", "--partition", "77")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "0 messages sent, 1 failed" in result.stderr
+    assert "tidewheel topics describe NAME" in result.stderr
+    assert "topics create" not in result.stderr
+
+
+def test_in_a_checkout_hints_name_the_launcher() -> None:
+    environment = {**os.environ, "TIDEWHEEL_CHECKOUT": "/anywhere", "TIDEWHEEL_URL": "127.0.0.1:1"}
+    command = [sys.executable, "-m", "tidewheel.cli.main"]
+    for arguments, says in ((["topics"], "`./tidewheel status`"), (["no"], "'./tidewheel -h'")):
+        done = subprocess.run(
+            [*command, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert says in done.stderr
+
+
 def test_commands_of_the_server_say_where_they_are() -> None:
     result = in_process_of_its_own(["test"], "", "127.0.0.1:1")
     assert (result.returncode, result.stdout) == (2, "")
@@ -183,6 +216,7 @@ def test_bad_input_names_the_line_and_keeps_what_came_before(run: Run, topic: st
     assert result.returncode == 1
     assert "Line 2" in result.stderr
     assert "'valu'" in result.stderr
+    assert "the 1 before it was sent" in result.stderr
     assert ok(run("consume", topic, "-e", "--values")) == "1\n"
 
 
@@ -223,3 +257,51 @@ def test_following_ends_with_the_reader_or_an_interrupt(bootstrap: str, topic: s
         client.topic(topic).send("two")
         assert leaving.wait(TIMEOUT_S) == 0
         assert leaving.stderr.read() == b""
+
+
+def test_progress_on_the_terminal_leaves_the_output_alone(bootstrap: str, topic: str) -> None:
+    """stderr is a terminal, stdout is not: the spinner goes to one, the messages to the other."""
+    numbers = "".join(f"{number}\n" for number in range(20_000))
+    environment = {**os.environ, "TIDEWHEEL_URL": bootstrap, "TERM": "xterm"}
+    for arguments, given, expected in (
+        (["produce", topic], numbers, f"Sent 20,000 messages to {topic} in "),
+        (["consume", topic, "-e", "--values"], "", numbers),
+    ):
+        controller, terminal = os.openpty()
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "tidewheel.cli.main", *arguments],
+                input=given.encode(),
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=terminal,
+                timeout=TIMEOUT_S,
+                check=True,
+            )
+        finally:
+            os.close(terminal)
+            os.close(controller)
+        lines_out = sorted(done.stdout.decode().splitlines())
+        wanted = sorted(expected.splitlines())
+        assert lines_out == wanted or lines_out[0].startswith(expected)
+
+
+def test_a_member_that_is_terminated_commits_and_leaves(bootstrap: str, topic: str) -> None:
+    command = [sys.executable, "-m", "tidewheel.cli.main", "consume", topic, "--values"]
+    environment = {**os.environ, "TIDEWHEEL_URL": bootstrap}
+    member = subprocess.Popen(
+        [*command, "--group", topic],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with sync.Client(bootstrap) as client, member:
+        assert member.stdout is not None
+        assert member.stderr is not None
+        client.topic(topic).send("one")
+        assert member.stdout.readline() == b"one\n"
+        member.send_signal(signal.SIGTERM)
+        assert member.wait(TIMEOUT_S) == 0
+        assert member.stderr.read() == b""
+        assert sum(lag.messages for lag in client.admin.lag(topic)) == 0
+        assert client.admin.describe_group(topic).members == ()

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
 import typer
-from rich.status import Status
+from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from tidewheel.cli.session import EXIT_INTERRUPTED, JsonOption, UrlOption, errors, run, usage
 from tidewheel.client import Client
@@ -120,6 +120,7 @@ class _Reading:
         self._left = count
         self._until_end = until_end
         self._ends: dict[TopicPartition, int] = {}
+        self._next: dict[TopicPartition, int] = {}
 
     async def read(self, consumer: Consumer) -> None:
         if self._until_end:
@@ -130,28 +131,31 @@ class _Reading:
             await self._forget_reached(consumer)
             if not self._ends:
                 return
-        show_progress = sys.stderr.isatty() and not sys.stdout.isatty()
-        status = Status("waiting for messages", console=errors)
         total, started_s = 0, time.monotonic()
-        if show_progress:
-            status.start()
-        try:
+        with Progress(
+            SpinnerColumn(),
+            TextColumn("{task.fields[count]:,} messages, {task.fields[rate]:,.0f}/s"),
+            console=errors,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            disable=not sys.stderr.isatty() or sys.stdout.isatty(),
+        ) as progress:
+            task = progress.add_task("", total=None, count=0, rate=0.0)
             batch_max = BATCH_MAX if self._left is None else min(BATCH_MAX, self._left)
             async for batch in consumer.batches(batch_max, wait_s=IDLE_LOOK_S):
                 batch = self._wanted(batch)
                 if batch:
                     await asyncio.to_thread(_write, "".join(map(self._show, batch)))
+                    self._next.update({m.topic_partition: m.offset + 1 for m in batch})
                     total += len(batch)
                     rate = total / max(time.monotonic() - started_s, 1e-9)
-                    status.update(f"{total:,} messages, {rate:,.0f}/s")
+                    progress.update(task, count=total, rate=rate)
                 else:
                     await self._forget_reached(consumer)
                 if self._is_done():
                     await self._commit(consumer)
                     return
-        finally:
-            if show_progress:
-                status.stop()
 
     def _wanted(self, batch: list[Message]) -> list[Message]:
         if self._left is not None:
@@ -182,8 +186,11 @@ class _Reading:
         return self._left == 0 or (self._until_end and not self._ends)
 
     async def _commit(self, consumer: Consumer) -> None:
+        # What was printed, and no more: the last batch may hold messages beyond the count.
         if consumer.options.group is not None:
-            await consumer.commit()
+            await consumer.commit(
+                {p: self._next[p] for p in consumer.assignment & self._next.keys()}
+            )
 
 
 def _write(text: str) -> None:

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -27,7 +27,7 @@ from tidewheel.cli.session import (
     usage,
 )
 from tidewheel.client import Client
-from tidewheel.errors import BatchSendFailed
+from tidewheel.errors import BatchSendFailed, ConfigurationError
 from tidewheel.message import ProducerRecord
 from tidewheel.settings import Acks, Compression, ProducerSettings
 
@@ -134,42 +134,49 @@ class _Source:
         status = os.fstat(sys.stdin.fileno())
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
-    async def records(self) -> AsyncIterator[ProducerRecord]:
-        async for record in self._records():
-            self.records_read += 1
-            if self.on_progress is not None and self.records_read % PROGRESS_EVERY == 0:
+    async def records(self) -> AsyncIterator[ProducerRecord | bytes]:
+        """Everything to send; plain lines as they are, which is the fastest to send."""
+        async for chunk in self._chunks():
+            for record in chunk:
+                yield record
+                self.records_read += 1
+            if self.on_progress is not None:
                 self.on_progress()
-            yield record
 
-    async def _records(self) -> AsyncIterator[ProducerRecord]:
+    async def _chunks(self) -> AsyncIterator[Iterable[ProducerRecord | bytes]]:
+        """Records as they are read; parsed one by one, so that all before a bad one are sent."""
         if self._values:
-            for number, value in enumerate(self._values, 1):
-                yield self._record(value.encode(), number)
+            yield (self._record(v.encode(), number) for number, v in enumerate(self._values, 1))
         elif self._files:
             for path in self._files:
                 with path.open("rb", buffering=0) as opened:
-                    async for record in self._read(opened.fileno()):
-                        yield record
+                    async for chunk in self._read(opened.fileno()):
+                        yield chunk
         else:
             if sys.stdin.isatty():
                 errors.print("[dim]Type messages, one per line; Ctrl-D ends.[/]")
-            async for record in self._read(sys.stdin.fileno()):
-                yield record
+            async for chunk in self._read(sys.stdin.fileno()):
+                yield chunk
 
-    async def _read(self, descriptor: int) -> AsyncIterator[ProducerRecord]:
+    async def _read(self, descriptor: int) -> AsyncIterator[Iterable[ProducerRecord | bytes]]:
         splitter = LineSplitter()
         whole = bytearray()
         while chunk := await asyncio.to_thread(os.read, descriptor, CHUNK_BYTES):
             self.bytes_read += len(chunk)
             if self._format == "raw":
                 whole += chunk
-                continue
-            for line in splitter.feed(chunk):
-                yield self._record(line, splitter.line_number)
+            else:
+                yield self._parsed(splitter.feed(chunk), splitter)
         if self._format == "raw":
-            yield self._record(bytes(whole), 1)
-        for line in splitter.finish():
-            yield self._record(line, splitter.line_number)
+            yield [self._record(bytes(whole), 1)]
+        yield self._parsed(splitter.finish(), splitter)
+
+    def _parsed(
+        self, lines: Iterator[bytes], splitter: LineSplitter
+    ) -> Iterable[ProducerRecord | bytes]:
+        if self._format == "lines" and self._template.is_empty:
+            return lines
+        return (self._record(line, splitter.line_number) for line in lines)
 
     def _record(self, line: bytes, number: int) -> ProducerRecord:
         if self._format == "json":
@@ -189,6 +196,8 @@ async def _produce(client: Client, topic: str, source: _Source, as_json: bool) -
         TimeElapsedColumn(),
         console=errors,
         transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
         disable=not sys.stderr.isatty() or sys.stdin.isatty(),
     )
     task = progress.add_task("", total=source.bytes_total, sent=0, rate=0.0)
@@ -205,7 +214,13 @@ async def _produce(client: Client, topic: str, source: _Source, as_json: bool) -
     try:
         summary = await client.topic(topic).send_many(source.records())
     except BatchSendFailed as failed:
-        fail(f"{failed.sent} messages sent, {failed.failed} failed: {failed.first_error}")
+        counts = f"{failed.sent} messages sent, {failed.failed} failed"
+        hint = failed.first_error.hint
+        fail(f"{counts}: {failed.first_error.message}", hint)
+    except ConfigurationError as broken:
+        before = source.records_read
+        sent = f"; the {before:,} before it {'was' if before == 1 else 'were'} sent"
+        fail(broken.message + (sent if before else ""), broken.hint)
     finally:
         if progress.live.is_started:
             progress.stop()

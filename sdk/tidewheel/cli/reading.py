@@ -50,6 +50,11 @@ class Template:
     record: ProducerRecord
     key_separator: bytes | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether a line alone makes the message."""
+        return self.key_separator is None and self.record == ProducerRecord(headers=[], tags=[])
+
 
 class LineSplitter:
     """Cuts a stream of chunks into lines without their ends (LF or CRLF)."""
