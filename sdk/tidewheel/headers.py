@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tidewheel.errors import ConfigurationError
-from tidewheel.message import ID_HEADER, TAG_HEADER, HeaderValue, ProducerRecord
+from tidewheel.message import ID_HEADER, TAG_HEADER, Headers, HeaderValue, ProducerRecord
 
 DELAY_HEADER: Final = "tw-delay"
 DELIVER_AT_HEADER: Final = "tw-deliver-at"
@@ -72,7 +72,7 @@ def epoch_ms(value: datetime | int, *, what: str = "deliver_at") -> int:
 
 def encode_headers(record: ProducerRecord) -> list[tuple[str, HeaderValue]]:
     """All headers of a record: its own, then tags, delay and id. Raises ConfigurationError."""
-    headers = list(record.headers)
+    headers = _checked_headers(record.headers)
     if record.tags:
         headers.extend((TAG_HEADER, tag) for tag in _checked_tags(record.tags))
     if record.delay is not None:
@@ -89,6 +89,19 @@ def encode_headers(record: ProducerRecord) -> list[tuple[str, HeaderValue]]:
     if record.id is not None:
         headers.append((ID_HEADER, id_bytes(record.id)))
     return headers
+
+
+def _checked_headers(headers: Headers) -> list[tuple[str, HeaderValue]]:
+    checked = list(headers)
+    for pair in checked:
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if is_pair and isinstance(pair[0], str) and isinstance(pair[1], bytes | str | None):
+            continue
+        raise ConfigurationError(
+            f"The header {pair!r} is not a name and bytes, str or None",
+            hint='Write headers=[("trace", "ab12")]',
+        )
+    return checked
 
 
 def id_bytes(value: str | bytes) -> bytes:

@@ -1,8 +1,10 @@
 """Which message may be handled next, so that concurrency keeps the order of every key.
 
 Messages of one key form a lane: they are handled one at a time, in the order they came. Lanes do
-not wait for each other. A message without a key is a lane of its own. This is a plain data
-structure: who runs what, and how many at once, is up to the caller.
+not wait for each other. A message without a key is a lane of its own. Of all that may be handled
+the oldest goes first: what is finished then has few gaps, and few messages are delivered again
+after a stop. This is a plain data structure: who runs what, and how many at once, is up to the
+caller.
 
     add a1 a2 b1        -> take a1, take b1, take nothing (a2 waits for a1)
     done a              -> take a2
@@ -10,6 +12,8 @@ structure: who runs what, and how many at once, is up to the caller.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
@@ -20,11 +24,13 @@ T = TypeVar("T")
 class KeyLanes(Generic[T]):
     """Queued items by lane. Every `take` must be followed by one `done` of its lane."""
 
-    __slots__ = ("_busy", "_queues", "_ready", "_size")
+    __slots__ = ("_busy", "_numbers", "_queues", "_ready", "_size")
 
     def __init__(self) -> None:
-        self._queues: dict[Hashable, deque[T]] = {}
-        self._ready: deque[Hashable] = deque()
+        self._numbers = itertools.count()
+        self._queues: dict[Hashable, deque[tuple[int, T]]] = {}
+        # A heap. Numbers are unique, so lanes are never compared.
+        self._ready: list[tuple[int, Hashable]] = []
         self._busy: set[Hashable] = set()
         self._size = 0
 
@@ -41,22 +47,23 @@ class KeyLanes(Generic[T]):
         """Queue an item at the end of its lane; lane None is a lane nobody else shares."""
         if lane is None:
             lane = object()
+        number = next(self._numbers)
         queue = self._queues.get(lane)
         if queue is None:
-            self._queues[lane] = deque((item,))
+            self._queues[lane] = deque(((number, item),))
             if lane not in self._busy:
-                self._ready.append(lane)
+                heapq.heappush(self._ready, (number, lane))
         else:
-            queue.append(item)
+            queue.append((number, item))
         self._size += 1
 
     def take(self) -> tuple[Hashable, T] | None:
-        """The next item that may be handled, and its lane; None when there is none."""
+        """The oldest item that may be handled, and its lane; None when there is none."""
         if not self._ready:
             return None
-        lane = self._ready.popleft()
+        _, lane = heapq.heappop(self._ready)
         queue = self._queues[lane]
-        item = queue.popleft()
+        _, item = queue.popleft()
         if not queue:
             del self._queues[lane]
         self._busy.add(lane)
@@ -67,21 +74,23 @@ class KeyLanes(Generic[T]):
         """The item taken from this lane is handled: the next of the lane may go."""
         self._busy.remove(lane)
         if lane in self._queues:
-            self._ready.append(lane)
+            heapq.heappush(self._ready, (self._queues[lane][0][0], lane))
 
     def discard(self, unwanted: Callable[[T], bool]) -> list[T]:
         """Take waiting items out for good; those that are being handled stay."""
         dropped: list[T] = []
         for lane in list(self._queues):
             queue = self._queues[lane]
-            kept = deque(item for item in queue if not unwanted(item))
+            kept = deque(entry for entry in queue if not unwanted(entry[1]))
             if len(kept) == len(queue):
                 continue
-            dropped.extend(item for item in queue if unwanted(item))
+            dropped.extend(item for _, item in queue if unwanted(item))
             if kept:
                 self._queues[lane] = kept
             else:
                 del self._queues[lane]
-        self._ready = deque(lane for lane in self._ready if lane in self._queues)
+        waiting = ((queue[0][0], lane) for lane, queue in self._queues.items())
+        self._ready = [entry for entry in waiting if entry[1] not in self._busy]
+        heapq.heapify(self._ready)
         self._size -= len(dropped)
         return dropped

@@ -161,6 +161,9 @@ async def test_errors_of_sending(make_client: MakeClient, name: str) -> None:
             await topic.send(b"x", partition=77)
         with pytest.raises(ConfigurationError):
             await topic.send(b"x", delay="soon")
+        for headers in ({"trace": "1"}, [("trace", 1)], ["trace"]):
+            with pytest.raises(ConfigurationError, match="headers=\\["):
+                await topic.send(b"x", headers=headers)  # type: ignore[arg-type]
         bad = [ProducerRecord(b"1"), ProducerRecord(b"2", partition=77), ProducerRecord(b"3")]
         with pytest.raises((BatchSendFailed, TopicNotFound)):
             await topic.send_many(bad)

@@ -47,7 +47,7 @@ class LanesMachine(RuleBasedStateMachine):
             assert self.takeable() == []
             return
         lane, item = taken
-        assert item in self.takeable()
+        assert item == self.takeable()[0], "the oldest first"
         self.waiting.remove(item)
         self.running.append((lane, item))
 
