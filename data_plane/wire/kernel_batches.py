@@ -44,7 +44,7 @@ if not cython.compiled:
     )
     from data_plane.wire.kernel_records import walk_records
 else:
-    from data_plane.wire.kernel_compiled.kernel_records import walk_records
+    from data_plane.wire.kernel_compiled.kernel_records import walk_records  # type: ignore[no-redef]
 
 _new: Final = tuple.__new__
 """Builds the named tuples here: their own constructors cost three times as much."""

@@ -78,6 +78,7 @@ def test_a_spec_has_no_other_attributes() -> None:
         _ = API_BY_KEY[ApiKey.METADATA].decode_everything
 
 
+@pytest.mark.serial
 def test_messages_are_imported_when_first_used_and_quickly() -> None:
     code = """
 import sys, time
