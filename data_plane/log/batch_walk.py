@@ -109,6 +109,13 @@ class BatchWalk:
                 if chunk_bytes > self._end - position:
                     self.problem = "incomplete"
 
+    def resume_position(self) -> int | None:
+        """Where the next batch to trust begins behind the problem; None without one."""
+        found = find_sound_batch(self._file, self.end_position + 1, self._end)
+        if found is not None and self.doubts_next:
+            return batch_end(self._file, found, self._end)
+        return found
+
     def _frame_at(self, position: int) -> tuple[int, int] | None:
         """(base offset, leader epoch) of the sound batch at `position`; None without one."""
         if not is_sound_batch(self._file, position, self._end):

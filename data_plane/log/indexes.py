@@ -21,6 +21,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -71,6 +72,10 @@ class OffsetIndex:
         """The least known batch start > position."""
         index = bisect_right(self._positions, position)
         return self._positions[index] if index < len(self._positions) else None
+
+    def entries(self) -> Iterator[tuple[int, int]]:
+        """(relative offset, position), in order."""
+        return zip(self._offsets, self._positions, strict=True)
 
     def truncate(self, relative_offset: int) -> None:
         """Drop the entries at or above `relative_offset`."""
@@ -140,6 +145,10 @@ class TimeIndex:
         index = bisect_left(self._timestamps, timestamp) - 1
         return self._offsets[index] if index >= 0 else 0
 
+    def entries(self) -> Iterator[tuple[int, int]]:
+        """(relative offset, timestamp), in order."""
+        return zip(self._offsets, self._timestamps, strict=True)
+
     def truncate(self, relative_offset: int) -> None:
         """Drop the entries at or above `relative_offset`."""
         keep = bisect_left(self._offsets, relative_offset)
@@ -164,6 +173,42 @@ class TimeIndex:
             index._timestamps.append(timestamp)
             index._offsets.append(offset)
         return index
+
+
+class IndexCheck:
+    """Whether both indexes of a segment say the truth about its batches.
+
+    An index file has no checksum: one flipped bit may let look-ups begin behind the wanted batch,
+    and records would be skipped. So whoever walks a segment shows its batches to this."""
+
+    def __init__(
+        self, base_offset: int, offset_index: OffsetIndex | None, time_index: TimeIndex | None
+    ) -> None:
+        self._base_offset = base_offset
+        self._positions = dict(offset_index.entries()) if offset_index is not None else {}
+        self._times = dict(time_index.entries()) if time_index is not None else {}
+        self._wanted_timestamp = max(self._times.values(), default=-1)
+        self._has_indexes = offset_index is not None and time_index is not None
+        self._max_timestamp = -1
+
+    def see(self, position: int, last_offset: int, max_timestamp: int) -> None:
+        """The sound batch at `position`."""
+        relative = last_offset - self._base_offset
+        if self._positions.get(relative) == position:
+            del self._positions[relative]
+        if self._times.get(relative) == max_timestamp:
+            del self._times[relative]
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether every entry was seen; to be asked when all batches were."""
+        return not self._has_indexes or (
+            not self._positions
+            and not self._times
+            and self._wanted_timestamp == self._max_timestamp
+        )
 
 
 class AbortedTransaction(NamedTuple):

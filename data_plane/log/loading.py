@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_plane.log.batch_walk import BadRange, BatchWalk, batch_end, find_sound_batch
+from data_plane.log.batch_walk import BadRange, BatchWalk
 from data_plane.log.checkpoints import encode_value, write_file, write_unsynced
 from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX
@@ -159,9 +159,7 @@ def walk_active(
         if not walk.problem:
             break
         start = walk.end_position
-        resume = find_sound_batch(file, start + 1, active.size)
-        if resume is not None and walk.doubts_next:
-            resume = batch_end(file, resume, active.size)
+        resume = walk.resume_position()
         if active.bad_range_at(start) is None:
             active.add_bad_ranges([BadRange(start, resume or active.size, walk.problem)])
             log.log_directory.report_corruption(CorruptSegment(active.path(), start, walk.problem))

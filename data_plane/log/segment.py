@@ -17,11 +17,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from data_plane.log.batch_walk import BadRange, Chunk, find_bad_ranges
+from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk, find_bad_ranges
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
 from data_plane.log.indexes import (
     AbortedTransaction,
+    IndexCheck,
     InvalidIndex,
     OffsetIndex,
     TimeIndex,
@@ -313,18 +314,28 @@ class Segment:
                 return bad
         return None
 
-    def verify(self, file: File, on_chunk: Callable[[Chunk], None] | None = None) -> list[BadRange]:
+    def verify(self, file: File) -> list[BadRange]:
         """Check all batches of an earlier process and remember what is bad; in a worker thread.
 
-        Returns the bad ranges that were not known before.
+        Indexes of a sealed segment that do not fit to its batches are built anew. Returns the bad
+        ranges that were not known before.
         """
         index = self.offset_index
         known = self.bad_ranges or []
         end = self.unverified_end or self.size
-        end_offset = self.next_offset
         above = index.boundary_above if index is not None else _nothing_known
-        found = find_bad_ranges(file, end, self.base_offset, end_offset, above, on_chunk)
+        check = IndexCheck(self.base_offset, index, self.time_index)
+
+        def on_chunk(chunk: Chunk) -> None:
+            for header in chunk.headers:
+                check.see(
+                    chunk.position + header.position, header.last_offset, header.max_timestamp
+                )
+
+        found = find_bad_ranges(file, end, self.base_offset, self.next_offset, above, on_chunk)
         self.add_bad_ranges(found)
+        if self.sealed and not check.is_passed:
+            self.adopt_indexes(*rebuild_indexes(self, file))
         if end >= self.unverified_end:
             self.unverified_end = 0
         starts = {bad.start for bad in known}
@@ -357,15 +368,16 @@ class Segment:
                 raise InvalidIndex("a sealed segment has at least one timestamp")
         except (InvalidIndex, FileNotFoundError):
             offset_index, time_index = rebuild_indexes(self, file)
-        self._note_max_timestamp(time_index)
-        self.time_index = time_index
-        self.offset_index = offset_index
+        self.adopt_indexes(offset_index, time_index)
 
-    def _note_max_timestamp(self, time_index: TimeIndex) -> None:
+    def adopt_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
+        """Use these, and the largest timestamp that they know."""
         last = time_index.last
-        if last is not None and self.max_timestamp < 0:
+        if last is not None:
             self.max_timestamp = last[0]
             self.max_timestamp_offset = self.base_offset + last[1]
+        self.time_index = time_index
+        self.offset_index = offset_index
 
     def largest_timestamp(self) -> int:
         """The largest timestamp of a sealed segment; touches the disk the first time."""
@@ -398,24 +410,24 @@ def _nothing_known(position: int) -> int | None:
 
 def rebuild_indexes(segment: Segment, file: File) -> tuple[OffsetIndex, TimeIndex]:
     """Indexes of the segment's sound batches, as if they were appended again."""
-    from data_plane.log.batch_walk import BatchWalk
-
     twin = Segment(segment.directory, segment.folder, segment.base_offset, segment.base_offset, 0)
     twin.start_indexes()
     assert twin.offset_index is not None
     assert twin.time_index is not None
-    position = 0
-    while position < segment.size:
-        walk = BatchWalk(file, position, segment.size, check_crc=False)
+    position: int | None = 0
+    while position is not None and position < segment.size:
+        walk = BatchWalk(
+            file,
+            position,
+            segment.size,
+            check_crc=True,
+            next_offset=twin.next_offset,
+            end_offset=segment.next_offset,
+        )
         for chunk in walk:
             for header in chunk.headers:
                 twin.add_batch(header, chunk.position + header.position, 4096)
-        if not walk.problem:
-            break
-        bad = segment.bad_range_at(walk.end_position)
-        if bad is None:
-            break
-        position = bad.end
+        position = walk.resume_position() if walk.problem else None
     if twin.max_timestamp >= 0:
         twin.time_index.append_if_later(
             twin.max_timestamp, twin.max_timestamp_offset - segment.base_offset

@@ -1,0 +1,265 @@
+"""The sparse indexes: their files, byte for byte Kafka's, and what is found through them."""
+
+from __future__ import annotations
+
+import copy
+import struct
+from bisect import bisect_right
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.log.errors import CorruptSegment
+from data_plane.log.indexes import (
+    AbortedTransaction,
+    InvalidIndex,
+    OffsetIndex,
+    TimeIndex,
+    decode_aborted,
+    encode_aborted,
+)
+from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.wire.records import iter_batch_headers
+from tests.log.one_log import START_MS, OneLog, batch_of
+from tests.log.test_corruption import served
+from tests.log.world import read_all
+
+INT32_MAX = 2**31 - 1
+FAR = 1 << 62
+
+increasing = st.lists(
+    st.tuples(st.integers(0, INT32_MAX), st.integers(0, INT32_MAX)), max_size=30, unique=True
+).map(
+    lambda pairs: list(
+        zip(
+            sorted({offset for offset, _ in pairs}),
+            sorted({position for _, position in pairs}),
+            strict=False,
+        )
+    )
+)
+
+
+def offset_index(entries: list[tuple[int, int]]) -> OffsetIndex:
+    index = OffsetIndex()
+    for offset, position in entries:
+        index.append(offset, position)
+    return index
+
+
+@given(increasing, st.integers(0, INT32_MAX))
+def test_an_offset_is_looked_up_from_the_greatest_entry_below(
+    entries: list[tuple[int, int]], target: int
+) -> None:
+    index = offset_index(entries)
+    below = [position for offset, position in entries if offset <= target]
+    assert index.position_for(target) == (below[-1] if below else 0)
+    positions = [position for _, position in entries]
+    at = bisect_right(positions, target)
+    assert index.boundary_at_or_below(target) == (positions[at - 1] if at else 0)
+    assert index.boundary_above(target) == (positions[at] if at < len(positions) else None)
+
+
+@given(increasing, st.integers(0, INT32_MAX))
+def test_offset_index_files_hold_pairs_of_32_bits(entries: list[tuple[int, int]], cut: int) -> None:
+    index = offset_index(entries)
+    data = index.encode()
+    assert data == b"".join(struct.pack(">II", *entry) for entry in entries)
+    again = OffsetIndex.decode(data, INT32_MAX + 1)
+    assert again.encode() == data
+    assert again.size_bytes == len(data)
+    again.truncate(cut)
+    assert again.encode() == offset_index([one for one in entries if one[0] < cut]).encode()
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))), st.integers(-1, 52))
+def test_time_index_entries_increase_and_lead_to_no_later_offset(
+    offered: list[tuple[int, int]], target: int
+) -> None:
+    index = TimeIndex()
+    kept: list[tuple[int, int]] = []
+    for timestamp, offset in offered:
+        index.append_if_later(timestamp, offset)
+        if not kept or (timestamp > kept[-1][0] and offset > kept[-1][1]):
+            kept.append((timestamp, offset))
+    data = index.encode()
+    assert data == b"".join(struct.pack(">qI", *entry) for entry in kept)
+    assert TimeIndex.decode(data).encode() == data
+    earlier = [offset for timestamp, offset in kept if timestamp < target]
+    assert index.offset_for(target) == (earlier[-1] if earlier else 0)
+    assert index.last == (kept[-1] if kept else None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes(7),
+        bytes(16),
+        struct.pack(">IIII", 5, 10, 5, 20),
+        struct.pack(">IIII", 5, 10, 6, 10),
+        struct.pack(">IIII", 5, 10, 4, 20),
+        struct.pack(">II", 5, 1000),
+    ],
+)
+def test_an_offset_index_that_cannot_be_true_is_refused(data: bytes) -> None:
+    with pytest.raises(InvalidIndex):
+        OffsetIndex.decode(data, 1000)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [bytes(11), bytes(24), struct.pack(">qIqI", 5, 1, 5, 2), struct.pack(">qIqI", 5, 2, 6, 2)],
+)
+def test_a_time_index_that_cannot_be_true_is_refused(data: bytes) -> None:
+    with pytest.raises(InvalidIndex):
+        TimeIndex.decode(data)
+
+
+def test_transaction_index_files() -> None:
+    entries = [AbortedTransaction(7, 10, 14, 12), AbortedTransaction(8, 12, 19, 20)]
+    data = encode_aborted(entries)
+    assert data == struct.pack(">hqqqq", 0, 7, 10, 14, 12) + struct.pack(">hqqqq", 0, 8, 12, 19, 20)
+    assert decode_aborted(data, 10, 20) == entries
+    for damaged in (data[:-1], data[34:] + data[:34], b"\1" + data[1:]):
+        with pytest.raises(InvalidIndex):
+            decode_aborted(damaged, 10, 20)
+    with pytest.raises(InvalidIndex):
+        decode_aborted(data, 10, 19)
+
+
+def test_entries_stand_index_interval_bytes_apart() -> None:
+    one = OneLog(segment_bytes=1 << 20, index_interval_bytes=1000)
+    for index in range(60):
+        one.now_ms = START_MS + index
+        one.fill(1, value_bytes=30 + index * 7 % 50)
+    one.log.roll()
+    data = b"".join(read_all(one.log))
+    positions = {header.position: header for header in iter_batch_headers(data, 0, len(data))}
+    entries = list(struct.iter_unpack(">II", one.content(f"{0:020d}.index")))
+    times = list(struct.iter_unpack(">qI", one.content(f"{0:020d}.timeindex")))
+    assert len(entries) > 4
+    last = 0
+    for offset, position in entries:
+        assert positions[position].last_offset == offset
+        assert position - last >= 1000
+        last = position
+    assert [offset for _, offset in times] == [*(offset for offset, _ in entries), 59]
+    assert [time - START_MS for time, _ in times] == [offset for _, offset in times]
+
+
+@pytest.mark.parametrize("interval_bytes", [0, 300, 5000, 1 << 30])
+def test_every_offset_and_time_is_found_whatever_the_interval(interval_bytes: int) -> None:
+    one = OneLog(segment_bytes=3000, index_interval_bytes=interval_bytes)
+    times = [START_MS + index * 7 % 40 for index in range(0, 90, 3)]
+    for first in range(0, 30, 3):
+        one.append(
+            batch_of(*[b"v" * 80] * 3, timestamps=times[first : first + 3], compression=first % 2)
+        )
+    for how in ("", "restart", "kill"):
+        if how:
+            getattr(one, how)()
+        one.log.load()
+        for offset in range(30):
+            result = one.log.read_cold(offset, 1, max_offset=FAR, at_least_one_batch=True)
+            header = next(iter_batch_headers(result.buffers[0], 0, result.size))
+            assert header.base_offset == offset - offset % 3
+            assert result.next_offset == header.next_offset
+        for time in range(START_MS - 1, START_MS + 42):
+            found = one.log.offset_for_timestamp(time, max_offset=30)
+            expected = next((i for i, other in enumerate(times) if other >= time), None)
+            assert (None if found is None else found[0]) == expected
+        highest = max(times)
+        assert one.log.max_timestamp_offset(max_offset=30) == (times.index(highest), highest, 0)
+
+
+def test_lost_indexes_are_made_again_as_they_were() -> None:
+    one = OneLog(segment_bytes=20_000, index_interval_bytes=4096)
+    for index in range(300):
+        one.now_ms = START_MS + index
+        one.fill(1)
+    one.log.flush()
+    names = [name for name in one.names() if name.endswith((".index", ".timeindex"))]
+    written = {name: one.content(name) for name in names}
+    assert len(written) >= 4
+    one.manager.close(one.now_ms)
+    one.fs.process_death()
+    for name in names:
+        one.unlink(name)
+    one.open()
+    for segment in one.log.segments[:-1]:
+        segment.load_indexes(segment.open_file())
+        assert segment.offset_index is not None
+        assert segment.time_index is not None
+        assert segment.offset_index.encode() == written[f"{segment.base_offset:020d}.index"]
+        assert segment.time_index.encode() == written[f"{segment.base_offset:020d}.timeindex"]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_flipped_bit_in_an_index_leads_no_reader_astray(suffix: str) -> None:
+    one = OneLog(segment_bytes=1500, index_interval_bytes=200)
+    for _ in range(30):
+        one.now_ms += 1
+        one.fill(1, value_bytes=60)
+    expected = served(one.log)
+    largest = one.log.segments[1].largest_timestamp()
+    one.manager.close(one.now_ms)
+    one.fs.process_death()
+    original = one.fs
+    name = one.names(suffix)[1]
+    path = f"{one.log.folder}/{name}"
+    base_offset = int(name[:20])
+    size = len(one.content(name))
+    assert size >= 32, size
+    for bit in range(size * 8):
+        one.fs = copy.deepcopy(original)
+        one.fs.flip_bit(path, bit // 8, bit % 8)
+        one.open()
+        one.log.load()
+        one.log.advance_high_watermark(30)
+        for offset in range(base_offset, base_offset + 10):
+            try:
+                result = one.log.read_cold(offset, 1, max_offset=FAR, at_least_one_batch=True)
+            except CorruptSegment:
+                pytest.fail(f"bit {bit}: offset {offset} cannot be read")
+            assert bytes(result.buffers[0]) == expected[offset], f"bit {bit}, offset {offset}"
+        assert one.log.segments[1].largest_timestamp() == largest, f"bit {bit}"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(1, 4)), max_size=12),
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(-1, 10),
+)
+def test_leader_epochs_are_those_of_the_batches(
+    steps: list[tuple[int, int]], start: int, end: int, asked: int
+) -> None:
+    """Against a list with the epoch of every offset."""
+    by_offset: list[int] = []
+    epochs = LeaderEpochs()
+    epoch = 0
+    for bump, count in steps:
+        epoch += bump if bump > 5 else 0
+        epochs.assign(epoch, len(by_offset))
+        by_offset += [epoch] * count
+    again = LeaderEpochs()
+    again.restore(epochs.encode())
+    assert again.entries == epochs.entries
+    end = min(end, len(by_offset))
+    epochs.truncate_from_end(end)
+    del by_offset[end:]
+    start = min(start, end)
+    epochs.truncate_from_start(start)
+    for offset in range(start, end):
+        assert epochs.epoch_at(offset) == by_offset[offset]
+    if start < end:
+        assert epochs.latest_epoch == by_offset[-1]
+        inside = by_offset[start:]
+        found = epochs.end_offset_for(asked, end)
+        if asked < 0 or asked > inside[-1]:
+            assert found == (-1, -1)
+        else:
+            known = [one for one in inside if one <= asked]
+            above = [start + i for i, one in enumerate(inside) if one > asked]
+            assert found == (known[-1] if known else asked, above[0] if above else end)
