@@ -129,7 +129,11 @@ class StackFolder:
         try:
             return _decode_state(json.loads(text))
         except (ValueError, KeyError, TypeError) as error:
-            raise StackError(f"{self.path / 'stack.json'} is damaged: {error}.") from error
+            raise StackError(
+                f"{self.path / 'stack.json'} is damaged: {error}.\nIt only says what runs here; no "
+                "messages are in it. Delete it, stop brokers of this folder if any still run, and "
+                "start again."
+            ) from error
 
     def write_state(self, state: StackState) -> None:
         self._write(self.path / "stack.json", json.dumps(_encode_state(state), indent=2) + "\n")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -59,8 +60,8 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
     first_port = state.brokers[0].port
     prefix = "" if first_port == DEFAULT_PORT else f"TIDEWHEEL_URL={address} "
     metrics = [f"http://127.0.0.1:{broker.metrics_port}/metrics" for broker in state.brokers]
-    data = "" if folder.path == default_data_path() else f" --data {folder.path}"
-    end = f"Stop it with {PROGRAM} down{data}" if detached else "Ctrl-C stops it"
+    data = "" if folder.path == default_data_path() else f" --data {shlex.quote(str(folder.path))}"
+    end = f"Stop it with:\n  {PROGRAM} down{data}\n\n" if detached else "Ctrl-C stops it. "
     return "\n".join(
         [
             "",
@@ -76,7 +77,7 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
             f"  {prefix}{PROGRAM} consume orders",
             f"  or any Kafka client with bootstrap.servers={address}",
             "",
-            f"{end}; the data stays and is found again at the next start.",
+            f"{end}The data stays and is found again at the next start.",
             "",
         ]
     )

@@ -120,6 +120,17 @@ def test_what_the_banner_says_to_try_works(stacks: Stacks, tmp_path: Path) -> No
     assert "customer-1" in result.stdout
 
 
+def test_the_banner_stops_what_it_started_whatever_the_folder_is_called(
+    stacks: Stacks, tmp_path: Path
+) -> None:
+    folder = tmp_path / "a folder; with 'quotes'"
+    banner = stacks.up(folder).stdout.splitlines()
+    (line,) = [line for line in banner if " down --data " in line]
+    _program, *arguments = shlex.split(line)
+    stopped = stacks.run(*arguments)
+    assert (stopped.returncode, stopped.stdout.split(".")[0]) == (0, "Stopped")
+
+
 def test_the_data_is_found_again_and_two_stacks_live_side_by_side(
     stacks: Stacks, tmp_path: Path
 ) -> None:
