@@ -29,6 +29,7 @@ from data_plane.server.configuration import BrokerConfig
 from data_plane.server.http import HttpListener, HttpResponse
 from data_plane.server.listener import Listener
 from data_plane.server.thread_executor import ThreadExecutor
+from data_plane.wire.kernel import WHY_INTERPRETED
 
 TICK_INTERVAL_MS_MAX = 1000
 # File work that holds up requests: cold reads, syncs, metadata commits, searches by time.
@@ -58,6 +59,9 @@ class BrokerProcess:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         self._loop = loop
+        if WHY_INTERPRETED:
+            # Correct, and several times slower where every record is looked at.
+            self._log.warning("kernel_interpreted", reason=WHY_INTERPRETED)
         self._executor = ThreadExecutor(loop, WORKER_THREADS, "worker", self._end_pass_now)
         self._maintenance = ThreadExecutor(
             loop, MAINTENANCE_THREADS, "maintenance", self._end_pass_now
