@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,18 @@ def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
         timeout=100,
         check=False,
     )
+
+
+def test_why_tests_are_skipped_is_said_in_a_line_each(tmp_path: Path) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\ndef test_it(): pytest.skip('needs a go on the PATH')\n"
+    )
+    options = shlex.split(settings["ini_options"]["addopts"])
+    result = run_pytest(tmp_path, *[option for option in options if option.startswith("-r")])
+    skipped = [line for line in result.stdout.splitlines() if line.startswith("SKIPPED")]
+    assert len(skipped) == 1, result.stdout
+    assert "needs a go on the PATH" in skipped[0]
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "2"]])
