@@ -286,6 +286,30 @@ def test_progress_on_the_terminal_leaves_the_output_alone(bootstrap: str, topic:
         assert lines_out == wanted or lines_out[0].startswith(expected)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_sending_from_a_silent_input_can_be_interrupted(
+    bootstrap: str, topic: str, number: signal.Signals
+) -> None:
+    sending = subprocess.Popen(
+        [sys.executable, "-m", "tidewheel.cli.main", "produce", topic],
+        env={**os.environ, "TIDEWHEEL_URL": bootstrap},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with sync.Client(bootstrap) as client, sending:
+        assert sending.stdin is not None
+        assert sending.stderr is not None
+        sending.stdin.write(b"one\n")
+        sending.stdin.flush()
+        for message in client.subscribe(topic):
+            assert message.value == b"one"
+            break
+        sending.send_signal(number)
+        assert sending.wait(TIMEOUT_S) == 130
+        assert sending.stderr.read() == b""
+
+
 def test_a_member_that_is_terminated_commits_and_leaves(bootstrap: str, topic: str) -> None:
     command = [sys.executable, "-m", "tidewheel.cli.main", "consume", topic, "--values"]
     environment = {**os.environ, "TIDEWHEEL_URL": bootstrap}

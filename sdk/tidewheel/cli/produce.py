@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import stat
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
@@ -161,7 +163,7 @@ class _Source:
     async def _read(self, descriptor: int) -> AsyncIterator[Iterable[ProducerRecord | bytes]]:
         splitter = LineSplitter()
         whole = bytearray()
-        while chunk := await asyncio.to_thread(os.read, descriptor, CHUNK_BYTES):
+        while chunk := await _read_chunk(descriptor):
             self.bytes_read += len(chunk)
             if self._format == "raw":
                 whole += chunk
@@ -182,6 +184,33 @@ class _Source:
         if self._format == "json":
             return record_of_json(line, number, self._template)
         return record_of_line(line, self._template)
+
+
+async def _read_chunk(descriptor: int) -> bytes:
+    """The next bytes, b"" at the end. The thread is a daemon: an interrupt waits for nobody."""
+    loop = asyncio.get_running_loop()
+    chunk: asyncio.Future[bytes] = loop.create_future()
+
+    def finish(data: bytes, error: OSError | None) -> None:
+        if chunk.done():
+            return
+        if error is None:
+            chunk.set_result(data)
+        else:
+            chunk.set_exception(error)
+
+    def read() -> None:
+        data, failure = b"", None
+        try:
+            data = os.read(descriptor, CHUNK_BYTES)
+        except OSError as error:
+            failure = error
+        # The loop may have ended in the meantime.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(finish, data, failure)
+
+    threading.Thread(target=read, daemon=True).start()
+    return await chunk
 
 
 async def _produce(client: Client, topic: str, source: _Source, as_json: bool) -> None:
