@@ -129,6 +129,7 @@ class CompactionJob:
         )
         self._results: list[CompactedSegment] = []
         self._is_done = False
+        self._is_overtaken = False
         log.compacting = True
 
     def run(self) -> None:
@@ -148,7 +149,7 @@ class CompactionJob:
             self._is_done = True
         except Retired:
             # Retention was faster; the next plan looks again.
-            self._is_done = False
+            self._is_overtaken = True
         except OSError as error:
             raise directory.fail(error) from error
 
@@ -207,6 +208,10 @@ class CompactionJob:
         """Swap the rewritten segments in; on the loop, also after a failed `run`."""
         log = self.log
         log.compacting = False
+        if not self._is_done and not self._is_overtaken:
+            # As in Kafka: a log that cannot be compacted is left alone until the next start, so
+            # that it does not keep the others from their turn.
+            log.is_uncleanable = True
         if not self._is_done or log.is_closed or log.log_directory.failure is not None:
             return
         try:

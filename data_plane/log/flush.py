@@ -64,7 +64,12 @@ class FlushJob:
             for segment in reversed(log.segments):
                 if segment.next_offset <= log.recovery_point:
                     break
-                self._segments.append((segment, segment.open_file()))
+                try:
+                    self._segments.append((segment, segment.open_file()))
+                except OSError:
+                    for pinned, _ in self._segments:
+                        pinned.pins -= 1
+                    raise
                 segment.pins += 1
         self._files = log.unsynced or []
         self._flags = log.dirty

@@ -165,7 +165,10 @@ class Log(LogReads):
         """A job that makes durable what the log holds now; None when nothing is to be done."""
         if not self.needs_flush:
             return None
-        return FlushJob(self)
+        try:
+            return FlushJob(self)
+        except OSError as error:
+            raise self._directory.fail(error) from error
 
     def flush(self) -> None:
         """Make everything durable here and now; blocks. Raises LogDirFailure."""

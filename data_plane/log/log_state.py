@@ -47,6 +47,7 @@ class LogState:
         "flushes",
         "folder",
         "high_watermark",
+        "is_uncleanable",
         "log_end_offset",
         "log_start_offset",
         "partition",
@@ -106,6 +107,7 @@ class LogState:
         # Up to where compaction has been, and whether a job is under way. See compaction.py.
         self.cleaner_offset = -1
         self.compacting = False
+        self.is_uncleanable = False
         self.update_config(config)
 
     # What a log is
@@ -236,7 +238,9 @@ class LogState:
     @property
     def is_compactable(self) -> bool:
         """Whether compaction could find anything; touches no file."""
-        return self._config.compact and not self._closed and self.has_sealed_segments
+        if self._closed or self.is_uncleanable or not self._config.compact:
+            return False
+        return self.has_sealed_segments
 
     def may_expire(self, now_ms: int) -> bool:
         """Whether retention could find anything; spares idle logs from being loaded."""

@@ -7,11 +7,13 @@ all. Only logs in use are looked at often; retention looks at every log at its o
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from data_plane.log.compaction import awaits_checkpoint, compaction_priority
 from data_plane.log.directory_checkpoint import CheckpointJob
+from data_plane.log.errors import LogError
 from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.removal import removal_job
@@ -143,8 +145,10 @@ class Maintenance:
             if log.log_directory.failure is not None or log.is_closed or not log.may_expire(now_ms):
                 continue
             loads_left -= not log.is_loaded
-            log.maybe_roll(now_ms)
-            log.apply_retention(now_ms)
+            with contextlib.suppress(LogError):
+                # A disk that fails here is known to its directory; the other logs go on.
+                log.maybe_roll(now_ms)
+                log.apply_retention(now_ms)
             if not loads_left:
                 break
 
@@ -165,18 +169,8 @@ class Maintenance:
             directory = log.log_directory
             if directory.failure is not None or not log.is_loaded:
                 continue
-            log.maybe_roll(now_ms)
-            if log.doomed and ("removal", log) not in self._in_flight:
-                removal = removal_job(log, now_ms)
-                if removal is not None:
-                    self._launch("removal", log, removal, jobs)
-            if not self._is_flush_due(log, now_ms) or ("flush", directory) in self._in_flight:
-                continue
-            due = flushes.setdefault(directory, [])
-            if len(due) < FLUSHES_PER_JOB_MAX:
-                job = log.flush_job()
-                if job is not None:
-                    due.append(job)
+            with contextlib.suppress(LogError):
+                self._look_at(log, now_ms, flushes, jobs)
         for directory, due in flushes.items():
             self._launch("flush", directory, DirectoryFlushJob(directory, due), jobs)
         for directory in self._manager.directories:
@@ -184,6 +178,23 @@ class Maintenance:
                 scrub = self._scrubber.next_job(self._manager, directory, now_ms)
                 if scrub is not None:
                     self._launch("scrub", directory, scrub, jobs)
+
+    def _look_at(
+        self, log: Log, now_ms: int, flushes: dict[LogDirectory, list[FlushJob]], jobs: list[Any]
+    ) -> None:
+        """Roll one log, and collect what it has to remove and to flush."""
+        directory = log.log_directory
+        log.maybe_roll(now_ms)
+        if log.doomed and ("removal", log) not in self._in_flight:
+            removal = removal_job(log, now_ms)
+            if removal is not None:
+                self._launch("removal", log, removal, jobs)
+        if not self._is_flush_due(log, now_ms) or ("flush", directory) in self._in_flight:
+            return
+        if len(flushes.get(directory, ())) < FLUSHES_PER_JOB_MAX:
+            job = log.flush_job()
+            if job is not None:
+                flushes.setdefault(directory, []).append(job)
 
     @staticmethod
     def _is_flush_due(log: Log, now_ms: int) -> bool:
@@ -218,10 +229,14 @@ class Maintenance:
         priority_max = 0.0
         for log in self._manager.logs():
             if log.config.compact and log.log_directory.failure is None:
-                priority = compaction_priority(log, now_ms)
-                if priority > priority_max:
-                    chosen, priority_max = log, priority
-        job = chosen.compaction_job(now_ms) if chosen is not None else None
+                with contextlib.suppress(LogError):
+                    priority = compaction_priority(log, now_ms)
+                    if priority > priority_max:
+                        chosen, priority_max = log, priority
+        job = None
+        if chosen is not None:
+            with contextlib.suppress(LogError):
+                job = chosen.compaction_job(now_ms)
         if job is None:
             self._compaction_due_ms = now_ms + self._config.cleaner_backoff_ms
             self._is_checkpoint_hastened = False
