@@ -173,6 +173,21 @@ def test_every_offset_and_time_is_found_whatever_the_interval(interval_bytes: in
         assert one.log.max_timestamp_offset(max_offset=30) == (times.index(highest), highest, 0)
 
 
+def test_look_ups_by_time_keep_to_the_visible_part_of_a_batch() -> None:
+    one = OneLog()
+    one.append(batch_of(*[b"v"] * 4, timestamps=[70, 90, 80, 60]))
+    one.append(batch_of(*[b"v"] * 2, timestamps=[85, 95]))
+    assert one.log.max_timestamp_offset(max_offset=5) == (1, 90, 0)
+    one.log.delete_records(2)
+    assert one.log.offset_for_timestamp(65, max_offset=6) == (2, 80, 0)
+    assert one.log.offset_for_timestamp(85, max_offset=6) == (4, 85, 0)
+    assert one.log.offset_for_timestamp(85, max_offset=4) is None
+    assert one.log.max_timestamp_offset(max_offset=6) == (5, 95, 0)
+    assert one.log.max_timestamp_offset(max_offset=5) == (4, 85, 0)
+    assert one.log.max_timestamp_offset(max_offset=3) == (2, 80, 0)
+    assert one.log.max_timestamp_offset(max_offset=2) is None
+
+
 def test_lost_indexes_are_made_again_as_they_were() -> None:
     one = OneLog(segment_bytes=20_000, index_interval_bytes=4096)
     for index in range(300):

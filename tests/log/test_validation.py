@@ -120,6 +120,8 @@ def test_log_append_time_stamps_batches_with_a_right_crc(codec: int) -> None:
         header = read_batch_header(data, 0)
         assert header.log_append_time
         assert is_crc_valid(data, header)
+    assert one.log.active.largest_timestamp() == one.now_ms
+    assert one.log.max_timestamp_offset(max_offset=9) == (1, one.now_ms, 0)
     assert one.log.offset_for_timestamp(one.now_ms, max_offset=9) == (0, one.now_ms, 0)
     assert one.log.offset_for_timestamp(one.now_ms + 1, max_offset=9) is None
     one.kill()
