@@ -83,6 +83,25 @@ def two_swaps(seed: int, site: SyncSite | None) -> None:
         world.lose_power()
 
 
+def swap(seed: int, site: SyncSite | None) -> None:
+    """Power goes at some step of swapping one segment in for several."""
+    world = CompactionWorld(random.Random(seed), forgotten_site=site)
+    for _ in range(40):
+        world.append()
+    world.flush()
+    world.checkpoint()
+    world.log.update_config(replace(CONFIG, segment_bytes=3 * CONFIG.segment_bytes))
+    job = world.log.compaction_job(world.now_ms)
+    assert job is not None
+    job.run()
+    world.fs.power_loss_at = world.fs.operations + world.rng.randrange(4, 22)
+    try:
+        job.finish()
+    except PowerLoss:
+        world.fs.power_loss_at = None
+    world.lose_power()
+
+
 def truncation(seed: int, site: SyncSite | None) -> None:
     """Appends behind a truncation, below the recovery point of the last checkpoint."""
     world = World(random.Random(seed), forgotten_site=site)
@@ -187,6 +206,7 @@ ALL_SCENARIOS: list[Scenario] = [
     anything,
     compaction,
     stop,
+    swap,
     two_swaps,
     truncation,
     torn_tail,
@@ -210,9 +230,9 @@ SCENARIO_OF: dict[SyncSite, Scenario] = {
     SyncSite.SNAPSHOT_NAMES: snapshots,
     SyncSite.DELETED_FOLDER: deletion,
     SyncSite.COMPACTED_DATA: compaction,
-    SyncSite.COMPACTED_INDEX: compaction,
-    SyncSite.COMPACTED_INDEX_NAMES: compaction,
-    SyncSite.COMPACTED_NAMES: compaction,
+    SyncSite.COMPACTED_INDEX: swap,
+    SyncSite.COMPACTED_INDEX_NAMES: swap,
+    SyncSite.COMPACTED_NAMES: swap,
     SyncSite.COMPACTED_SWAP: two_swaps,
 }
 
@@ -223,6 +243,4 @@ SEEDS_OF: dict[SyncSite, list[int]] = {
     SyncSite.RECOVERY_FOLDER: [47, 50],
     SyncSite.FAILED_APPEND_CUT: [66, 93],
     SyncSite.STOP_NAMES: [61, 65],
-    SyncSite.COMPACTED_INDEX_NAMES: [135, 237],
-    SyncSite.COMPACTED_NAMES: [14, 111],
 }
