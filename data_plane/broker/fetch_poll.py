@@ -44,6 +44,11 @@ from data_plane.wire.registry import ApiKey
 READ_COMMITTED = 1
 PART = "fetch_sessions"
 
+# Answers that clients do not read fill memory. The more of it is taken the less a fetch gets: half
+# of what is left, and never less than this (or one batch).
+UNSENT_BYTES_TOTAL_MAX = 512 << 20
+ANSWER_BYTES_MIN = 64 << 10
+
 _NONE = int(ErrorCode.NONE)
 
 
@@ -75,6 +80,7 @@ class Poll:
     __slots__ = (
         "_bytes_max",
         "_bytes_min",
+        "_bytes_wanted",
         "_cold",
         "_context",
         "_fetch_set",
@@ -104,8 +110,9 @@ class Poll:
         self._is_full = is_full
         self._is_session_opening = is_full and fetch_set.session_id != NO_SESSION_ID
         self._is_read_committed = view.isolation_level == READ_COMMITTED
-        self._bytes_max = max(0, min(view.max_bytes, services.config.get_int("fetch.max.bytes")))
-        self._bytes_min = min(view.min_bytes, self._bytes_max)
+        self._bytes_wanted = max(0, min(view.max_bytes, services.config.get_int("fetch.max.bytes")))
+        self._bytes_max = self._bytes_wanted
+        self._bytes_min = view.min_bytes
         self._results: list[PartitionResult] = []
         self._cold: list[ColdRead] = []
         # Partitions whose high watermark or log start moved, without records to send.
@@ -121,6 +128,9 @@ class Poll:
         self._cold = []
         self._size = 0
         self.must_answer = False
+        left = UNSENT_BYTES_TOTAL_MAX - self._services.unsent_bytes()
+        self._bytes_max = min(self._bytes_wanted, max(ANSWER_BYTES_MIN, left // 2))
+        self._bytes_min = min(self._bytes_min, self._bytes_max)
         fetch_set = self._fetch_set
         for target in list(fetch_set.dirty):
             result = self._read(target)

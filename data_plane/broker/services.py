@@ -98,6 +98,8 @@ class Services:
     cluster_id: str
     random: random.Random
     log: Logger
+    # Answers that clients have not read; the server keeps the count.
+    unsent_bytes: Callable[[], int] = lambda: 0
     advertised_host: str = "127.0.0.1"
     advertised_port: int = 9092
     rack: str | None = None

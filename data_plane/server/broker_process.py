@@ -95,6 +95,7 @@ class BrokerProcess:
         services.advertised_host = advertised.host or socket.getfqdn()
         services.advertised_port = advertised.port or ports[0]
         services.timers.on_earlier = self._wake_at
+        services.unsent_bytes = lambda: self._listener.unsent_bytes
         self._install_signals()
         services.start(self._clock.now_ms())
         self._end_pass_now()

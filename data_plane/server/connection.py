@@ -7,8 +7,8 @@ An answer that is not ready keeps a slot, and later answers queue behind it:
     A done  →  A and B leave    slots: [C waiting]
 
 Back-pressure: while more than UNSENT_BYTES_MAX are unsent or OPEN_SLOTS_MAX answers are open the
-connection is not read; complete frames that were already read wait in the backlog (at most one
-shared buffer's size).
+connection is not read, and a pass stops after PASS_BYTES_MAX; complete frames that were already read
+wait in the backlog (at most one shared buffer's size).
 
 Invariants
 - At most one half frame, and it is the last thing read. Reads for it never go beyond its end.
@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 _SIZE = struct.Struct(">i")
 SIZE_BYTES = 4
 
-# A client that does not read its answers is not served further ones.
-UNSENT_BYTES_MAX = 4 << 20
+# Answers made in one pass before the socket gets them and the other connections a turn.
+PASS_BYTES_MAX = 4 << 20
+# A client that leaves more than this unread is not served further. One answer may be larger; what
+# is left unread is counted (`Listener.unsent_bytes`), and Fetch gives less when it is much.
+UNSENT_BYTES_MAX = 64 << 10
 # Answers a connection may be waiting for; beyond, its requests wait in the socket.
 OPEN_SLOTS_MAX = 256
 
@@ -64,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         "_out_bytes",
         "_proven_bytes",
         "_slots",
+        "_unsent_bytes",
         "closing_since_ms",
         "info",
         "last_active_ms",
@@ -82,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots: deque[_Slot] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = 0
+        self._unsent_bytes = 0
         self._is_in_pass = False
         self._is_reading = True
         self._is_write_paused = False
@@ -136,14 +141,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        if self.transport is not None:
+            self._count_unsent(self.transport.get_write_buffer_size())
         self._adjust_reading()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._count_unsent(0)
         self._resume()
+
+    def _count_unsent(self, unsent_bytes: int) -> None:
+        self._listener.unsent_bytes += unsent_bytes - self._unsent_bytes
+        self._unsent_bytes = unsent_bytes
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop_half()
+        self._count_unsent(0)
         self._backlog = None
         self._slots.clear()
         self._out.clear()
@@ -265,6 +278,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         transport = self.transport
         self._listener.bytes_out += self._out_bytes
+        if self._is_write_paused:
+            self._count_unsent(self._unsent_bytes + self._out_bytes)
         self._out = []
         self._out_bytes = 0
         if transport is None or transport.is_closing():
@@ -279,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
     def _must_pause(self) -> bool:
         return (
             self._is_write_paused
-            or self._out_bytes > UNSENT_BYTES_MAX
+            or self._out_bytes > PASS_BYTES_MAX
             or len(self._slots) >= OPEN_SLOTS_MAX
         )
 

@@ -57,6 +57,8 @@ class Listener:
         self.connections: set[Connection] = set()
         self.bytes_in = 0
         self.bytes_out = 0
+        # What clients that do not keep up have left unread.
+        self.unsent_bytes = 0
         self.accepted_count = 0
         self.closed_for_cause_count = 0
         config = services.config

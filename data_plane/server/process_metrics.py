@@ -33,6 +33,11 @@ class ProcessCollector(Collector):
                 "Memory of frames that have not arrived completely.",
                 listener.memory.half_frames_bytes,
             ),
+            (
+                "tidewheel_unsent_bytes",
+                "Answers that slow clients have not read.",
+                listener.unsent_bytes,
+            ),
             ("tidewheel_file_jobs", "File work waiting or running.", self._executor.open_count),
             ("process_resident_memory_bytes", "Resident memory.", _resident_bytes()),
             ("process_open_fds", "Open descriptors.", len(os.listdir("/proc/self/fd"))),

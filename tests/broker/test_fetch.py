@@ -164,6 +164,19 @@ def test_fetch_max_bytes_of_the_broker_bounds_the_client() -> None:
     assert len(values_of(part.records)) == 3
 
 
+@pytest.mark.parametrize(
+    ("unsent_bytes", "batches_count"),
+    [(0, 100), ((512 << 20) - 140_000, 65), ((512 << 20) - 1, 60), (1 << 40, 60)],
+)
+def test_answers_get_smaller_when_clients_do_not_read_theirs(
+    broker: BrokerPlayer, unsent_bytes: int, batches_count: int
+) -> None:
+    fill(broker, 0, 100, size=1_000)
+    broker.services.unsent_bytes = lambda: unsent_bytes
+    part = only(broker.fetch({("orders", 0): 0}, min_bytes=1 << 20).response)
+    assert abs(len(values_of(part.records)) - batches_count) <= 2
+
+
 # Long polls
 
 

@@ -88,6 +88,7 @@ class PlayedListener:
         self.frame_bytes_max = frame_bytes_max
         self.bytes_in = 0
         self.bytes_out = 0
+        self.unsent_bytes = 0
         self.log: Any = None
         self.reasons: list[str] = []
         self.closed: list[Connection] = []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.broker.api import Buffer, CloseConnection, Deferred
-from data_plane.server.connection import OPEN_SLOTS_MAX, UNSENT_BYTES_MAX
+from data_plane.server.connection import OPEN_SLOTS_MAX, PASS_BYTES_MAX
 from data_plane.wire.errors import MalformedFrame
 from tests.server.connection_player import PlayedListener, connect, feed, frame
 
@@ -97,7 +97,7 @@ def test_reading_stops_at_the_maximum_of_open_answers_and_goes_on_below() -> Non
 
 
 def test_requests_of_one_read_stop_when_the_answers_get_too_many() -> None:
-    answer = bytes(UNSENT_BYTES_MAX // 2 + 1)
+    answer = bytes(PASS_BYTES_MAX // 2 + 1)
     listener = PlayedListener(lambda request: [answer])
     connection, transport = connect(listener)
     feed(connection, frame(b"x") * 5)
@@ -117,6 +117,30 @@ def test_a_client_that_does_not_read_is_not_read() -> None:
     assert not transport.is_reading_now
     connection.resume_writing()
     assert transport.is_reading_now
+
+
+def test_what_slow_clients_leave_unread_is_counted() -> None:
+    deferred: list[Deferred[Any]] = []
+
+    def script(request: bytes) -> Deferred[Any]:
+        deferred.append(Deferred())
+        return deferred[-1]
+
+    listener = PlayedListener(script)
+    connection, transport = connect(listener)
+    other, other_transport = connect(listener)
+    feed(connection, frame(b"x") * 2)
+    transport.unsent = 300_000
+    connection.pause_writing()
+    other_transport.unsent = 100_000
+    other.pause_writing()
+    assert listener.unsent_bytes == 400_000
+    deferred[0].complete([bytes(50_000)])
+    assert listener.unsent_bytes == 450_000
+    connection.resume_writing()
+    assert listener.unsent_bytes == 100_000
+    other.connection_lost(None)
+    assert listener.unsent_bytes == 0
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 10_001, 2**31 - 1])
