@@ -7,8 +7,8 @@ An answer that is not ready keeps a slot, and later answers queue behind it:
     A done  →  A and B leave    slots: [C waiting]
 
 Back-pressure: while more than UNSENT_BYTES_MAX are unsent or OPEN_SLOTS_MAX answers are open the
-connection is not read, and a pass stops after PASS_BYTES_MAX; complete frames that were already read
-wait in the backlog (at most one shared buffer's size).
+connection is not read, and a pass stops after PASS_BYTES_MAX; complete frames that were already
+read wait in the backlog (at most one shared buffer's size).
 
 Invariants
 - At most one half frame, and it is the last thing read. Reads for it never go beyond its end.
