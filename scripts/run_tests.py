@@ -26,8 +26,9 @@ def pytest_arguments(level: str, workers: int, paths: list[str], extra: list[str
     """The command line for pytest: options of ours first, so that the caller's win."""
     arguments = ["-m", SELECTIONS[level], "--durations=5", "--durations-min=5"]
     if workers > 1:
-        # A file's tests stay together: they share the brokers that its fixtures start.
-        arguments += ["-n", str(workers), "--dist", "loadfile"]
+        # A file's tests stay together: they share the brokers that its fixtures start. Their order
+        # is that of the collection, where the long ones are first.
+        arguments += ["-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder"]
     return [*arguments, *paths, *extra]
 
 
