@@ -151,7 +151,9 @@ class CompactionJob:
             # Retention was faster; the next plan looks again.
             self._is_overtaken = True
         except OSError as error:
-            raise directory.fail(error) from error
+            if not self.log.is_deleted_meanwhile(error):
+                raise directory.fail(error) from error
+            self._is_overtaken = True
 
     def _map(self, segment: Segment, keys: KeyMap) -> None:
         with cold_file(segment) as file:

@@ -95,7 +95,8 @@ class FlushJob:
                 self._sync()
             self._is_done = True
         except OSError as error:
-            raise directory.fail(error) from error
+            if not self.log.is_deleted_meanwhile(error):
+                raise directory.fail(error) from error
 
     def _sync(self) -> None:
         log = self.log

@@ -228,6 +228,11 @@ class LogState:
     def is_closed(self) -> bool:
         return self._closed
 
+    def is_deleted_meanwhile(self, error: OSError) -> bool:
+        """Whether `error` only says that a deletion took the folder away from a running job."""
+        # A log is closed before its folder gets another name, so no job sees it the other way.
+        return self._closed and isinstance(error, FileNotFoundError)
+
     @property
     def has_sealed_segments(self) -> bool:
         """Whether there is more than the active segment; touches no file."""

@@ -89,7 +89,8 @@ class RemovalJob:
                 write_log_start(self.log, self._segments[-1].next_offset)
             remove_files(self.log.folder, self._segments)
         except OSError as error:
-            raise directory.fail(error) from error
+            if not self.log.is_deleted_meanwhile(error):
+                raise directory.fail(error) from error
 
     def finish(self) -> None:
         """Forget the segments; on the loop, also after a failed `run`."""

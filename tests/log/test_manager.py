@@ -14,6 +14,7 @@ from data_plane.log.errors import DirectoryLocked, LogDirFailure, UnknownPartiti
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
+from data_plane.log.removal import removal_job
 from data_plane.log.sim_file_system import Fault, SimFileSystem
 from data_plane.wire.errors import ErrorCode
 from tests.log.one_log import SMALL, START_MS, OneLog, batch_of
@@ -160,6 +161,31 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
         manager.delete(TOPIC_ID, partition, START_MS + 6000)
     run(manager, START_MS + 11_000)
     assert fs.list_directory("/data/topics") == []
+
+
+@pytest.mark.parametrize("kind", ["flush", "removal"])
+def test_a_deletion_under_a_running_job_leaves_the_directory_online(kind: str) -> None:
+    fs = SimFileSystem()
+    manager = started(fs, config=replace(SMALL, file_delete_delay_ms=0))
+    log = manager.create(TOPIC_ID, "flights", 0)
+    kept = manager.create(TOPIC_ID, "flights", 1)
+    while len(log.segments) < 3:
+        add_durably(log)
+    log.delete_records(-1)
+    if kind == "removal":
+        log.flush()
+        log.apply_retention(START_MS)
+        job = removal_job(log, START_MS)
+    else:
+        job = log.flush_job()
+    assert job is not None
+    manager.delete(TOPIC_ID, 0, START_MS)
+    job.run()
+    job.finish()
+    run(manager, START_MS)
+    assert manager.directories[0].failure is None
+    add_durably(kept)
+    assert fs.list_directory(f"/data/topics/{TOPIC_ID}") == ["Partition-1"]
 
 
 def test_a_deletion_is_finished_after_a_restart() -> None:
