@@ -11,10 +11,11 @@ import pytest
 
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import DirectoryLocked, LogDirFailure, UnknownPartition
+from data_plane.log.flush import FlushJob
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
-from data_plane.log.removal import removal_job
+from data_plane.log.removal import RemovalJob, removal_job
 from data_plane.log.sim_file_system import Fault, SimFileSystem
 from data_plane.wire.errors import ErrorCode
 from tests.log.one_log import SMALL, START_MS, OneLog, batch_of
@@ -172,6 +173,7 @@ def test_a_deletion_under_a_running_job_leaves_the_directory_online(kind: str) -
     while len(log.segments) < 3:
         add_durably(log)
     log.delete_records(-1)
+    job: FlushJob | RemovalJob | None
     if kind == "removal":
         log.flush()
         log.apply_retention(START_MS)
