@@ -88,7 +88,7 @@ class BrokerProcess:
         self._add_metrics(services)
         http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})
         ports = [
-            await self._listener.start(address.host, address.port) for address in settings.listeners
+            await self._listener.bind(address.host, address.port) for address in settings.listeners
         ]
         metrics_port = await http.start(settings.http_host, settings.http_port)
         advertised = settings.advertised_listeners[0]
@@ -101,6 +101,8 @@ class BrokerProcess:
         self._end_pass_now()
         self._tick()
         _tune_interpreter()
+        # Only now: a client that comes earlier would be told an address that is not set yet.
+        await self._listener.serve()
         self._is_ready = True
         self._say_ready(ports[0], metrics_port)
         await self._stop_requested.wait()

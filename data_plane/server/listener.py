@@ -73,19 +73,25 @@ class Listener:
         self._log_second = 0
         self._logs_this_second = 0
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen on one more address; an empty host is every interface. Returns the port, which
-        the system chose when `port` is 0. Raises OSError."""
+    async def bind(self, host: str, port: int) -> int:
+        """Take one more address; an empty host is every interface. Returns the port, which the
+        system chose when `port` is 0. Nobody is served before `serve`. Raises OSError."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
             lambda: Connection(self),
             host or None,
             port,
             backlog=self._config.get_int("socket.listen.backlog.size"),
+            start_serving=False,
         )
         self._servers.append(server)
         bound_port: int = server.sockets[0].getsockname()[1]
         return bound_port
+
+    async def serve(self) -> None:
+        """Accept connections on all addresses from now on."""
+        for server in self._servers:
+            await server.start_serving()
 
     def stop_accepting(self) -> None:
         for server in self._servers:
