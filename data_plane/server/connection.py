@@ -131,9 +131,11 @@ class Connection(asyncio.BufferedProtocol):
             self.close(f"internal error: {error!r}")
         finally:
             self._is_in_pass = False
+        # Consumers that wait for what this read brought get it before the producer's answer: the
+        # other way round the producer's thread takes the processor that they need.
+        listener.end_pass(now_ms)
         self._flush()
         self._adjust_reading()
-        listener.end_pass(now_ms)
 
     def eof_received(self) -> bool:
         # A client that has shut down its side gets no more answers, as with Kafka.
