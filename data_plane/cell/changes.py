@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import assert_never
 from uuid import UUID
 
 from data_plane.cell.metadata import (
+    NO_LEADER,
     BrokerImage,
     ConfigResource,
     MetadataImage,
@@ -67,9 +68,34 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBroker:
-    """A broker joined, or changed its address."""
+    """A broker's process started. The version of this commit becomes its broker epoch."""
 
     broker: BrokerImage
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBroker:
+    """A registered broker's state; `broker.broker_epoch` must be the one that is registered."""
+
+    broker: BrokerImage
+
+
+@dataclass(frozen=True, slots=True)
+class UnregisterBroker:
+    """A broker is gone for good. It must not hold replicas any more."""
+
+    node_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePartition:
+    """A partition's new state; `partition.partition_epoch` must be the old one plus one, and
+    `partition.leader_epoch` the old one, or with a new leader the old one plus one."""
+
+    topic_id: UUID
+    index: int
+    partition: PartitionImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +107,15 @@ class AllocateProducerIds:
 
 
 Change = (
-    CreateTopic | DeleteTopic | AddPartitions | AlterConfigs | RegisterBroker | AllocateProducerIds
+    CreateTopic
+    | DeleteTopic
+    | AddPartitions
+    | AlterConfigs
+    | RegisterBroker
+    | ChangeBroker
+    | UnregisterBroker
+    | ChangePartition
+    | AllocateProducerIds
 )
 
 
@@ -93,6 +127,7 @@ class _Draft:
         self._by_name: dict[str, TopicImage] | None = None
         self._by_id: dict[UUID, TopicImage] | None = None
         self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
+        self.version = image.version + 1
         self.next_producer_id = image.next_producer_id
         self.brokers = image.brokers
 
@@ -123,10 +158,10 @@ class _Draft:
             self._by_id = dict(self._image.topics_by_id)
         return self._by_name, self._by_id
 
-    def finish(self, version: int) -> MetadataImage:
+    def finish(self) -> MetadataImage:
         return replace(
             self._image,
-            version=version,
+            version=self.version,
             brokers=self.brokers,
             topics_by_name=self.topics_by_name(),
             topics_by_id=self.topics_by_id(),
@@ -140,17 +175,12 @@ def apply_changes(image: MetadataImage, changes: Iterable[Change]) -> MetadataIm
     draft = _Draft(image)
     for change in changes:
         _apply(draft, change)
-    return draft.finish(image.version + 1)
+    return draft.finish()
 
 
 def apply_change(image: MetadataImage, change: Change) -> MetadataImage:
     """The image after a commit of one change."""
     return apply_changes(image, (change,))
-
-
-def decide_registration(image: MetadataImage, broker: BrokerImage) -> tuple[Change, ...]:
-    """What a starting broker commits: nothing when it is registered as it is."""
-    return () if image.brokers.get(broker.node_id) == broker else (RegisterBroker(broker),)
 
 
 def _apply(draft: _Draft, change: Change) -> None:
@@ -173,7 +203,21 @@ def _apply(draft: _Draft, change: Change) -> None:
         case AlterConfigs():
             _alter_configs(draft, change)
         case RegisterBroker():
+            broker = replace(change.broker, broker_epoch=draft.version)
+            draft.brokers = {**draft.brokers, broker.node_id: broker}
+        case ChangeBroker():
+            _existing_broker(draft, change.broker.node_id, change.broker.broker_epoch)
             draft.brokers = {**draft.brokers, change.broker.node_id: change.broker}
+        case UnregisterBroker():
+            _existing_broker(draft, change.node_id, change.broker_epoch)
+            _refuse_replicas_on(draft, change.node_id)
+            draft.brokers = {
+                node_id: broker
+                for node_id, broker in draft.brokers.items()
+                if node_id != change.node_id
+            }
+        case ChangePartition():
+            _change_partition(draft, change)
         case AllocateProducerIds():
             if change.first_producer_id != draft.next_producer_id or change.count <= 0:
                 raise InvalidChange(
@@ -190,6 +234,50 @@ def _existing_topic(draft: _Draft, topic_id: UUID) -> TopicImage:
     if topic is None:
         raise InvalidChange(f"there is no topic with id {topic_id}")
     return topic
+
+
+def _existing_broker(draft: _Draft, node_id: int, broker_epoch: int) -> BrokerImage:
+    broker = draft.brokers.get(node_id)
+    if broker is None or broker.broker_epoch != broker_epoch:
+        raise InvalidChange(f"broker {node_id} is not registered with epoch {broker_epoch}")
+    return broker
+
+
+def _refuse_replicas_on(draft: _Draft, node_id: int) -> None:
+    for topic in draft.topics_by_id().values():
+        for index, partition in enumerate(topic.partitions):
+            if node_id in partition.replicas:
+                raise InvalidChange(f"broker {node_id} has a replica of {topic.name}-{index}")
+
+
+def _change_partition(draft: _Draft, change: ChangePartition) -> None:
+    topic = _existing_topic(draft, change.topic_id)
+    if not 0 <= change.index < len(topic.partitions):
+        raise InvalidChange(f"there is no partition {topic.name}-{change.index}")
+    old, new = topic.partitions[change.index], change.partition
+    name = f"{topic.name}-{change.index}"
+    if new.partition_epoch != old.partition_epoch + 1:
+        raise InvalidChange(
+            f"{name}: partition epoch {new.partition_epoch} does not follow {old.partition_epoch}"
+        )
+    is_new_leader = new.leader_epoch == old.leader_epoch + 1
+    if not is_new_leader and (new.leader_epoch != old.leader_epoch or new.leader != old.leader):
+        raise InvalidChange(
+            f"{name}: leader {new.leader} in epoch {new.leader_epoch} after leader {old.leader} "
+            f"in epoch {old.leader_epoch}"
+        )
+    replicas = set(new.replicas)
+    if not replicas or len(replicas) != len(new.replicas):
+        raise InvalidChange(f"{name}: replicas {new.replicas}")
+    if not replicas.issuperset((*new.isr, *new.elr, *new.adding_replicas, *new.removing_replicas)):
+        raise InvalidChange(f"{name}: {new} names brokers that are not replicas")
+    if new.leader != NO_LEADER and new.leader not in new.isr:
+        raise InvalidChange(f"{name}: leader {new.leader} is not in the ISR {new.isr}")
+    if set(new.isr) & set(new.elr):
+        raise InvalidChange(f"{name}: ISR {new.isr} and ELR {new.elr} overlap")
+    partitions = list(topic.partitions)
+    partitions[change.index] = new
+    draft.put_topic(replace(topic, partitions=tuple(partitions)))
 
 
 def _new_partitions(assignments: Sequence[Assignment]) -> tuple[PartitionImage, ...]:
@@ -230,72 +318,3 @@ def _merged(values: Mapping[str, str], change: AlterConfigs) -> dict[str, str]:
         else:
             merged[key] = value
     return merged
-
-
-def encode_change(change: Change) -> list[Any]:
-    """A JSON-ready form, used by journals and feeds."""
-    match change:
-        case CreateTopic():
-            return [
-                "create_topic",
-                change.name,
-                change.topic_id.hex,
-                _encode_assignments(change.assignments),
-                [list(pair) for pair in change.configs],
-            ]
-        case DeleteTopic():
-            return ["delete_topic", change.topic_id.hex]
-        case AddPartitions():
-            assignments = _encode_assignments(change.assignments)
-            return ["add_partitions", change.topic_id.hex, assignments]
-        case AlterConfigs():
-            values = [list(pair) for pair in change.values]
-            return ["alter_configs", int(change.resource_type), change.resource_name, values]
-        case RegisterBroker():
-            broker = change.broker
-            return ["register_broker", broker.node_id, broker.host, broker.port, broker.rack]
-        case AllocateProducerIds():
-            return ["allocate_producer_ids", change.first_producer_id, change.count]
-        case _:
-            assert_never(change)
-
-
-def decode_change(item: Sequence[Any]) -> Change:
-    """The inverse of `encode_change`. Raises ValueError for a kind that it does not know."""
-    kind, *fields = item
-    match kind:
-        case "create_topic":
-            name, topic_id, assignments, configs = fields
-            pairs = tuple((key, value) for key, value in configs)
-            return CreateTopic(name, UUID(topic_id), _decode_assignments(assignments), pairs)
-        case "delete_topic":
-            return DeleteTopic(UUID(fields[0]))
-        case "add_partitions":
-            return AddPartitions(UUID(fields[0]), _decode_assignments(fields[1]))
-        case "alter_configs":
-            resource_type, name, values = fields
-            return AlterConfigs(resource_type, name, tuple((key, value) for key, value in values))
-        case "register_broker":
-            return RegisterBroker(BrokerImage(*fields))
-        case "allocate_producer_ids":
-            return AllocateProducerIds(fields[0], fields[1])
-        case _:
-            raise ValueError(f"a change of unknown kind {kind!r}: written by a newer version?")
-
-
-def _encode_assignments(assignments: Sequence[Assignment]) -> list[list[Any]]:
-    """Runs of equal assignments as [count, replicas]: most partitions share theirs."""
-    runs: list[list[Any]] = []
-    for replicas in assignments:
-        if runs and runs[-1][1] == list(replicas):
-            runs[-1][0] += 1
-        else:
-            runs.append([1, list(replicas)])
-    return runs
-
-
-def _decode_assignments(runs: Sequence[Sequence[Any]]) -> tuple[Assignment, ...]:
-    assignments: list[Assignment] = []
-    for count, replicas in runs:
-        assignments.extend([tuple(replicas)] * count)
-    return tuple(assignments)

@@ -32,13 +32,8 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data_plane.cell.changes import (
-    Change,
-    InvalidChange,
-    apply_changes,
-    decode_change,
-    encode_change,
-)
+from data_plane.cell.change_codec import decode_change, encode_change
+from data_plane.cell.changes import Change, InvalidChange, apply_changes
 from data_plane.cell.files import TEMPORARY_SUFFIX, CellSyncSite, FileSystem, write_file_atomically
 from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
 from data_plane.cell.metadata_store import (

@@ -9,16 +9,16 @@ Invariants
 - Equal images have equal digests, however they were reached.
 - Topic configurations stand in their topic and nowhere else; `configs` has all other resources.
 
-Deliberately absent until several brokers exist: broker epochs, the controller's epoch, replicas on
-their way in or out. Absent for good: offsets, high watermarks, all that changes with every produce.
+Deliberately absent: who is controller and who is alive (leases, which the store keeps beside the
+image), offsets, high watermarks, all that changes with every produce.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -49,15 +49,31 @@ class ConfigResource(NamedTuple):
     name: str
 
 
+NO_LEADER = -1
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
-    """One partition's replicas and leadership. Broker ids; leader -1 means that there is none."""
+    """One partition's replicas and leadership. Broker ids; leader -1 means that there is none.
+
+    - `replicas`: in order of preference, the first is the preferred leader; the temporary extra
+      ones of a reassignment are in it and in `adding_replicas`.
+    - `isr`: the in-sync replicas that the store has confirmed.
+    - `elr`: eligible leader replicas (KIP-966): out of the ISR, which is below
+      min.insync.replicas, but with everything that was committed. Disjoint from `isr`.
+    - `last_known_leader`: who led last, kept while there is neither ISR nor ELR, else -1.
+    - `leader_epoch` grows with each leader, `partition_epoch` with each change of this value.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int = 0
     partition_epoch: int = 0
+    elr: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +93,29 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """A registered broker and where clients reach it."""
+    """A registered broker, where clients and where other brokers reach it.
+
+    - `broker_epoch`: the version of the commit that registered this incarnation; a request that
+      names another one comes from a broker that has been started again since.
+    - `incarnation_id`: made anew at each start of the process, 32 hexadecimal digits.
+    - `host_id`: brokers with equal ones fail together (one machine); "" stands for `host`.
+    - `is_fenced`: it neither leads nor joins an ISR, and clients are not told of it.
+    - `in_controlled_shutdown`: it is about to stop, its leaders move away.
+    - `is_draining`: it gets no new replicas and its old ones move away, for good.
+    """
 
     node_id: int
     host: str
     port: int
     rack: str | None = None
+    inter_broker_host: str = ""
+    inter_broker_port: int = 0
+    host_id: str = ""
+    incarnation_id: str = ""
+    broker_epoch: int = 0
+    is_fenced: bool = False
+    in_controlled_shutdown: bool = False
+    is_draining: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +151,12 @@ def encode_image(image: MetadataImage) -> bytes:
         "cluster_id": image.cluster_id,
         "version": image.version,
         "next_producer_id": image.next_producer_id,
-        "brokers": [
-            [broker.node_id, broker.host, broker.port, broker.rack]
-            for _, broker in sorted(image.brokers.items())
-        ],
+        "brokers": [list(astuple(broker)) for _, broker in sorted(image.brokers.items())],
         "topics": [
             {
                 "name": topic.name,
                 "topic_id": topic.topic_id.hex,
-                "partitions": [_encode_partition(partition) for partition in topic.partitions],
+                "partitions": [encode_partition(partition) for partition in topic.partitions],
                 "configs": dict(topic.configs),
             }
             for _, topic in sorted(image.topics_by_name.items())
@@ -147,7 +177,7 @@ def decode_image(data: bytes) -> MetadataImage:
         TopicImage(
             entry["name"],
             UUID(entry["topic_id"]),
-            tuple(_decode_partition(item, shared) for item in entry["partitions"]),
+            tuple(_share(decode_partition(item), shared) for item in entry["partitions"]),
             dict(entry["configs"]),
         )
         for entry in document["topics"]
@@ -166,20 +196,42 @@ def decode_image(data: bytes) -> MetadataImage:
     )
 
 
-def _encode_partition(partition: PartitionImage) -> list[Any]:
-    return [
+def encode_partition(partition: PartitionImage) -> list[Any]:
+    """JSON-ready."""
+    fields = [
         list(partition.replicas),
         list(partition.isr),
         partition.leader,
         partition.leader_epoch,
         partition.partition_epoch,
+        list(partition.elr),
+        partition.last_known_leader,
+        list(partition.adding_replicas),
+        list(partition.removing_replicas),
     ]
+    # Most partitions have nothing to say in the last four.
+    return fields[:5] if fields[5:] == [[], NO_LEADER, [], []] else fields
 
 
-def _decode_partition(
-    item: list[Any], shared: dict[PartitionImage, PartitionImage]
+def decode_partition(item: Sequence[Any]) -> PartitionImage:
+    """The inverse of `encode_partition`."""
+    replicas, isr, leader, leader_epoch, partition_epoch, *rest = item
+    elr, last_known_leader, adding, removing = rest or ((), NO_LEADER, (), ())
+    return PartitionImage(
+        tuple(replicas),
+        tuple(isr),
+        leader,
+        leader_epoch,
+        partition_epoch,
+        tuple(elr),
+        last_known_leader,
+        tuple(adding),
+        tuple(removing),
+    )
+
+
+def _share(
+    partition: PartitionImage, shared: dict[PartitionImage, PartitionImage]
 ) -> PartitionImage:
-    replicas, isr, leader, leader_epoch, partition_epoch = item
-    partition = PartitionImage(tuple(replicas), tuple(isr), leader, leader_epoch, partition_epoch)
     # Most partitions of a cell are equal; one object for all keeps 10,000 of them small.
     return shared.setdefault(partition, partition)

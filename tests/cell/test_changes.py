@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 
+from data_plane.cell.change_codec import decode_change, encode_change
 from data_plane.cell.changes import (
     AddPartitions,
     AllocateProducerIds,
@@ -19,9 +21,6 @@ from data_plane.cell.changes import (
     RegisterBroker,
     apply_change,
     apply_changes,
-    decide_registration,
-    decode_change,
-    encode_change,
 )
 from data_plane.cell.metadata import (
     BrokerImage,
@@ -31,6 +30,7 @@ from data_plane.cell.metadata import (
     decode_image,
     encode_image,
 )
+from data_plane.cell.registration import decide_registration
 from tests.cell.cases import histories
 
 ORDERS = UUID(int=1)
@@ -121,7 +121,7 @@ def test_overrides_are_merged_and_taken_away() -> None:
 def test_a_broker_registers_once_and_again_when_its_address_changes() -> None:
     broker = BrokerImage(1, "host", 9092, "rack")
     image = apply_changes(EMPTY, decide_registration(EMPTY, broker))
-    assert image.brokers == {1: broker}
+    assert image.brokers == {1: replace(broker, broker_epoch=1)}
     assert decide_registration(image, broker) == ()
     moved = BrokerImage(1, "host", 9093, "rack")
     assert decide_registration(image, moved) == (RegisterBroker(moved),)
