@@ -9,8 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 
-from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
-from data_plane.broker.config.compatibility_definitions import refusal_of
+from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS, refusal_of
 from data_plane.broker.config.definition import ConfigDefinition, InvalidValue, Update, Value
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.group_definitions import GROUP_BOUNDS, GROUP_DEFINITIONS

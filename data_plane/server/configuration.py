@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
-from data_plane.broker.config.compatibility_definitions import refusal_of
+from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS, refusal_of
 from data_plane.broker.config.definition import ConfigDefinition, InvalidValue
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS

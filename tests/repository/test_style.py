@@ -27,8 +27,6 @@ EMPTY_NAMES |= {"manager.py", "managers.py"}
 # path → why the rule does not help there. Keep these lists short.
 EMPTY_NAMES_ALLOWED = {"data_plane/log/manager.py": "LogManager is Kafka's own noun for it"}
 LONG_MODULES_ALLOWED = {
-    "data_plane/broker/config/broker_definitions.py": "a table, one entry a property",
-    "data_plane/broker/config/compatibility_definitions.py": "a table, one entry a property",
     "data_plane/broker/fetch.py": "one request's path from parse to answer, hand-tuned",
     "data_plane/log/log.py": "the only writer of a partition; its parts are modules already",
     "data_plane/wire/kernel_batches.py": "compiled as one unit, so that calls stay C calls",

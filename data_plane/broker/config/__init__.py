@@ -1,7 +1,8 @@
 """data_plane.broker.config: what can be configured, and what a configuration comes to.
 
 - definition.py: types, validators, one definition per property
-- topic_definitions.py, broker_definitions.py, compatibility_definitions.py, group_definitions.py:
-  the tables
+- topic_definitions.py, group_definitions.py, and broker_definitions.py over one module a theme
+  (listener, log, coordinator, replication, unserved, tuning): the tables
+- refused_properties.py: what stops the start, and why
 - effective.py: static, dynamic and default values resolved into one answer
 """

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from data_plane.broker.config.broker_definitions import EFFECTIVE_DEFINITIONS
-from data_plane.broker.config.compatibility_definitions import (
+from data_plane.broker.config.broker_definitions import (
     COMPATIBILITY_DEFINITIONS,
-    REFUSED_PROPERTIES,
+    EFFECTIVE_DEFINITIONS,
 )
 from data_plane.broker.config.definition import INT64_MAX, ConfigDefinition, Update
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
+from data_plane.broker.config.refused_properties import REFUSED_PROPERTIES
 from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS
 
 _INTRODUCTION = """\

@@ -1,0 +1,185 @@
+"""Broker properties: who this broker is, where it listens, and what one connection may ask for."""
+
+from __future__ import annotations
+
+from data_plane.broker.config.definition import (
+    INT32_MAX,
+    Allowed,
+    Update,
+    Value,
+    at_least,
+    define,
+    one_of,
+)
+
+CLUSTER = Update.CLUSTER_WIDE
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
+LOG_FORMATS = ("console", "json")
+
+
+def _check_port(_: str, value: Value) -> str | None:
+    assert isinstance(value, int)
+    return None if 0 <= value <= 65535 else "Value must be between 0 and 65535"
+
+
+PORT = Allowed("0 (any free port) to 65535", _check_port)
+
+
+LISTENER_DEFINITIONS = (
+    define("node.id", "INT", 0, "This broker's number in the cell.", at_least(0)),
+    define("broker.id", "INT", None, "The old name of node.id; both must agree.", at_least(0)),
+    define(
+        "cluster.id",
+        "STRING",
+        None,
+        "The cell's id. Chosen at random at the first start when it is not given; data of another "
+        "cell is refused. A property of this broker, not of Apache Kafka.",
+    ),
+    define("broker.rack", "STRING", None, "Where this broker stands, for clients and placement."),
+    define(
+        "listeners",
+        "LIST",
+        "PLAINTEXT://127.0.0.1:9092",
+        "Addresses to listen on, as NAME://host:port. An empty host is every interface, port 0 any "
+        "free one. Apache Kafka's default listens on every interface; this one does not.",
+    ),
+    define(
+        "advertised.listeners",
+        "LIST",
+        None,
+        "Addresses that clients are told to connect to, when they differ from `listeners`.",
+    ),
+    define(
+        "listener.security.protocol.map",
+        "STRING",
+        "PLAINTEXT:PLAINTEXT",
+        "Which security protocol each listener's name stands for, as NAME:PLAINTEXT,…; no other "
+        "protocol is served yet.",
+    ),
+    define(
+        "http.host",
+        "STRING",
+        "127.0.0.1",
+        "Where /metrics and /healthz are served. Not a property of Apache Kafka.",
+    ),
+    define(
+        "http.port",
+        "INT",
+        0,
+        "Port of /metrics and /healthz; 0 takes a free one. Not a property of Apache Kafka.",
+        PORT,
+    ),
+    define(
+        "log.dirs",
+        "LIST",
+        None,
+        "Folders for data, separated by commas. The first one also holds the metadata.",
+    ),
+    define("log.dir", "STRING", "data", "The folder for data when log.dirs is not set."),
+    define(
+        "logging.level",
+        "STRING",
+        "INFO",
+        "The least severe event that is written. Not a property of Apache Kafka.",
+        one_of(*LOG_LEVELS),
+    ),
+    define(
+        "logging.format",
+        "STRING",
+        "console",
+        "How events are written: lines for people or one JSON object each. Not a property of "
+        "Apache Kafka.",
+        one_of(*LOG_FORMATS),
+    ),
+    define(
+        "shutdown.timeout.ms",
+        "LONG",
+        5_000,
+        "How long a stopping broker waits for requests in progress. Not Apache Kafka's.",
+        at_least(0),
+    ),
+    define(
+        "connections.max.idle.ms",
+        "LONG",
+        600_000,
+        "A connection without a request for this long is closed; -1 never closes one.",
+        at_least(-1),
+    ),
+    define(
+        "max.connections",
+        "INT",
+        INT32_MAX,
+        "Connections that this broker accepts in all.",
+        at_least(0),
+        CLUSTER,
+    ),
+    define(
+        "max.connections.per.ip",
+        "INT",
+        INT32_MAX,
+        "Connections from one address.",
+        at_least(0),
+        CLUSTER,
+    ),
+    define(
+        "max.connections.per.ip.overrides",
+        "STRING",
+        "",
+        "Other limits for single addresses, as address:count,address:count.",
+        None,
+        CLUSTER,
+    ),
+    define(
+        "socket.listen.backlog.size",
+        "INT",
+        1024,
+        "Connections that the operating system holds until the broker accepts them. Apache "
+        "Kafka has 50, which a thousand clients that reconnect at once overrun.",
+        at_least(1),
+    ),
+    define(
+        "socket.receive.buffer.bytes",
+        "INT",
+        -1,
+        "SO_RCVBUF of a connection; -1 leaves it to the operating system, which adapts it. Apache "
+        "Kafka has 102400.",
+        at_least(-1),
+    ),
+    define(
+        "socket.send.buffer.bytes",
+        "INT",
+        -1,
+        "SO_SNDBUF of a connection; -1 leaves it to the operating system, which adapts it. Apache "
+        "Kafka has 102400.",
+        at_least(-1),
+    ),
+    define(
+        "socket.request.max.bytes",
+        "INT",
+        104_857_600,
+        "The largest request; a larger one closes its connection.",
+        at_least(1),
+    ),
+    define(
+        "fetch.max.bytes",
+        "INT",
+        57_671_680,
+        "The most that one fetch is answered with.",
+        at_least(1024),
+    ),
+    define(
+        "max.incremental.fetch.session.cache.slots",
+        "INT",
+        1000,
+        "Incremental fetch sessions that are kept.",
+        at_least(0),
+    ),
+    define(
+        "max.request.partition.size.limit",
+        "INT",
+        2000,
+        "Partitions in one answer of DescribeTopicPartitions.",
+        at_least(1),
+    ),
+)
