@@ -23,6 +23,8 @@ from data_plane.wire.records import BatchHeader, iter_batch_headers
 
 CLIENT = "client"
 COORDINATOR = "coordinator"
+# What a log keeps of its last append for those who wait for it; 20 MB for 10,000 partitions.
+TAIL_BYTES_MAX = 2048
 
 _INT64 = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
@@ -185,6 +187,7 @@ class LogAppends(LogState):
         data = memoryview(buf)[start:end]
         try:
             (segment.file or segment.open_file()).write_at(position, data)
+            tail = bytes(data) if size <= TAIL_BYTES_MAX else None
         except OSError as error:
             self._cut_failed_append(segment)
             raise self._directory.fail(error) from error
@@ -210,6 +213,7 @@ class LogAppends(LogState):
         if producers.aborted:
             segment.aborted_transactions().extend(producers.take_aborted())
         segment.hint(self.log_end_offset, position)
+        self._tail = None if tail is None else (self.log_end_offset, next_offset, tail)
         self.log_end_offset = next_offset
         if self.unflushed_since_ms < 0:
             self.unflushed_since_ms = now_ms

@@ -38,6 +38,18 @@ class LogReads(LogAppends):
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
         if offset >= max_offset:
             return ReadResult([], 0, False, offset)
+        tail = self._tail
+        if (
+            tail is not None
+            and tail[0] == offset
+            # A truncation since would have moved the log end.
+            and tail[1] == self.log_end_offset <= max_offset
+            and len(tail[2]) <= max_bytes
+            # Compaction may have rewritten it once its segment is sealed.
+            and segments[-1].base_offset <= offset
+            and not segments[-1].bad_ranges
+        ):
+            return ReadResult([tail[2]], len(tail[2]), False, tail[1])
         try:
             index = reads.segments_from(segments, offset)
             while index < len(segments):

@@ -36,6 +36,7 @@ class LogState:
         "_producers",
         "_segments",
         "_summary",
+        "_tail",
         "_timestamp_after_max_ms",
         "checkpointed_recovery_point",
         "cleaner_offset",
@@ -81,6 +82,9 @@ class LogState:
         self._producers: ProducerStates | None = None
         self._segments: list[Segment] | None = None
         self._summary: LogSummary | None = None
+        # The last append, when it was small: (offset, next offset, its bytes). Those who wait at
+        # the log end want exactly this, and need not ask the file system for it.
+        self._tail: tuple[int, int, bytes] | None = None
         self._closed = False
         self.epochs = LeaderEpochs()
         self.log_start_offset = 0
