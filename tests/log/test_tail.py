@@ -7,8 +7,8 @@ import pytest
 
 from data_plane.log.batch_walk import BadRange
 from data_plane.log.errors import CorruptSegment
+from data_plane.log.file_system import Buffer
 from data_plane.log.log_appends import TAIL_BYTES_MAX
-from data_plane.log.reads import Buffer
 from tests.log.one_log import OneLog, batch_of
 
 
@@ -29,7 +29,7 @@ def test_all_readers_at_the_log_end_share_one_copy_of_the_last_append() -> None:
 
 
 def test_a_truncated_append_is_not_served_though_the_log_end_is_the_same_again() -> None:
-    one = OneLog()
+    one = OneLog(segment_bytes=100_000)
     one.append(batch_of(b"a"))
     one.append(batch_of(b"old"), commit=False)
     one.log.truncate_to(1)
