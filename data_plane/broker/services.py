@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from data_plane.broker.api import Executor, HandlerTable
     from data_plane.broker.metadata_writer import MetadataWriter
+    from data_plane.broker.peers import Peers
     from data_plane.broker.topic_partitions import TopicPartitions
     from data_plane.cell.metadata import MetadataImage
     from data_plane.cell.metadata_store import MetadataStore
@@ -105,6 +106,7 @@ class Services:
     rack: str | None = None
     # Filled by the composition root: these are built around this object.
     metadata: MetadataWriter = field(init=False)
+    peers: Peers = field(init=False)
     groups: Any = None
     timers: TimerQueue = field(default_factory=TimerQueue)
     wakes: WakeQueue = field(default_factory=WakeQueue)

@@ -15,6 +15,7 @@ import contextlib
 import gc
 import json
 import os
+import random
 import signal
 import socket
 import sys
@@ -22,12 +23,17 @@ import time
 from collections.abc import Callable
 
 from data_plane.broker.services import Logger, Services
+from data_plane.log.file_system import OsFileSystem
 from data_plane.server import descriptors
 from data_plane.server.clock import Clock
 from data_plane.server.composition import make_services
 from data_plane.server.configuration import BrokerConfig
+from data_plane.server.disk_space import measure_space
+from data_plane.server.entry import Addresses, enter_cell
 from data_plane.server.http import HttpListener, HttpResponse
 from data_plane.server.listener import Listener
+from data_plane.server.logging_setup import THRESHOLD
+from data_plane.server.ports import NoPeers, Ports
 from data_plane.server.thread_executor import ThreadExecutor
 from data_plane.wire.kernel import WHY_INTERPRETED
 
@@ -68,14 +74,10 @@ class BrokerProcess:
         )
         settings = self._settings
         budget = descriptors.divide(descriptors.raise_limit())
-        services = make_services(
-            settings,
-            self._executor,
-            self._maintenance,
-            self._clock.now_ms,
-            self._log,
-            budget.open_segments_max,
-        )
+        ports = self._real_ports(budget.open_segments_max)
+        advertised = settings.advertised_listeners[0]
+        addresses = Addresses(advertised.host or socket.getfqdn(), advertised.port)
+        services = make_services(settings, ports, enter_cell(settings, ports, addresses))
         self._services = services
         self._listener = Listener(
             "tenants",
@@ -87,13 +89,11 @@ class BrokerProcess:
         )
         self._add_metrics(services)
         http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})
-        ports = [
+        bound_ports = [
             await self._listener.bind(address.host, address.port) for address in settings.listeners
         ]
         metrics_port = await http.start(settings.http_host, settings.http_port)
-        advertised = settings.advertised_listeners[0]
-        services.advertised_host = advertised.host or socket.getfqdn()
-        services.advertised_port = advertised.port or ports[0]
+        services.advertised_port = advertised.port or bound_ports[0]
         services.timers.on_earlier = self._wake_at
         services.unsent_bytes = lambda: self._listener.unsent_bytes
         self._install_signals()
@@ -104,11 +104,25 @@ class BrokerProcess:
         # Only now: a client that comes earlier would be told an address that is not set yet.
         await self._listener.serve()
         self._is_ready = True
-        self._say_ready(ports[0], metrics_port)
+        self._say_ready(bound_ports[0], metrics_port)
         await self._stop_requested.wait()
         self._is_ready = False
         await self._stop()
         http.close()
+
+    def _real_ports(self, open_segments_max: int) -> Ports:
+        return Ports(
+            fs=OsFileSystem(),
+            executor=self._executor,
+            maintenance_executor=self._maintenance,
+            now_ms=self._clock.now_ms,
+            random=random.SystemRandom(),
+            log=self._log,
+            log_threshold=THRESHOLD,
+            make_peers=lambda services: NoPeers(services, self._clock.now_ms),
+            measure_space=measure_space,
+            open_segments_max=open_segments_max,
+        )
 
     # Passes and the timer.
 

@@ -1,10 +1,15 @@
-"""The composition root: every part of a broker, made and joined. No decisions, no I/O of its own
-beyond opening what the parts keep on disk.
+"""The composition root: every part of a broker, made and joined.
+
+    entry = enter_cell(settings, ports, addresses)      blocks; server/entry.py
+    services = make_services(settings, ports, entry)    opens the logs
+    services.start(now_ms)
+
+The server calls it with the real world, the simulator with its own: all that a broker has of the
+world comes in `Ports`. No decisions here, no I/O beyond opening what the parts keep on disk.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +27,7 @@ from data_plane.broker import (
     offset_for_leader_epoch,
     produce,
 )
-from data_plane.broker.api import Executor, HandlerTable
+from data_plane.broker.api import HandlerTable
 from data_plane.broker.fetch_poll import FetchSessions
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.groups import GroupService
@@ -30,19 +35,12 @@ from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.log_maintenance import LogMaintenance
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
-from data_plane.broker.services import Config, Logger, Services
+from data_plane.broker.services import Services
 from data_plane.broker.topic_partitions import TopicPartitions
-from data_plane.cell.identity import claim_directories, cluster_id_from
-from data_plane.cell.local_store import LocalMetadataStore
-from data_plane.log.file_system import OsFileSystem
-from data_plane.log.maintenance import MaintenanceConfig
-from data_plane.log.manager import LogManager
 from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
-from data_plane.server.disk_space import measure_space
-from data_plane.server.logging_setup import THRESHOLD
-
-NEVER_MS = 1 << 62
+from data_plane.server.entry import Entry
+from data_plane.server.ports import Ports
 
 
 def make_handlers() -> HandlerTable:
@@ -62,51 +60,12 @@ def make_handlers() -> HandlerTable:
     return table
 
 
-def maintenance_config(config: Config) -> MaintenanceConfig:
-    """How often logs are looked at, from the broker's properties."""
-    backoff_ms = config.get_int("log.cleaner.backoff.ms")
-    return MaintenanceConfig(
-        retention_check_interval_ms=config.get_int("log.retention.check.interval.ms"),
-        checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
-        producer_expiration_check_interval_ms=config.get_int(
-            "producer.id.expiration.check.interval.ms"
-        ),
-        cleaner_backoff_ms=backoff_ms if config.get_bool("log.cleaner.enable") else NEVER_MS,
-    )
-
-
-def make_services(
-    settings: BrokerConfig,
-    executor: Executor,
-    maintenance_executor: Executor,
-    now_ms: Callable[[], int],
-    log: Logger,
-    open_segments_max: int,
-) -> Services:
-    """Open the data directories and join the parts. Raises what the stores raise when a directory
-    belongs to another broker, is in use, or cannot be read."""
-    fs = OsFileSystem()
-    source = random.SystemRandom()
-    data_directory = str(settings.data_directories[0])
-    identity = claim_directories(
-        fs,
-        [str(directory) for directory in settings.data_directories],
-        cluster_id=settings.cluster_id,
-        node_id=settings.node_id,
-        new_cluster_id=cluster_id_from(source.randbytes(16)),
-    )
-    store = LocalMetadataStore(fs, data_directory, identity.cluster_id)
-    image = store.read()
+def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Services:
+    """Open the logs and join the parts, on the loop. The listeners and `services.start` are the
+    caller's. Raises LogError when a log cannot be opened."""
+    now_ms, log, image, logs = ports.now_ms, ports.log, entry.image, entry.logs
     config = settings.effective()
     config.update(image)
-    logs = LogManager(
-        settings.data_directories,
-        fs=fs,
-        default_config=config.log_config({}),
-        now_ms=now_ms(),
-        open_segments_max=open_segments_max,
-        maintenance=maintenance_config(config),
-    )
     for failure in logs.start(now_ms()):
         log.error("log_directory_offline", directory=failure.directory, reason=failure.reason)
     counters = BrokerCounters()
@@ -118,7 +77,7 @@ def make_services(
         )
 
     group_commit = GroupCommit(
-        executor, lambda partition: Path(partition.log.log_directory.path), sync_failed
+        ports.executor, lambda partition: Path(partition.log.log_directory.path), sync_failed
     )
     partitions = TopicPartitions(
         settings.node_id, image, logs, config.log_config, group_commit.request_sync
@@ -128,32 +87,35 @@ def make_services(
     )
     services = Services(
         config=config,
-        store=store,
+        store=entry.store,
         image=image,
         logs=logs,
         partitions=partitions,
         handlers=make_handlers(),
-        executor=executor,
+        executor=ports.executor,
         counters=counters,
         metrics=make_registry(collector),
         node_id=settings.node_id,
-        cluster_id=identity.cluster_id,
-        random=source,
+        cluster_id=image.cluster_id,
+        random=ports.random,
         log=log,
+        advertised_host=entry.addresses.host,
+        advertised_port=entry.addresses.port,
         rack=settings.rack,
     )
+    services.peers = ports.make_peers(services)
     services.metadata = MetadataWriter(services, now_ms)
     partitions.configure_logs()
     for topic_id, index in partitions.delete_strays(now_ms()):
         log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
-    services.parts[log_dirs.PART] = measure_space
-    services.parts[log_threshold.PART] = THRESHOLD
+    services.parts[log_dirs.PART] = ports.measure_space
+    services.parts[log_threshold.PART] = ports.log_threshold
     services.parts[init_producer_id.PART] = ProducerIds(services)
     sessions = FetchSessions(services)
     services.parts[fetch_poll.PART] = sessions
     services.groups = GroupService(services)
     services.components += [
-        LogMaintenance(services, maintenance_executor),
+        LogMaintenance(services, ports.maintenance_executor),
         services.groups,
         sessions,
     ]

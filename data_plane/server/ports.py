@@ -1,0 +1,58 @@
+"""What a broker has of the world: time, files, threads, chance, the store, the other brokers.
+
+The server hands in the real things (broker_process.py), the simulator its own, and
+everything below behaves the same. Nothing else reaches the world by another way.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from data_plane.broker.api import Executor
+from data_plane.broker.log_threshold import LogThreshold
+from data_plane.broker.peers import OnResponse, Peers
+from data_plane.broker.services import Logger, Services
+from data_plane.cell.metadata_store import MetadataStore
+from data_plane.log.file_system import FileSystem
+from data_plane.log.open_files import OPEN_SEGMENTS_MAX
+
+
+class NoPeers:
+    """The Peers port of a broker that is alone: nobody answers."""
+
+    def __init__(self, services: Services, now_ms: Callable[[], int]) -> None:
+        self._services = services
+        self._now_ms = now_ms
+
+    def send(
+        self, node_id: int, api_key: int, api_version: int, body: object, on_response: OnResponse
+    ) -> None:
+        self._services.timers.schedule(self._now_ms(), lambda now_ms: on_response(None, now_ms))
+
+    def disconnect(self, node_id: int) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """See the module.
+
+    - `executor` runs what requests wait for, `maintenance_executor` the rest.
+    - `shared_store` None: the broker is alone and keeps the metadata in its data directory.
+    - `make_peers` may be called again where a purpose needs connections of its own.
+    - `measure_space(path)` → (size, usable) bytes of the file system.
+    """
+
+    fs: FileSystem
+    executor: Executor
+    maintenance_executor: Executor
+    now_ms: Callable[[], int]
+    random: random.Random
+    log: Logger
+    log_threshold: LogThreshold
+    make_peers: Callable[[Services], Peers]
+    measure_space: Callable[[str], tuple[int, int]]
+    shared_store: MetadataStore | None = None
+    open_segments_max: int = OPEN_SEGMENTS_MAX
