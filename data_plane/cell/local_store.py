@@ -21,7 +21,8 @@ Fault model
   the process is started again. A failed write that could be cut off again only fails its commit.
 
 `apply` may run in a worker thread, one call at a time; `read` is safe beside it. Deliberately
-absent: sharing with other processes (the lock refuses them), partial reads.
+absent: sharing with other processes (the lock refuses them), partial reads, leases that could run
+out: whoever has the lock is the only broker, and its controller for as long as it runs.
 """
 
 from __future__ import annotations
@@ -37,8 +38,13 @@ from data_plane.cell.changes import Change, InvalidChange, apply_changes
 from data_plane.cell.files import TEMPORARY_SUFFIX, CellSyncSite, FileSystem, write_file_atomically
 from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
 from data_plane.cell.metadata_store import (
+    ONLY_CONTROLLER_EPOCH,
+    BrokerSession,
     Commit,
     CommitHistory,
+    ControllerLease,
+    Heartbeat,
+    StaleControllerEpoch,
     StoreCorrupt,
     StoreUnavailable,
     VersionConflict,
@@ -79,6 +85,7 @@ class LocalMetadataStore:
         if self._lock is None:
             raise StoreUnavailable(f"{self._directory} is in use by another process")
         self._failure: str | None = None
+        self._renewals = 0
         try:
             self._open(cluster_id)
         except BaseException:
@@ -112,17 +119,46 @@ class LocalMetadataStore:
     def feed(self, after_version: int) -> Sequence[Commit]:
         return self._history.after(after_version)
 
+    @property
+    def is_shared(self) -> bool:
+        return False
+
+    @property
+    def identity(self) -> str:
+        return self._image.cluster_id
+
+    def heartbeat(
+        self, node_id: int, incarnation_id: str, lease_ms: int, *, wants_controller: bool
+    ) -> Heartbeat:
+        self._renewals += 1
+        lease = ControllerLease(node_id, incarnation_id, ONLY_CONTROLLER_EPOCH, is_ours=True)
+        return Heartbeat(
+            self._image.version,
+            lease if wants_controller else None,
+            {node_id: BrokerSession(node_id, incarnation_id, self._renewals)},
+        )
+
+    def wait(self, after_version: int, timeout_ms: int) -> bool:
+        return self._image.version > after_version
+
     def apply(
-        self, changes: Sequence[Change], expected_version: int, request_id: str
+        self,
+        changes: Sequence[Change],
+        expected_version: int,
+        request_id: str,
+        *,
+        controller_epoch: int | None = None,
     ) -> MetadataImage:
         if self._failure is not None:
             raise StoreUnavailable(self._failure)
         if self._history.knows(request_id):
             return self._image
+        if controller_epoch not in (None, ONLY_CONTROLLER_EPOCH):
+            raise StaleControllerEpoch(controller_epoch, ONLY_CONTROLLER_EPOCH)
         if expected_version != self._image.version:
             raise VersionConflict(expected_version, self._image.version)
         image = apply_changes(self._image, changes)
-        commit = Commit(image.version, request_id, tuple(changes))
+        commit = Commit(image.version, request_id, tuple(changes), controller_epoch)
         self._append(_encode_commit(commit))
         self._history.record(commit)
         self._image = image
@@ -258,7 +294,10 @@ class LocalMetadataStore:
 
 
 def _encode_commit(commit: Commit) -> bytes:
-    document = [commit.version, commit.request_id, [encode_change(item) for item in commit.changes]]
+    changes = [encode_change(item) for item in commit.changes]
+    document: list[object] = [commit.version, commit.request_id, changes]
+    if commit.controller_epoch is not None:
+        document.append(commit.controller_epoch)
     body = json.dumps(document, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
@@ -268,8 +307,11 @@ def _decode_commit(line: bytes) -> Commit | None:
     body = line[9:]
     if line[:9] != b"%08x " % zlib.crc32(body):
         return None
-    version, request_id, changes = json.loads(body)
-    return Commit(version, request_id, tuple(decode_change(item) for item in changes))
+    version, request_id, changes, *rest = json.loads(body)
+    controller_epoch = rest[0] if rest else None
+    return Commit(
+        version, request_id, tuple(decode_change(item) for item in changes), controller_epoch
+    )
 
 
 def _replay(

@@ -5,19 +5,30 @@ A store holds one image and the ordered feed of commits that led to it. Writers 
 writer. A writer that lost the answer asks again with the same id and learns that the commit is its
 own, instead of making the change twice.
 
+Beside the image, and not part of its versions, stand the leases: a session for each broker, and
+one for the controller. Who takes the controller lease from somebody else gets a higher epoch, and
+a commit that names an epoch is refused once that epoch is no longer the newest: a controller that
+was paused past its lease cannot decide anything any more, whatever it believes.
+
 Contract, for every adapter (tests/cell/test_metadata_store.py runs it on each)
 - `apply` has either happened completely and durably when it returns, or raises.
 - VersionConflict: nothing happened; read the newer image and decide again.
+- StaleControllerEpoch: nothing happened; another broker is the controller, or nobody.
 - StoreUnavailable: unknown whether it happened; asking again with the same request id tells.
-- The feed has no holes and never changes: commit n+1 follows n.
+- StoreWentBack: this is not the store that was seen before, or an older state of it; nothing
+  happened, and nothing will until an operator has looked at it.
+- The feed has no holes and never changes: commit n+1 follows n. Controller epochs never fall in it.
+- Leases run by the store's clock. A broker counts its own ones from before it sent the heartbeat,
+  so it believes in them for less long than the store does.
 
-Deliberately absent until there are several brokers: leases, the controller's epoch as a fence.
+Calls may block and may run in several threads at a time: `heartbeat` and `wait` do not queue
+behind an `apply`.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +39,8 @@ from data_plane.cell.metadata import MetadataImage
 REQUEST_IDS_REMEMBERED = 1024
 # A reader that is further behind reads the whole image, which is cheaper by then anyway.
 FEED_COMMITS_KEPT = 4096
+# The epoch of the controller lease where only one broker can ever hold it.
+ONLY_CONTROLLER_EPOCH = 1
 
 
 class StoreError(Exception):
@@ -49,6 +62,20 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached or written; whether the commit happened is unknown."""
 
 
+class StaleControllerEpoch(StoreError):
+    """The commit names a controller epoch that is over. Nothing happened."""
+
+    def __init__(self, epoch: int, current_epoch: int) -> None:
+        super().__init__(f"controller epoch {epoch} is over, the store is at {current_epoch}")
+        self.epoch = epoch
+        self.current_epoch = current_epoch
+
+
+class StoreWentBack(StoreError):
+    """The store's identity is another one, or its version lower than one seen before: a restored
+    backup, an emptied database, or the wrong one. Going on would undo what was acknowledged."""
+
+
 class StoreCorrupt(StoreError):
     """What is stored fails its checks. Names file and place; a person has to look at it."""
 
@@ -64,25 +91,94 @@ class Commit:
     version: int
     request_id: str
     changes: tuple[Change, ...]
+    controller_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSession:
+    """One broker's newest session. `renewals` grows with each heartbeat, over restarts too."""
+
+    node_id: int
+    incarnation_id: str
+    renewals: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerLease:
+    """Who is the controller now. `is_ours`: the broker that sent this heartbeat is."""
+
+    node_id: int
+    incarnation_id: str
+    epoch: int
+    is_ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What the store answers to a heartbeat.
+
+    - `version`: of the store's image.
+    - `controller`: None while nobody holds an unexpired lease.
+    - `sessions`: by node id, expired ones too: whoever judges them does so by seeing `renewals`
+      stand still, because after an outage of the store all are expired and nobody is dead.
+    """
+
+    version: int
+    controller: ControllerLease | None
+    sessions: Mapping[int, BrokerSession]
 
 
 class MetadataStore(Protocol):
-    """See the module's contract. Calls may block: use them off the loop."""
+    """See the module's contract. Calls may block: use them off the loop. Every call raises
+    StoreUnavailable when the store cannot be reached, and StoreWentBack."""
 
-    def read(self) -> MetadataImage: ...
+    @property
+    def is_shared(self) -> bool:
+        """Whether other brokers use this store too. If not, there is nobody to be told apart
+        from: no leases are needed, and every commit in the feed is one's own."""
+
+    @property
+    def identity(self) -> str:
+        """Which store this is, for as long as its history is one; goes into the image file. Empty
+        until a shared store has been reached for the first time."""
+
+    def read(self) -> MetadataImage:
+        """The newest image."""
 
     def apply(
-        self, changes: Sequence[Change], expected_version: int, request_id: str
+        self,
+        changes: Sequence[Change],
+        expected_version: int,
+        request_id: str,
+        *,
+        controller_epoch: int | None = None,
     ) -> MetadataImage:
         """Commit all `changes` and return the image after them.
 
         A request id that was committed before returns the current image and commits nothing.
-        Raises VersionConflict, StoreUnavailable, or InvalidChange (a bug of the caller)."""
+        With `controller_epoch` the commit is refused unless that lease is the newest one.
+        Raises VersionConflict, StaleControllerEpoch, or InvalidChange (a bug of the caller)."""
 
     def feed(self, after_version: int) -> Sequence[Commit]:
         """All commits after `after_version`, in order. Raises FeedTruncated."""
 
-    def close(self) -> None: ...
+    def heartbeat(
+        self, node_id: int, incarnation_id: str, lease_ms: int, *, wants_controller: bool
+    ) -> Heartbeat:
+        """Renew the broker's session, and say who lives.
+
+        With `wants_controller` the controller lease is renewed when it is this incarnation's, with
+        the same epoch even when it had expired and nobody came; and taken with the next epoch when
+        it is free or expired. Without it, a lease of this incarnation is given up at once, and so
+        is its epoch."""
+
+    def wait(self, after_version: int, timeout_ms: int) -> bool:
+        """Block until there is something newer than `after_version`; False when there is not after
+        `timeout_ms`. For a thread of its own. Where a store has no thread to block (in memory, or
+        for one broker) the answer comes at once."""
+
+    def close(self) -> None:
+        """Let go of everything; a `wait` in another thread returns or raises soon after."""
 
 
 class CommitHistory:
@@ -120,29 +216,107 @@ class CommitHistory:
         return list(self._commits)[skip:]
 
 
-class InMemoryMetadataStore:
-    """A store without durability, for tests and simulations."""
+@dataclass(slots=True)
+class _Lease:
+    node_id: int
+    incarnation_id: str
+    epoch: int
+    expires_at_ms: int
 
-    def __init__(self, image: MetadataImage) -> None:
+
+class InMemoryMetadataStore:
+    """A store without durability, for tests and simulations. One thread.
+
+    `now_ms` is the clock that leases run by. Given one, the store is shared by several brokers;
+    without, it is one broker's own."""
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        now_ms: Callable[[], int] | None = None,
+        identity: str = "in memory",
+    ) -> None:
         self._image = image
         self._history = CommitHistory(image.version)
+        self._now_ms = now_ms
+        self._identity = identity
+        self._sessions: dict[int, BrokerSession] = {}
+        self._controller_epoch = 0
+        self._controller: _Lease | None = None
+
+    @property
+    def is_shared(self) -> bool:
+        return self._now_ms is not None
+
+    @property
+    def identity(self) -> str:
+        return self._identity
 
     def read(self) -> MetadataImage:
         return self._image
 
     def apply(
-        self, changes: Sequence[Change], expected_version: int, request_id: str
+        self,
+        changes: Sequence[Change],
+        expected_version: int,
+        request_id: str,
+        *,
+        controller_epoch: int | None = None,
     ) -> MetadataImage:
         if self._history.knows(request_id):
             return self._image
+        if controller_epoch is not None and (
+            self._controller is None or controller_epoch != self._controller.epoch
+        ):
+            raise StaleControllerEpoch(controller_epoch, self._controller_epoch)
         if expected_version != self._image.version:
             raise VersionConflict(expected_version, self._image.version)
         self._image = apply_changes(self._image, changes)
-        self._history.record(Commit(self._image.version, request_id, tuple(changes)))
+        commit = Commit(self._image.version, request_id, tuple(changes), controller_epoch)
+        self._history.record(commit)
         return self._image
 
     def feed(self, after_version: int) -> Sequence[Commit]:
         return self._history.after(after_version)
+
+    def heartbeat(
+        self, node_id: int, incarnation_id: str, lease_ms: int, *, wants_controller: bool
+    ) -> Heartbeat:
+        known = self._sessions.get(node_id)
+        renewals = 1 if known is None else known.renewals + 1
+        self._sessions[node_id] = BrokerSession(node_id, incarnation_id, renewals)
+        now_ms = 0 if self._now_ms is None else self._now_ms()
+        holder = self._controller
+        is_ours = holder is not None and (
+            (holder.node_id, holder.incarnation_id) == (node_id, incarnation_id)
+        )
+        if holder is not None and is_ours:
+            if wants_controller:
+                holder.expires_at_ms = now_ms + lease_ms
+            else:
+                self._controller = None
+        elif wants_controller and (holder is None or holder.expires_at_ms <= now_ms):
+            self._controller_epoch += 1
+            self._controller = _Lease(
+                node_id, incarnation_id, self._controller_epoch, now_ms + lease_ms
+            )
+        return Heartbeat(
+            self._image.version,
+            self._controller_seen_by(node_id, incarnation_id, now_ms),
+            dict(self._sessions),
+        )
+
+    def _controller_seen_by(
+        self, node_id: int, incarnation_id: str, now_ms: int
+    ) -> ControllerLease | None:
+        lease = self._controller
+        if lease is None or lease.expires_at_ms <= now_ms:
+            return None
+        is_ours = (lease.node_id, lease.incarnation_id) == (node_id, incarnation_id)
+        return ControllerLease(lease.node_id, lease.incarnation_id, lease.epoch, is_ours)
+
+    def wait(self, after_version: int, timeout_ms: int) -> bool:
+        return self._image.version > after_version
 
     def close(self) -> None:
         pass
