@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Final
 from data_plane.wire.kernel_sources import COMPILED_NAMES, sources_digest
 
 if TYPE_CHECKING:
-    from data_plane.wire import kernel_batches, kernel_records, kernel_requests, kernel_responses
+    from data_plane.wire import (
+        kernel_batches,
+        kernel_fetched,
+        kernel_records,
+        kernel_requests,
+        kernel_responses,
+    )
 
 __all__ = [
     "COMPILED",
@@ -32,6 +38,7 @@ __all__ = [
     "find_timestamp",
     "list_keys",
     "parse_fetch",
+    "parse_fetch_response",
     "parse_produce",
     "scan_batches",
     "scan_headers",
@@ -65,6 +72,7 @@ if not TYPE_CHECKING:
     if COMPILED:
         from data_plane.wire.kernel_compiled import (
             kernel_batches,
+            kernel_fetched,
             kernel_records,
             kernel_requests,
             kernel_responses,
@@ -72,6 +80,7 @@ if not TYPE_CHECKING:
     else:
         from data_plane.wire import (
             kernel_batches,
+            kernel_fetched,
             kernel_records,
             kernel_requests,
             kernel_responses,
@@ -87,6 +96,7 @@ scan_batches = kernel_batches.scan_batches
 scan_headers = kernel_records.scan_headers
 walk_records = kernel_records.walk_records
 parse_fetch = kernel_requests.parse_fetch
+parse_fetch_response = kernel_fetched.parse_fetch_response
 parse_produce = kernel_requests.parse_produce
 split_frames = kernel_requests.split_frames
 encode_fetch_response = kernel_responses.encode_fetch_response

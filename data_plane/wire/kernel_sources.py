@@ -15,6 +15,7 @@ COMPILED_NAMES: Final = (
     "kernel_batches",
     "kernel_requests",
     "kernel_responses",
+    "kernel_fetched",
 )
 """The modules that exist in both forms."""
 

@@ -296,3 +296,28 @@ class FetchPartitionResult(NamedTuple):
 
 NodeEndpoint = tuple[int, str, int, str | None]
 """node_id, host, port, rack of a leader that an answer points to (KIP-951)."""
+
+
+class FetchedPartition(NamedTuple):
+    """One partition of a Fetch response; its records stand at `records_start` to `records_end` of
+    the buffer, equal when there are none. The pairs are (epoch, end_offset), from where on the
+    leader's log differs, and (leader_id, leader_epoch); None when not sent."""
+
+    topic_id: bytes
+    partition: int
+    error_code: int
+    high_watermark: int
+    log_start_offset: int
+    records_start: int
+    records_end: int
+    diverging_epoch: tuple[int, int] | None
+    current_leader: tuple[int, int] | None
+
+
+class FetchResponseView(NamedTuple):
+    """A Fetch response's body, all partitions of all topics in one list."""
+
+    throttle_time_ms: int
+    error_code: int
+    session_id: int
+    partitions: list[FetchedPartition]

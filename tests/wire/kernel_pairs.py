@@ -26,20 +26,22 @@ from data_plane.wire.records import NewRecord
 
 @dataclass(frozen=True)
 class Implementation:
-    """One kernel: what reads batches and records, what reads requests, what writes answers."""
+    """One kernel: what reads batches and records, what reads requests, what writes answers, and
+    what reads them."""
 
     name: str
     batches: Any
     requests: Any
     responses: Any
+    fetched: Any
 
 
 def _implementation(
-    name: str, records: Any, batches: Any, requests: Any, responses: Any
+    name: str, records: Any, batches: Any, requests: Any, responses: Any, fetched: Any
 ) -> Implementation:
     """The modules stand in the order of COMPILED_NAMES."""
     functions = {**_public(records), **_public(batches)}
-    return Implementation(name, SimpleNamespace(**functions), requests, responses)
+    return Implementation(name, SimpleNamespace(**functions), requests, responses, fetched)
 
 
 def _public(module: Any) -> dict[str, Any]:
