@@ -61,7 +61,7 @@ class PartitionImage:
     - `isr`: the in-sync replicas that the store has confirmed.
     - `elr`: eligible leader replicas (KIP-966): out of the ISR, which is below
       min.insync.replicas, but with everything that was committed. Disjoint from `isr`.
-    - `last_known_leader`: who led last, kept while there is neither ISR nor ELR, else -1.
+    - `last_known_leader`: who led last, kept while there is no leader, else -1.
     - `leader_epoch` grows with each leader, `partition_epoch` with each change of this value.
     """
 

@@ -1,16 +1,72 @@
-"""What a starting broker commits, as a pure function of the image."""
+"""What a starting broker commits: its new incarnation, and what its disk may have lost.
+
+A broker that stops cleanly leaves a mark on its disk which holds its broker epoch. At the next
+start it names that epoch; if it is the one under which it was registered, nobody else started in
+between and its logs are whole, so it stays in every ISR and ELR. Otherwise records that it
+acknowledged may be missing (a power loss takes what was not synced), and it leaves every ISR and
+ELR in the commit that registers it: there is no moment at which a broker with such a disk could
+be elected (KIP-966).
+
+Either way a registered broker is fenced and leads nothing: the controller unfences it when it
+sees it alive, and elects. A leader that comes back gets a new epoch, so that what was sent to its
+former life means nothing to the new one.
+
+Deliberately absent: elections. Only the controller elects.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from data_plane.cell.changes import Change, RegisterBroker
-from data_plane.cell.metadata import BrokerImage, MetadataImage
+from data_plane.cell.changes import Change, ChangePartition, RegisterBroker
+from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
+from data_plane.cell.partition_state import next_epochs, with_leader
 
 
-def decide_registration(image: MetadataImage, broker: BrokerImage) -> tuple[Change, ...]:
-    """What a starting broker commits: nothing when it is registered as it is."""
+def decide_registration(
+    image: MetadataImage, broker: BrokerImage, clean_broker_epoch: int | None
+) -> tuple[Change, ...]:
+    """The changes that register this incarnation; none when the image has it already, which
+    happens when the answer to the first attempt was lost.
+
+    `clean_broker_epoch` is what the clean-shutdown mark says, None without a mark."""
     known = image.brokers.get(broker.node_id)
-    if known is not None and replace(known, broker_epoch=broker.broker_epoch) == broker:
+    if (
+        known is not None
+        and broker.incarnation_id
+        and known.incarnation_id == broker.incarnation_id
+    ):
         return ()
-    return (RegisterBroker(broker),)
+    registered = replace(
+        broker,
+        is_fenced=True,
+        in_controlled_shutdown=False,
+        is_draining=broker.is_draining or (known is not None and known.is_draining),
+    )
+    is_clean = known is not None and clean_broker_epoch == known.broker_epoch
+    return (RegisterBroker(registered), *_partition_changes(image, broker.node_id, is_clean))
+
+
+def _partition_changes(
+    image: MetadataImage, node_id: int, is_clean: bool
+) -> Iterator[ChangePartition]:
+    for _, topic in sorted(image.topics_by_name.items()):
+        for index, old in enumerate(topic.partitions):
+            new = old if is_clean else _without(old, node_id)
+            if new.leader == node_id:
+                new = with_leader(new, NO_LEADER)
+            if new is not old:
+                yield ChangePartition(topic.topic_id, index, next_epochs(old, new))
+
+
+def _without(partition: PartitionImage, node_id: int) -> PartitionImage:
+    """Without the broker in ISR and ELR. Others that are in neither stay out of both: the ELR
+    can only lose a member here."""
+    if node_id not in partition.isr and node_id not in partition.elr:
+        return partition
+    return replace(
+        partition,
+        isr=tuple(other for other in partition.isr if other != node_id),
+        elr=tuple(other for other in partition.elr if other != node_id),
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -18,19 +17,16 @@ from data_plane.cell.changes import (
     CreateTopic,
     DeleteTopic,
     InvalidChange,
-    RegisterBroker,
     apply_change,
     apply_changes,
 )
 from data_plane.cell.metadata import (
-    BrokerImage,
     MetadataImage,
     PartitionImage,
     ResourceType,
     decode_image,
     encode_image,
 )
-from data_plane.cell.registration import decide_registration
 from tests.cell.cases import histories
 
 ORDERS = UUID(int=1)
@@ -116,15 +112,6 @@ def test_overrides_are_merged_and_taken_away() -> None:
     image = apply_change(image, AlterConfigs(ResourceType.BROKER, "", (("x", None),)))
     assert image.configs == {}
     assert image.config_of(ResourceType.TOPIC, "nobody") == {}
-
-
-def test_a_broker_registers_once_and_again_when_its_address_changes() -> None:
-    broker = BrokerImage(1, "host", 9092, "rack")
-    image = apply_changes(EMPTY, decide_registration(EMPTY, broker))
-    assert image.brokers == {1: replace(broker, broker_epoch=1)}
-    assert decide_registration(image, broker) == ()
-    moved = BrokerImage(1, "host", 9093, "rack")
-    assert decide_registration(image, moved) == (RegisterBroker(moved),)
 
 
 @pytest.mark.parametrize(
