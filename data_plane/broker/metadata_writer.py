@@ -1,13 +1,22 @@
-"""Commits to the metadata store, one after the other, decided on the newest image.
+"""Commits to the metadata store, decided on the newest image, several in one.
 
-A store may block, so its `apply` runs in the executor; a decision must not be overtaken by another
-commit, so the next one is decided only when the one before has become the current image. Handlers
-hand in `decide`, a pure function of the image, and get told when its changes are in force.
+A store may block, so its `apply` runs in an executor, one call at a time. Handlers hand in
+`decide`, a pure function of the image, and get told when its changes are in force. What is asked
+for while a commit is under way is decided together with the next one:
+
+    queue      create a     create b     create a again     (controller epoch 7) move p
+    commit 1   [CreateTopic a, CreateTopic b]    the third decided on a draft that has a: it fails
+    commit 2   [ChangePartition p]               alone, for it names a controller epoch
 
 Invariants
-- `decide` sees the image that its changes are applied to. It runs again when another broker's
-  commit came first.
-- `on_done` runs on the loop, after `Services.apply_image`.
+- `decide` sees the image that its changes are applied to, as the decisions before it in the same
+  commit leave it. All of a commit are decided anew when another broker's commit came first.
+- A decision that raises fails alone. It is told so only when the image it was decided on is known
+  to be the store's: a cell's other brokers may have committed what this one has not seen yet.
+- A commit whose answer was lost is asked for again with the same request id, until its outcome is
+  known or its callers have been given StoreUnavailable: then, and only then, it is unknown.
+- `on_done` runs on the loop, after `Services.apply_image`; the changes are in `services.image`.
+- Decisions of different controller epochs are never in one commit, and order is kept.
 """
 
 from __future__ import annotations
@@ -15,11 +24,13 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from data_plane.cell.changes import Change
+from data_plane.broker.metadata_follower import News, apply_news, read_news
+from data_plane.cell.changes import Change, apply_changes
 from data_plane.cell.metadata import MetadataImage
-from data_plane.cell.metadata_store import VersionConflict
+from data_plane.cell.metadata_store import StoreUnavailable, VersionConflict
 
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
@@ -29,55 +40,223 @@ Decide = Callable[[MetadataImage], Sequence[Change]]
 # Gets the error when the commit failed or its outcome is unknown, else None.
 OnDone = Callable[[BaseException | None], None]
 
-CONFLICT_ATTEMPTS_MAX = 16
+# More would make one commit, and the pass that decides it, long.
+DECISIONS_PER_COMMIT_MAX = 256
+# How long a caller waits for a store that cannot be reached; clients wait for 30 s by default.
+OUTCOME_TIMEOUT_MS = 15_000
+RETRY_MS_MIN = 50
+RETRY_MS_MAX = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class _Wanted:
+    """One call of `write`."""
+
+    decide: Decide
+    on_done: OnDone
+    controller_epoch: int | None
+    deadline_ms: int
+    is_answered: bool = False
+    # Why it fails, if its decision raised.
+    failure: Exception | None = None
+
+
+@dataclass(slots=True)
+class _Commit:
+    """Decisions that go together, and what they came to: `changes` lead from `base` to `image`."""
+
+    wanted: list[_Wanted]
+    base: MetadataImage
+    image: MetadataImage
+    request_id: str
+    changes: list[Change] = field(default_factory=list)
+    retry_ms: int = RETRY_MS_MIN
 
 
 class MetadataWriter:
-    """The one way to the metadata store. One per broker."""
+    """The one way to change the metadata. One per broker."""
 
     def __init__(self, services: Services, now_ms: Callable[[], int]) -> None:
         self._services = services
         self._now_ms = now_ms
-        self._queue: deque[tuple[Decide, OnDone]] = deque()
+        self._queue: deque[_Wanted] = deque()
+        # A commit, or the question whether one is needed, is under way.
         self._is_busy = False
+        self._is_looping = False
 
-    def write(self, decide: Decide, on_done: OnDone) -> None:
-        """Commit what `decide` wants. `on_done` may be called before this returns."""
-        self._queue.append((decide, on_done))
-        if not self._is_busy:
-            self._next()
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way or waiting."""
+        return not self._is_busy and not self._queue
+
+    def write(self, decide: Decide, on_done: OnDone, controller_epoch: int | None = None) -> None:
+        """Commit what `decide` wants. `on_done` may be called before this returns.
+
+        With a `controller_epoch` the store refuses the commit (StaleControllerEpoch) when that is
+        not the current one. Other errors: what `decide` raised; StoreUnavailable, when the outcome
+        is unknown; VersionConflict, when others were faster all the time; and what a store raises
+        that is damaged."""
+        deadline_ms = self._now_ms() + OUTCOME_TIMEOUT_MS
+        self._queue.append(_Wanted(decide, on_done, controller_epoch, deadline_ms))
+        self._next()
 
     def _next(self) -> None:
-        while self._queue and not self._is_busy:
-            decide, on_done = self._queue.popleft()
-            self._attempt(decide, on_done, 1)
-
-    def _attempt(self, decide: Decide, on_done: OnDone, attempt: int) -> None:
-        services = self._services
-        image = services.image
+        if self._is_looping:
+            # Called by what this loop has called: it goes on there.
+            return
+        self._is_looping = True
         try:
-            changes = decide(image)
-        except Exception as error:
-            on_done(error)
-            return
-        if not changes:
-            on_done(None)
-            return
-        self._is_busy = True
+            while self._queue and not self._is_busy:
+                self._is_busy = True
+                self._attempt(self._take())
+        finally:
+            self._is_looping = False
+
+    def _take(self) -> list[_Wanted]:
+        """The next decisions that may share a commit."""
+        queue = self._queue
+        wanted = [queue.popleft()]
+        epoch = wanted[0].controller_epoch
+        while queue and queue[0].controller_epoch == epoch:
+            if len(wanted) == DECISIONS_PER_COMMIT_MAX:
+                break
+            wanted.append(queue.popleft())
+        return wanted
+
+    def _attempt(self, wanted: list[_Wanted]) -> None:
+        """Decide all on the image of now, and commit or, without changes, conclude."""
+        services = self._services
+        base = services.image
         request_id = uuid.UUID(int=services.random.getrandbits(128)).hex
+        commit = _Commit(wanted, base, base, request_id)
+        for item in wanted:
+            try:
+                changes = item.decide(commit.image)
+                if changes:
+                    # A commit is one version, however many decisions are in it.
+                    draft = replace(commit.image, version=base.version)
+                    commit.image = apply_changes(draft, changes)
+                    commit.changes += changes
+                item.failure = None
+            except Exception as error:
+                item.failure = error
+        if commit.changes:
+            self._submit(commit)
+        elif services.store.is_shared:
+            self._confirm(commit)
+        else:
+            self._conclude(wanted, None)
 
-        def commit() -> MetadataImage:
-            return services.store.apply(changes, image.version, request_id)
+    def _submit(self, commit: _Commit) -> None:
+        services = self._services
 
-        def done(new_image: MetadataImage | None, error: BaseException | None) -> None:
-            self._is_busy = False
-            if isinstance(error, VersionConflict) and attempt < CONFLICT_ATTEMPTS_MAX:
-                services.apply_image(services.store.read(), self._now_ms())
-                self._attempt(decide, on_done, attempt + 1)
+        def apply() -> MetadataImage:
+            return services.store.apply(
+                commit.changes,
+                commit.base.version,
+                commit.request_id,
+                controller_epoch=commit.wanted[0].controller_epoch,
+            )
+
+        def done(image: MetadataImage | None, error: BaseException | None) -> None:
+            if error is None:
+                self._committed(commit)
+            elif isinstance(error, VersionConflict):
+                self._catch_up(commit)
+            elif isinstance(error, StoreUnavailable) and services.store.is_shared:
+                self._retry(commit, error, self._submit)
             else:
-                if new_image is not None:
-                    services.apply_image(new_image, self._now_ms())
-                on_done(error)
-            self._next()
+                self._conclude(commit.wanted, error)
 
-        services.executor.submit(commit, done)
+        services.store_executor.submit(apply, done)
+
+    def _committed(self, commit: _Commit) -> None:
+        """The commit is the version after its base, whatever came after it. The follower may have
+        brought it already; if not, the draft is it, and shares what it leaves as it was."""
+        try:
+            self._services.apply_image(commit.image, self._now_ms())
+        finally:
+            self._conclude(commit.wanted, None)
+
+    def _catch_up(self, commit: _Commit) -> None:
+        """Another commit came first: learn it and decide again."""
+
+        def learnt() -> None:
+            conflict = VersionConflict(commit.base.version, self._services.image.version)
+            waiting = self._answer_overdue(commit.wanted, conflict)
+            if waiting:
+                self._attempt(waiting)
+            else:
+                self._finish()
+
+        self._read_news(learnt, lambda error: self._retry(commit, error, self._catch_up))
+
+    def _confirm(self, commit: _Commit) -> None:
+        """Nothing to commit: make sure that this was decided on what the store has."""
+
+        def learnt() -> None:
+            if self._services.image is commit.base:
+                self._conclude(commit.wanted, None)
+            else:
+                self._attempt(commit.wanted)
+
+        # While the store cannot be reached nothing changes: what this broker knows is in force.
+        self._read_news(learnt, lambda error: self._conclude(commit.wanted, None))
+
+    def _read_news(
+        self, on_learnt: Callable[[], None], on_error: Callable[[BaseException], None]
+    ) -> None:
+        services = self._services
+        store, version = services.store, services.image.version
+
+        def done(news: News | None, error: BaseException | None) -> None:
+            if news is None:
+                assert error is not None
+                on_error(error)
+                return
+            try:
+                apply_news(services, news, self._now_ms())
+            finally:
+                on_learnt()
+
+        services.store_executor.submit(lambda: read_news(store, version), done)
+
+    def _retry(
+        self, commit: _Commit, error: BaseException, again: Callable[[_Commit], None]
+    ) -> None:
+        """Do a step again a little later, for those whose time is not over."""
+        if not isinstance(error, StoreUnavailable):
+            self._conclude(commit.wanted, error)
+            return
+        self._queue = deque(self._answer_overdue(list(self._queue), error))
+        if not self._answer_overdue(commit.wanted, error):
+            self._finish()
+            return
+        due_ms = self._now_ms() + commit.retry_ms
+        commit.retry_ms = min(2 * commit.retry_ms, RETRY_MS_MAX)
+        self._services.timers.schedule(due_ms, lambda now_ms: again(commit))
+
+    def _answer_overdue(self, wanted: list[_Wanted], error: BaseException) -> list[_Wanted]:
+        """Give `error` to those that have waited too long; returns the others."""
+        now_ms = self._now_ms()
+        self._answer([item for item in wanted if item.deadline_ms <= now_ms], error)
+        return [item for item in wanted if item.deadline_ms > now_ms]
+
+    def _conclude(self, wanted: list[_Wanted], error: BaseException | None) -> None:
+        self._answer(wanted, error)
+        self._finish()
+
+    def _answer(self, wanted: list[_Wanted], error: BaseException | None) -> None:
+        for item in wanted:
+            if item.is_answered:
+                continue
+            item.is_answered = True
+            try:
+                item.on_done(error or item.failure)
+            except Exception as failure:
+                # The others have a right to their answers, and the queue to its next commit.
+                self._services.log.error("metadata_callback_failed", error=repr(failure))
+
+    def _finish(self) -> None:
+        self._is_busy = False
+        self._next()

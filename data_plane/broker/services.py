@@ -106,6 +106,8 @@ class Services:
     rack: str | None = None
     # Filled by the composition root: these are built around this object.
     metadata: MetadataWriter = field(init=False)
+    # Calls of the store only: file work that is slow must not hold up a heartbeat.
+    store_executor: Executor = field(init=False)
     peers: Peers = field(init=False)
     groups: Any = None
     timers: TimerQueue = field(default_factory=TimerQueue)
@@ -114,6 +116,9 @@ class Services:
     image_listeners: list[ImageListener] = field(default_factory=list)
     # Parts that only one API family knows, by its module's name.
     parts: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.store_executor = self.executor
 
     def start(self, now_ms: int) -> None:
         for component in self.components:
@@ -140,9 +145,10 @@ class Services:
 
     def apply_image(self, image: MetadataImage, now_ms: int) -> None:
         """Make `image` the current one: partitions first (logs are created, deleted and
-        configured), then the listeners in the order of their registration."""
+        configured), then the listeners in the order of their registration. An image that is not
+        newer than the current one is passed over: several ways lead here, not all equally fast."""
         old = self.image
-        if image is old:
+        if image.version <= old.version:
             return
         self.image = image
         self.config.update(image)

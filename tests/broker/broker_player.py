@@ -8,8 +8,7 @@ bytes, so codecs and response encoders are part of every test.
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -55,49 +54,12 @@ from data_plane.wire.messages.produce_request import (
 from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.records import NewRecord, build_batch, decode_batch
 from data_plane.wire.registry import API_BY_KEY, ApiKey
+from tests.broker.doubles import NOW_MS as NOW_MS
+from tests.broker.doubles import QueueExecutor as QueueExecutor
+from tests.broker.doubles import RememberingLog
 
 NODE_ID = 7
-NOW_MS = 1_700_000_000_000
 CORRELATION_ID = 4711
-
-
-class QueueExecutor:
-    """Runs work when told to, in order. The Executor port's double."""
-
-    def __init__(self) -> None:
-        self.queue: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]]
-        self.queue = deque()
-
-    def submit(self, work: Any, on_done: Any) -> None:
-        self.queue.append((work, on_done))
-
-    def run_one(self) -> None:
-        work, on_done = self.queue.popleft()
-        try:
-            result = work()
-        except Exception as error:
-            on_done(None, error)
-        else:
-            on_done(result, None)
-
-
-class RememberingLog:
-    """The Logger port's double: (level, event, fields)."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, dict[str, Any]]] = []
-
-    def debug(self, event: str, **fields: Any) -> None:
-        self.events.append(("debug", event, fields))
-
-    def info(self, event: str, **fields: Any) -> None:
-        self.events.append(("info", event, fields))
-
-    def warning(self, event: str, **fields: Any) -> None:
-        self.events.append(("warning", event, fields))
-
-    def error(self, event: str, **fields: Any) -> None:
-        self.events.append(("error", event, fields))
 
 
 class Pending:

@@ -1,0 +1,48 @@
+"""Doubles of ports: work that waits to be run, a log that remembers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+NOW_MS = 1_700_000_000_000
+
+
+class QueueExecutor:
+    """Runs work when told to, in order. The Executor port's double."""
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]]
+        self.queue = deque()
+
+    def submit(self, work: Any, on_done: Any) -> None:
+        self.queue.append((work, on_done))
+
+    def run_one(self) -> None:
+        work, on_done = self.queue.popleft()
+        try:
+            result = work()
+        except Exception as error:
+            on_done(None, error)
+        else:
+            on_done(result, None)
+
+
+class RememberingLog:
+    """The Logger port's double: (level, event, fields)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, dict[str, Any]]] = []
+
+    def debug(self, event: str, **fields: Any) -> None:
+        self.events.append(("debug", event, fields))
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.events.append(("info", event, fields))
+
+    def warning(self, event: str, **fields: Any) -> None:
+        self.events.append(("warning", event, fields))
+
+    def error(self, event: str, **fields: Any) -> None:
+        self.events.append(("error", event, fields))
