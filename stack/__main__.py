@@ -9,8 +9,12 @@ from pathlib import Path
 
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
 from stack.folder import StackFolder
-from stack.supervisor import StackOptions
-from stack.up import DEFAULT_PORT, PROGRAM, default_data_path
+from stack.options import StackOptions
+from stack.requests import Action
+from stack.up import DEFAULT_PORT, PROGRAM, default_data_path, run_request
+
+NEXT_ID = -1
+"""`up --add` without an id."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -29,7 +33,13 @@ def _parser() -> argparse.ArgumentParser:
         "Start brokers on loopback and keep them running until Ctrl-C. The data stays in its "
         "folder and is found again at the next start."
     )
-    up.add_argument("--brokers", type=int, default=1, metavar="N", help="how many (%(default)s)")
+    up.add_argument(
+        "--brokers",
+        type=int,
+        metavar="N",
+        help="how many (3, or those that have data); more than one bring a Postgres for their "
+        "metadata, unless DATABASE_URL names one",
+    )
     up.add_argument(
         "--port",
         type=int,
@@ -52,10 +62,19 @@ def _parser() -> argparse.ArgumentParser:
         help="a broker or topic-default property under Kafka's name; repeatable",
     )
     up.add_argument("--detach", action="store_true", help="return when it is up")
+    up.add_argument(
+        "--add",
+        nargs="?",
+        type=int,
+        const=NEXT_ID,
+        metavar="ID",
+        help="start one more broker in the stack that runs, or one of it that has ended",
+    )
     up.add_argument("--report-fd", type=int, help=argparse.SUPPRESS)
-    commands.add_parser(
+    down = commands.add_parser(
         "down", parents=[data], help="stop a stack", description="Stop the stack of a folder."
     )
+    down.add_argument("--broker", type=int, metavar="ID", help="stop only this broker of it")
     status = commands.add_parser(
         "status", parents=[data], help="what runs", description="Show what runs on a folder."
     )
@@ -102,9 +121,14 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
     if options.command in ("down", "status"):
         from stack import inspect
 
+        if options.command == "down" and options.broker is not None:
+            return run_request(folder, Action.STOP, f"broker-{options.broker}")
         if options.command == "down":
             return inspect.down(folder)
         return inspect.status(folder, as_json=options.json)
+    if options.add is not None:
+        part = None if options.add == NEXT_ID else f"broker-{options.add}"
+        return run_request(folder, Action.START, part)
     from stack import up
 
     stack_options = StackOptions(
@@ -113,6 +137,7 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
         port=options.port,
         first_id=options.first_id,
         settings=tuple(options.settings),
+        database_url=os.environ.get("DATABASE_URL") or None,
     )
     if options.report_fd is not None:
         return up.run_background(stack_options, options.report_fd)

@@ -1,10 +1,14 @@
 """A stack's data folder: what is where in it, whose it is, and what was last started there.
 
-    DIR/stack.lock     held (flock) by the process that runs the stack, for as long as it lives
-    DIR/stack.json     what runs: written when all brokers are ready, removed at a clean stop
-    DIR/cluster-id     made once; a client that remembers it notices a swapped cluster
-    DIR/broker-<id>/   the broker's data folder
-    DIR/logs/          broker-<id>.log, and stack.log of a detached stack
+    DIR/stack.lock       held (flock) by the process that runs the stack, for as long as it lives
+    DIR/stack.json       what runs: written when all parts are ready, removed at a clean stop
+    DIR/cluster-id       made once; a client that remembers it notices a swapped cluster
+    DIR/metadata-store   where the metadata is: `local`, `postgres` or `external`; made once
+    DIR/postgres/        the Postgres of a stack that brings its own, with its log
+    DIR/broker-<id>/     the broker's data folder
+    DIR/request.json     what a command asks of the running stack (stack/requests.py), and the
+    DIR/answer.json      answer
+    DIR/logs/            broker-<id>.log, and stack.log of a detached stack
 
 The lock says whether a stack runs; the state file only says which. A state file whose processes
 are gone is what a kill -9 leaves behind and means nothing else.
@@ -18,6 +22,7 @@ import json
 import os
 import uuid
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -36,19 +41,42 @@ class BrokerState:
     process: ProcessIdentity
     port: int
     metrics_port: int
+    inter_broker_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresState:
+    """The stack's own Postgres as it was started."""
+
+    process: ProcessIdentity
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
 class StackState:
-    """What `up` started: the process that watches the brokers, and the brokers."""
+    """What `up` started: the process that watches the others, the brokers, and Postgres if the
+    stack has its own."""
 
     supervisor: ProcessIdentity
     cluster_id: str
     started_at_ms: int
     brokers: tuple[BrokerState, ...]
+    postgres: PostgresState | None = None
 
     def living(self) -> list[BrokerState]:
         return [broker for broker in self.brokers if broker.process.is_alive()]
+
+    def living_postgres(self) -> PostgresState | None:
+        postgres = self.postgres
+        return postgres if postgres is not None and postgres.process.is_alive() else None
+
+
+class MetadataStoreKind(StrEnum):
+    """Where a stack's metadata is. It never changes: there is no moving it."""
+
+    LOCAL = "local"  # in the folder of the only broker
+    POSTGRES = "postgres"  # in the stack's own Postgres
+    EXTERNAL = "external"  # in a Postgres of the user's, named by DATABASE_URL
 
 
 def bootstrap(brokers: list[BrokerState] | tuple[BrokerState, ...]) -> str:
@@ -70,6 +98,21 @@ class StackFolder:
         names = (path.name.removeprefix("broker-") for path in self.path.glob("broker-*"))
         return sorted(int(name) for name in names if name.isdigit())
 
+    @property
+    def postgres_data(self) -> Path:
+        return self.path / "postgres"
+
+    def store_kind(self) -> MetadataStoreKind | None:
+        """Where the metadata of the data in here is, None when there is no data yet."""
+        path = self.path / "metadata-store"
+        if path.exists():
+            return MetadataStoreKind(path.read_text(encoding="ascii").strip())
+        # Stacks had one broker before they could have more.
+        return MetadataStoreKind.LOCAL if self.broker_ids() else None
+
+    def write_store_kind(self, kind: MetadataStoreKind) -> None:
+        self.write(self.path / "metadata-store", f"{kind}\n")
+
     def log_file(self, name: str) -> Path:
         """The log of `broker-<id>` or `stack`."""
         return self.path / "logs" / f"{name}.log"
@@ -83,10 +126,15 @@ class StackFolder:
 
     def open_log(self, name: str) -> int:
         """A descriptor that appends to a log; an overlong log is put aside first."""
+        path = self.rolled_log(name)
+        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def rolled_log(self, name: str) -> Path:
+        """The path of a log to append to; an overlong log is put aside first."""
         path = self.log_file(name)
         if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
             path.replace(path.with_suffix(".log.1"))
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return path
 
     def lock(self) -> int | None:
         """Take the folder. A descriptor to keep open, or None when another stack has it."""
@@ -117,7 +165,7 @@ class StackFolder:
         # As Kafka does: a leading dash would look like an option on somebody's command line.
         while made.startswith("-"):
             made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        self._write(path, made + "\n")
+        self.write(path, made + "\n")
         return made
 
     def read_state(self) -> StackState | None:
@@ -136,18 +184,20 @@ class StackFolder:
             ) from error
 
     def write_state(self, state: StackState) -> None:
-        self._write(self.path / "stack.json", json.dumps(_encode_state(state), indent=2) + "\n")
+        self.write(self.path / "stack.json", json.dumps(_encode_state(state), indent=2) + "\n")
 
     def remove_state(self) -> None:
         (self.path / "stack.json").unlink(missing_ok=True)
 
-    def _write(self, path: Path, text: str) -> None:
+    def write(self, path: Path, text: str) -> None:
+        """Replace a file as a whole; readers see the old text or the new."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
 
 
 def _encode_state(state: StackState) -> dict[str, Any]:
+    postgres = state.postgres
     return {
         "format": STATE_FORMAT,
         "supervisor": {"pid": state.supervisor.pid, "started": state.supervisor.started},
@@ -160,15 +210,24 @@ def _encode_state(state: StackState) -> dict[str, Any]:
                 "started": broker.process.started,
                 "port": broker.port,
                 "metrics_port": broker.metrics_port,
+                "inter_broker_port": broker.inter_broker_port,
             }
             for broker in state.brokers
         ],
+        "postgres": None
+        if postgres is None
+        else {
+            "pid": postgres.process.pid,
+            "started": postgres.process.started,
+            "port": postgres.port,
+        },
     }
 
 
 def _decode_state(document: dict[str, Any]) -> StackState:
     if document["format"] != STATE_FORMAT:
         raise ValueError(f"format {document['format']} is not {STATE_FORMAT}")
+    postgres = document.get("postgres")
     return StackState(
         supervisor=ProcessIdentity(**document["supervisor"]),
         cluster_id=document["cluster_id"],
@@ -179,7 +238,11 @@ def _decode_state(document: dict[str, Any]) -> StackState:
                 process=ProcessIdentity(entry["pid"], entry["started"]),
                 port=entry["port"],
                 metrics_port=entry["metrics_port"],
+                inter_broker_port=entry.get("inter_broker_port", 0),
             )
             for entry in document["brokers"]
         ),
+        postgres=None
+        if postgres is None
+        else PostgresState(ProcessIdentity(postgres["pid"], postgres["started"]), postgres["port"]),
     )

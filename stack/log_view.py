@@ -72,3 +72,34 @@ class LogTail:
 
     def close(self) -> None:
         self._file.close()
+
+
+class LogTails:
+    """The tails of several logs by name."""
+
+    def __init__(self) -> None:
+        self._tails: dict[str, LogTail] = {}
+        self._positions: dict[str, int] = {}
+
+    def __enter__(self) -> LogTails:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for tail in self._tails.values():
+            tail.close()
+
+    def follow(self, name: str, path: Path, position: int) -> None:
+        """Show what this log has from `position` on. The same position again changes nothing;
+        another one means a new start of the process that writes it, maybe into a new file."""
+        if self._positions.get(name) == position:
+            return
+        if name in self._tails:
+            self._tails[name].close()
+        self._tails[name] = LogTail(path, position)
+        self._positions[name] = position
+
+    def new_lines(self) -> Iterator[tuple[str, str]]:
+        """(name, line) of all that is new."""
+        for name, tail in self._tails.items():
+            for line in tail.new_lines():
+                yield name, line

@@ -1,4 +1,8 @@
-"""Loopback ports: is one free, and which one to take for metrics.
+"""Loopback ports: is one free, and which one to take for what.
+
+A stack on BASE has its brokers on BASE, BASE + 1, …; a broker's metrics stand 1,000 above its own
+port and its inter-broker listener 2,000 above it, Postgres 3,000 above BASE: as long as those are
+free, else anywhere.
 
 A port found free may be taken a moment later by somebody else; the broker then says so itself.
 These checks come first because their message can name the option that helps.
@@ -13,7 +17,8 @@ from stack.errors import StackError
 
 PORT_MAX = 65_535
 METRICS_PORT_DISTANCE = 1000
-"""A broker's metrics stand this far above its own port, if that port is free."""
+INTER_BROKER_PORT_DISTANCE = 2000
+POSTGRES_PORT_DISTANCE = 3000
 
 
 def is_free(port: int) -> bool:
@@ -53,7 +58,7 @@ def _suggest(base: int, count: int) -> int:
     return 0
 
 
-def metrics_port(port: int) -> int:
-    """A port for the metrics beside `port`; 0 (any) when the usual one is taken."""
-    usual = port + METRICS_PORT_DISTANCE
+def port_beside(port: int, distance: int) -> int:
+    """The port `distance` above `port`; 0 (any) when that one is taken or `port` is 0."""
+    usual = port + distance
     return usual if port and usual <= PORT_MAX and is_free(usual) else 0

@@ -1,9 +1,13 @@
-"""Starts a stack's brokers, watches over them, and stops them in order.
+"""Starts a stack's parts, watches over them, and stops them in order.
 
 One supervisor owns one data folder for as long as it lives: it holds the folder's lock. It starts
-all brokers, waits until all serve, writes the state file, and then only waits: for a request to
-stop, or for a broker to end by itself. A broker that ends is reported and not started again; a
-crash should be seen. When none is left the stack has failed.
+Postgres, where the stack has its own, and then all brokers, waits until all serve, writes the
+state file, and then only waits: for a request to stop, for a part to end by itself, or for a
+request of another command to start or stop one broker. A part that ends is reported and not
+started again by itself; a crash should be seen. When no broker is left the stack has failed.
+
+Stopping goes one by one, so that each broker can hand its leaders over to those that still run,
+and Postgres goes last, because a broker that stops tells the metadata store.
 
 Threads and asyncio are deliberately absent: there is nothing to do but wait.
 """
@@ -15,52 +19,76 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from stack.broker_process import BrokerOptions, BrokerProcess, stop_all
-from stack.errors import EXIT_USAGE, StackError
-from stack.folder import StackFolder, StackState, bootstrap
-from stack.ports import broker_ports, metrics_port
+from stack import requests
+from stack.broker_process import (
+    READY_TIMEOUT_S,
+    STOP_TIMEOUT_S,
+    BrokerLaunch,
+    BrokerProcess,
+    Stopped,
+    describe_status,
+)
+from stack.errors import StackError
+from stack.folder import (
+    BrokerState,
+    MetadataStoreKind,
+    PostgresState,
+    StackFolder,
+    StackState,
+    bootstrap,
+)
+from stack.options import (
+    StackOptions,
+    cell_environment,
+    cell_settings,
+    decide_broker_ids,
+    decide_store_kind,
+)
+from stack.ports import (
+    INTER_BROKER_PORT_DISTANCE,
+    METRICS_PORT_DISTANCE,
+    POSTGRES_PORT_DISTANCE,
+    broker_ports,
+    port_beside,
+)
 from stack.processes import identify
 
-BROKERS_MAX = 1
-"""More brokers make sense once partitions are replicated between them."""
+if TYPE_CHECKING:
+    from stack.postgres import PostgresServer
 
-BROKER_ID_MAX = 2**31 - 1
+POSTGRES = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
-class StackOptions:
-    """What `up` was asked for. `first_id` None takes the ids that have data in the folder, or 1."""
+class PartEnded:
+    """A part ended by itself. `part` is `broker-<id>` or `postgres`."""
 
-    data: Path
-    brokers: int = 1
-    port: int = 9092
-    first_id: int | None = None
-    settings: tuple[str, ...] = ()
+    part: str
+    status: int
+    log: Path
 
-    def check(self) -> None:
-        """Raises StackError when this cannot be a stack."""
-        if self.brokers < 1:
-            raise StackError("--brokers must be at least 1.", EXIT_USAGE)
-        if self.brokers > BROKERS_MAX:
-            raise StackError(
-                f"--brokers {self.brokers}: Tidewheel does not replicate between brokers yet, so a "
-                "stack is one broker for now. Leave --brokers out.",
-                EXIT_USAGE,
-            )
-        if self.first_id is not None and not 0 <= self.first_id <= BROKER_ID_MAX:
-            raise StackError("--first-id must be a broker id: 0 to 2147483647.", EXIT_USAGE)
-        for setting in self.settings:
-            name, equals, _ = setting.partition("=")
-            if not equals or not name.strip():
-                raise StackError(
-                    f"--set {setting}: write KEY=VALUE, for example --set num.partitions=3.",
-                    EXIT_USAGE,
-                )
+    def __str__(self) -> str:
+        how = describe_status(self.status)
+        return f"{self.part.replace('-', ' ').capitalize()} ended with {how}; its log is {self.log}"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestDone:
+    """What another command asked for has been done, or could not be."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+StackEvent = PartEnded | RequestDone
 
 
 class Supervisor:
-    """A running stack. Use it as a context manager: leaving it stops the brokers."""
+    """A running stack. Use it as a context manager: leaving it stops everything."""
 
     def __init__(
         self, options: StackOptions, should_stop: Callable[[], bool] = lambda: False
@@ -70,7 +98,13 @@ class Supervisor:
         self._should_stop = should_stop
         self.folder = StackFolder(options.data)
         self.brokers: list[BrokerProcess] = []
+        self.postgres: PostgresServer | None = None
         self.state: StackState | None = None
+        self._store_url: str | None = None
+        self._broker_count = 1
+        self._cluster_id = ""
+        self._last_ports: dict[int, int] = {}
+        self._started_at_ms = 0
         self._lock: int | None = None
         self._owns_state = False
 
@@ -91,7 +125,7 @@ class Supervisor:
         self.stop()
 
     def start(self) -> StackState:
-        """Start all brokers and wait until they serve; call `stop` whatever comes of it.
+        """Start all parts and wait until they serve; call `stop` whatever comes of it.
 
         Raises StackError, or Stopped when `should_stop` said so in the meantime.
         """
@@ -102,20 +136,74 @@ class Supervisor:
         self._refuse_orphans()
         self._owns_state = True
         self.folder.remove_state()
-        first_id = self._first_id()
+        requests.forget(self.folder)
+        ids = decide_broker_ids(self.options, self.folder.broker_ids())
+        kind = decide_store_kind(self.options, self.folder, len(ids))
+        ports = broker_ports(self.options.port, len(ids))
+        self.folder.write_store_kind(kind)
+        self._cluster_id = self.folder.cluster_id()
+        self._broker_count = len(ids)
+        self._store_url = self._start_store(kind)
+        for broker_id, port in zip(ids, ports, strict=True):
+            self.brokers.append(BrokerProcess(self._launch(broker_id, port)))
+        for broker in self.brokers:
+            broker.wait_ready(self._should_stop)
+        self._started_at_ms = time.time_ns() // 1_000_000
+        return self._write_state()
+
+    def _start_store(self, kind: MetadataStoreKind) -> str | None:
+        """The address of the metadata store; None where the broker keeps its own."""
+        if kind is MetadataStoreKind.LOCAL:
+            return None
+        if kind is MetadataStoreKind.EXTERNAL:
+            return self.options.database_url
+        if self._should_stop():
+            raise Stopped
+        # Only a cell needs it, and the packages that it imports.
+        from stack.postgres import PostgresServer
+
+        port = port_beside(self.options.port, POSTGRES_PORT_DISTANCE)
+        self.postgres = PostgresServer(self.folder.postgres_data, port=port)
+        self.postgres.start(should_stop=self._should_stop)
+        if self.postgres.identity is None:
+            raise Stopped
+        return self.postgres.dsn
+
+    def _launch(self, broker_id: int, port: int) -> BrokerLaunch:
+        settings, environment = self.options.settings, {}
+        if self._store_url is not None:
+            inter_broker_port = port_beside(port, INTER_BROKER_PORT_DISTANCE)
+            settings = (*cell_settings(broker_id, inter_broker_port), *settings)
+            environment = cell_environment(self._store_url, self._broker_count)
+        # What the person sets in the environment stays stronger than our defaults there.
+        environment = {k: v for k, v in environment.items() if k not in os.environ}
+        return BrokerLaunch(
+            broker_id=broker_id,
+            data=self.folder.broker_data(broker_id),
+            log=self.folder.rolled_log(f"broker-{broker_id}"),
+            cluster_id=self._cluster_id,
+            port=port,
+            metrics_port=port_beside(port, METRICS_PORT_DISTANCE),
+            # The foreground view reads the log.
+            settings=("logging.format=json", *settings),
+            environment=environment,
+        )
+
+    def _write_state(self) -> StackState:
         supervisor = identify(os.getpid())
         assert supervisor is not None, "this process runs"
-        cluster_id = self.folder.cluster_id()
-        for index, port in enumerate(broker_ports(self.options.port, self.options.brokers)):
-            options = BrokerOptions(
-                broker_id=first_id + index,
-                port=port,
-                metrics_port=metrics_port(port),
-                settings=self.options.settings,
-            )
-            self.brokers.append(BrokerProcess(self.folder, options, cluster_id))
-        states = tuple(broker.wait_ready(self._should_stop) for broker in self.brokers)
-        self.state = StackState(supervisor, cluster_id, time.time_ns() // 1_000_000, states)
+        brokers = [_broker_state(broker) for broker in self.brokers]
+        self._last_ports.update({broker.broker_id: broker.port for broker in brokers})
+        postgres = None
+        if self.postgres is not None and self.postgres.identity is not None:
+            postgres = PostgresState(self.postgres.identity, self.postgres.port)
+        self.state = StackState(
+            supervisor,
+            self._cluster_id,
+            self._started_at_ms,
+            tuple(sorted(brokers, key=lambda broker: broker.broker_id)),
+            postgres,
+        )
         self.folder.write_state(self.state)
         return self.state
 
@@ -124,57 +212,125 @@ class Supervisor:
         where = f" at {bootstrap(state.brokers)} (pid {state.supervisor.pid})" if state else ""
         return (
             f"A stack already runs with the data in {self.folder.path}{where}.\n"
-            "Stop it with ./tidewheel down, or start another one with its own --data and --port."
+            "Stop it with ./tidewheel down, add a broker to it with ./tidewheel up --add, or start "
+            "another one with its own --data and --port."
         )
 
-    def _first_id(self) -> int:
-        """The first broker's id. Raises StackError when data in the folder would be left out."""
-        present = self.folder.broker_ids()
-        first_id = self.options.first_id
-        if first_id is None:
-            first_id = min(present, default=1)
-        left_out = [i for i in present if not first_id <= i < first_id + self.options.brokers]
-        if left_out:
-            raise StackError(
-                f"{self.folder.path} has the data of broker {', '.join(map(str, left_out))}, which "
-                f"this start would leave out. Use another --data, or leave --first-id out.",
-                EXIT_USAGE,
-            )
-        return first_id
-
     def _refuse_orphans(self) -> None:
-        """A broker may outlive a killed supervisor. Two on one folder would destroy it."""
+        """A part may outlive a killed supervisor. Two on one folder would destroy it."""
         state = self.folder.read_state()
-        living = state.living() if state else []
-        if living:
-            pids = ", ".join(str(broker.process.pid) for broker in living)
+        if state is None:
+            return
+        processes = [broker.process for broker in state.living()]
+        postgres = state.living_postgres()
+        if postgres is not None:
+            processes.append(postgres.process)
+        if processes:
+            pids = ", ".join(str(process.pid) for process in processes)
             raise StackError(
-                f"A broker of an earlier start still runs on {self.folder.path} (pid {pids}). "
+                f"A part of an earlier start still runs on {self.folder.path} (pid {pids}). "
                 "Stop it with ./tidewheel down."
             )
 
-    def watch(self, on_exit: Callable[[int, int], None]) -> bool:
-        """Look once after the brokers: `on_exit(broker_id, status)` for each that has ended.
+    def watch(self, report: Callable[[StackEvent], None]) -> bool:
+        """Look once after the parts and for requests of other commands; tells what happened.
 
         True when the stack should go on, False when asked to stop or no broker is left.
         """
+        has_changed = False
         for broker in list(self.brokers):
             status = broker.poll()
             if status is not None:
                 self.brokers.remove(broker)
-                on_exit(broker.options.broker_id, status)
+                has_changed = True
+                report(PartEnded(f"broker-{broker.broker_id}", status, broker.log))
+        if self.postgres is not None and (status := self.postgres.poll()) is not None:
+            report(PartEnded(POSTGRES, status, self.postgres.log))
+            self.postgres = None
+            has_changed = True
+        if has_changed:
+            self._write_state()
+        request = requests.take_request(self.folder)
+        if request is not None:
+            report(RequestDone(self._serve(request)))
         return bool(self.brokers) and not self._should_stop()
+
+    def _serve(self, request: requests.Request) -> str:
+        try:
+            if request.action is requests.Action.START:
+                done = self._start_part(request.part)
+            else:
+                done = self._stop_part(request.part)
+        except StackError as error:
+            requests.refuse(self.folder, request, error)
+            return str(error)
+        self._write_state()
+        requests.answer(self.folder, request, done)
+        return done
+
+    def _start_part(self, part: str | None) -> str:
+        if part == POSTGRES:
+            if self.folder.store_kind() is not MetadataStoreKind.POSTGRES:
+                raise StackError("This stack has no Postgres of its own.")
+            if self.postgres is not None:
+                raise StackError("Postgres runs already.")
+            self._store_url = self._start_store(MetadataStoreKind.POSTGRES)
+            return "Postgres runs again."
+        broker = self.start_broker(None if part is None else int(part.removeprefix("broker-")))
+        assert broker.ready is not None, "it was waited for"
+        return f"Broker {broker.broker_id} is up at 127.0.0.1:{broker.ready.port}."
+
+    def _stop_part(self, part: str | None) -> str:
+        broker = next((b for b in self.brokers if f"broker-{b.broker_id}" == part), None)
+        if broker is None:
+            raise StackError(f"There is no {part} to stop.")
+        if len(self.brokers) == 1:
+            raise StackError("This is the last broker; ./tidewheel down stops the stack.")
+        self.brokers.remove(broker)
+        broker.stop()
+        return f"Broker {broker.broker_id} has stopped. Its data stays."
+
+    def start_broker(self, broker_id: int | None) -> BrokerProcess:
+        """Start one more broker, or one that has ended again; wait until it serves.
+
+        None takes the next id. Raises StackError when it runs already, does not come up, or the
+        stack is that of a single broker.
+        """
+        known = {broker.broker_id: broker for broker in self.brokers}
+        if broker_id in known:
+            raise StackError(f"Broker {broker_id} runs already.")
+        if self._store_url is None:
+            raise StackError("A stack of a single broker cannot grow; start one with --brokers 3.")
+        present = self.folder.broker_ids()
+        if broker_id is None:
+            broker_id = max(present, default=0) + 1
+        index = present.index(broker_id) if broker_id in present else len(present)
+        port = self.options.port + index if self.options.port else 0
+        # Clients look for a broker where it was.
+        broker = BrokerProcess(self._launch(broker_id, self._last_ports.get(broker_id, port)))
+        try:
+            broker.wait_ready(self._should_stop, READY_TIMEOUT_S)
+        except Stopped as stopped:
+            broker.stop()
+            raise StackError("The stack is stopping.") from stopped
+        self.brokers.append(broker)
+        self._write_state()
+        return broker
 
     def last_words(self) -> list[str]:
         """The last lines of the running brokers' logs."""
         return [line for broker in self.brokers for line in broker.last_words()]
 
     def stop(self) -> list[int]:
-        """Stop the brokers gracefully and let the folder go. Their exit statuses."""
-        statuses = stop_all(self.brokers)
+        """Stop everything gracefully and let the folder go. The brokers' exit statuses."""
+        statuses = [broker.stop(STOP_TIMEOUT_S) for broker in self.brokers]
         self.brokers.clear()
+        if self.postgres is not None:
+            self.postgres.stop()
+            self.postgres = None
         if self._owns_state:
             self.folder.remove_state()
+            requests.forget(self.folder)
             self._owns_state = False
         if self._lock is not None:
             os.close(self._lock)
@@ -185,3 +341,14 @@ class Supervisor:
         """kill -9 every broker that has not ended yet; `stop` still has to follow or return."""
         for broker in self.brokers:
             broker.kill_now()
+
+
+def _broker_state(broker: BrokerProcess) -> BrokerState:
+    assert broker.ready is not None, "it has been waited for"
+    return BrokerState(
+        broker.broker_id,
+        broker.ready.process,
+        broker.ready.port,
+        broker.ready.metrics_port,
+        broker.ready.inter_broker_port,
+    )

@@ -23,8 +23,10 @@ from typing import Any
 from stack.broker_process import Stopped
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
 from stack.folder import StackFolder, StackState, bootstrap
-from stack.log_view import LogTail, format_line
-from stack.supervisor import StackOptions, Supervisor
+from stack.log_view import LogTails, format_line
+from stack.options import StackOptions
+from stack.requests import Action, ask
+from stack.supervisor import PartEnded, StackEvent, Supervisor
 
 WATCH_INTERVAL_S = 0.1
 PROGRAM = "./tidewheel" if "TIDEWHEEL_CHECKOUT" in os.environ else "tidewheel"
@@ -67,9 +69,10 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
             "",
             "Tidewheel is up.",
             "",
-            f"  brokers  {address}",
-            f"  metrics  {'  '.join(metrics)}",
-            f"  data     {folder.path}",
+            f"  brokers   {address}",
+            f"  metrics   {'  '.join(metrics)}",
+            *([f"  postgres  127.0.0.1:{state.postgres.port}"] if state.postgres else []),
+            f"  data      {folder.path}",
             "",
             f"Try{'' if detached else ', in another terminal'}:",
             f"  {prefix}{PROGRAM} topics create orders --partitions 3",
@@ -112,31 +115,31 @@ def run_foreground(options: StackOptions) -> int:
 
 def _show_logs(supervisor: Supervisor) -> bool:
     """Show logs until the stack should stop. True when it failed instead."""
-    failures: list[int] = []
+    ended: list[StackEvent] = []
 
-    def on_exit(broker_id: int, status: int) -> None:
-        failures.append(broker_id)
-        how = f"signal {-status}" if status < 0 else f"status {status}"
-        log = supervisor.folder.log_file(f"broker-{broker_id}")
-        print(f"Broker {broker_id} ended with {how}; its log is {log}", file=sys.stderr)
+    def report(event: StackEvent) -> None:
+        if isinstance(event, PartEnded):
+            ended.append(event)
+        print(event, file=sys.stderr if isinstance(event, PartEnded) else sys.stdout, flush=True)
 
     colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    tails = [
-        (f"broker {broker.options.broker_id}", LogTail(broker.log, broker.log_start))
-        for broker in supervisor.brokers
-    ]
-    try:
+    with LogTails() as tails:
         while True:
-            go_on = supervisor.watch(on_exit)
-            for name, tail in tails:
-                for line in tail.new_lines():
-                    print(format_line(name, line, colored=colored), flush=True)
+            # Before looking: what a broker wrote before it ended belongs above that it ended.
+            for broker in supervisor.brokers:
+                tails.follow(f"broker {broker.broker_id}", broker.log, broker.log_start)
+            go_on = supervisor.watch(report)
+            for name, line in tails.new_lines():
+                print(format_line(name, line, colored=colored), flush=True)
             if not go_on:
-                return bool(failures) and not supervisor.brokers
+                return bool(ended) and not supervisor.brokers
             time.sleep(WATCH_INTERVAL_S)
-    finally:
-        for _, tail in tails:
-            tail.close()
+
+
+def run_request(folder: StackFolder, action: Action, part: str | None) -> int:
+    """Have the running stack start or stop one part. Raises StackError."""
+    print(ask(folder, action, part))
+    return 0
 
 
 def run_detached(options: StackOptions, arguments: list[str]) -> int:
@@ -181,8 +184,11 @@ def run_detached(options: StackOptions, arguments: list[str]) -> int:
 def run_background(options: StackOptions, report_fd: int) -> int:
     """The other side of `run_detached`: be the supervisor, and report once."""
 
-    def on_exit(broker_id: int, status: int) -> None:
-        _log("broker_ended", broker=broker_id, status=status)
+    def report(event: StackEvent) -> None:
+        if isinstance(event, PartEnded):
+            _log("part_ended", part=event.part, status=event.status)
+        else:
+            _log("request_done", answer=str(event))
 
     with StopSignals() as signals:
         supervisor = Supervisor(options, lambda: signals.requested)
@@ -191,7 +197,7 @@ def run_background(options: StackOptions, report_fd: int) -> int:
             with supervisor:
                 _report(report_fd, {"bootstrap": supervisor.bootstrap})
                 _log("stack_up", bootstrap=supervisor.bootstrap)
-                while supervisor.watch(on_exit):
+                while supervisor.watch(report):
                     time.sleep(WATCH_INTERVAL_S)
                 failed = not supervisor.brokers
                 _log("stack_stopping", requested=signals.requested)

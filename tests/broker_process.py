@@ -4,22 +4,20 @@
         Producer({"bootstrap.servers": broker.bootstrap})
 
 The process chooses its port at the first start and keeps it over restarts, so that clients find it
-again. It is stopped by pid when the block ends; one that does not stop within STOP_SECONDS_MAX, or
+again. It is stopped when the block ends; one that does not stop within STOP_SECONDS_MAX, or
 ends with a status other than 0, fails the test and shows the end of its log.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import select
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+
+from stack import broker_process as launcher
+from stack.broker_process import BrokerLaunch
+from stack.errors import StackError
 
 ROOT = Path(__file__).resolve().parent.parent
 READY_SECONDS_MAX = 60.0
@@ -49,12 +47,10 @@ class BrokerProcess:
         self.port = 0
         self.metrics_port = 0
         self.ready_seconds = 0.0
-        self._settings = dict(set or {})
+        self._settings = tuple(f"{key}={value}" for key, value in (set or {}).items())
         self._node_id = node_id
-        self._environment = {**os.environ, **(environment or {})}
-        # Without bytecode each start compiles the product anew, a second each time.
-        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._environment = dict(environment or {})
+        self._process: launcher.BrokerProcess | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -70,65 +66,49 @@ class BrokerProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def command(self) -> list[str]:
-        """The command line, without the descriptor that tells readiness."""
-        command = [sys.executable, "-m", "data_plane.server"]
-        command += ["--data-dir", str(self.data_dir), "--node-id", str(self._node_id)]
-        command += ["--listen", self.bootstrap]
-        command += ["--metrics-listen", f"127.0.0.1:{self.metrics_port}"]
-        command += ["--cluster-id", CLUSTER_ID]
-        for key, value in self._settings.items():
-            command += ["--set", f"{key}={value}"]
-        return command
-
     def start(self) -> None:
         """Start the process and wait until it says that it serves."""
         assert not self.is_running, "the broker is already running"
-        reader, writer = os.pipe()
         began = time.monotonic()
+        process = launcher.BrokerProcess(
+            BrokerLaunch(
+                broker_id=self._node_id,
+                data=self.data_dir,
+                log=self.log_path,
+                cluster_id=CLUSTER_ID,
+                port=self.port,
+                metrics_port=self.metrics_port,
+                settings=self._settings,
+                environment=self._environment,
+            )
+        )
+        self._process = process
         try:
-            with open(self.log_path, "ab") as log:
-                self._process = subprocess.Popen(
-                    [*self.command(), "--ready-fd", str(writer)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=[writer],
-                    cwd=ROOT,
-                    env=self._environment,
-                )
-            os.close(writer)
-            writer = -1
-            ready = self._read_ready(reader)
-        finally:
-            os.close(reader)
-            if writer >= 0:
-                os.close(writer)
+            ready = process.wait_ready(timeout_s=READY_SECONDS_MAX)
+        except StackError as error:
+            self._process = None
+            raise self._failed(f"did not start: {error}") from error
         self.ready_seconds = time.monotonic() - began
-        self.port = int(ready["port"])
-        self.metrics_port = int(ready["metrics_port"])
+        self.port = ready.port
+        self.metrics_port = ready.metrics_port
 
     def stop(self) -> None:
         """Stop it as an operator does, and fail unless it ends with status 0."""
         process = self._process
         if process is None:
             return
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        try:
-            status = process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self.kill9()
-            raise self._failed(f"did not stop within {STOP_SECONDS_MAX:.0f} s") from None
+        began = time.monotonic()
+        status = process.stop(STOP_SECONDS_MAX)
         self._process = None
+        if time.monotonic() - began >= STOP_SECONDS_MAX:
+            raise self._failed(f"did not stop within {STOP_SECONDS_MAX:.0f} s")
         if status != 0:
-            raise self._failed(f"ended with status {status}")
+            raise self._failed(f"ended with {launcher.describe_status(status)}")
 
     def kill9(self) -> None:
         """Take its life; what it had told the kernel stays, what it had in memory is gone."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
             self._process = None
 
     def restart(self) -> None:
@@ -155,23 +135,6 @@ class BrokerProcess:
             self.kill9()
             if error is not None:
                 error.add_note(f"the broker's log ends:\n{self.log_text()[-LOG_TAIL_CHARACTERS:]}")
-
-    def _read_ready(self, reader: int) -> dict[str, str]:
-        line = b""
-        deadline = time.monotonic() + READY_SECONDS_MAX
-        while not line.endswith(b"\n"):
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([reader], [], [], left)[0]:
-                self.kill9()
-                raise self._failed(f"was not ready within {READY_SECONDS_MAX:.0f} s")
-            piece = os.read(reader, 4096)
-            if not piece:
-                status = self._process.wait() if self._process else None
-                self._process = None
-                raise self._failed(f"ended with status {status} before it was ready")
-            line += piece
-        ready: dict[str, str] = json.loads(line)
-        return ready
 
     def _failed(self, what: str) -> BrokerProcessError:
         return BrokerProcessError(

@@ -39,7 +39,8 @@ from stack.demo.group import Group
 from stack.demo.ledger import Ledger, percentile
 from stack.demo.report import Outcome, Reporter, as_json
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
-from stack.supervisor import StackOptions, Supervisor
+from stack.options import StackOptions
+from stack.supervisor import PartEnded, StackEvent, Supervisor
 from stack.up import StopSignals
 
 TOPIC: Final = "flights"
@@ -62,7 +63,7 @@ def run_demo(partitions: int, bootstrap: str | None, *, as_json: bool = False) -
         supervisor = None
         if bootstrap is None:
             folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="tidewheel-demo-"))
-            options = StackOptions(data=Path(folder), port=0, settings=DEMO_SETTINGS)
+            options = StackOptions(data=Path(folder), brokers=1, port=0, settings=DEMO_SETTINGS)
             supervisor = Supervisor(options, lambda: signals.requested)
             started_s = time.perf_counter()
             try:
@@ -98,8 +99,9 @@ async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor |
     task = asyncio.create_task(demo.run())
     ended: list[str] = []
 
-    def on_exit(broker_id: int, status: int) -> None:
-        ended.append(f"Broker {broker_id} ended with status {status} in the middle of the demo.")
+    def report(event: StackEvent) -> None:
+        if isinstance(event, PartEnded):
+            ended.append(f"In the middle of the demo: {event}")
 
     try:
         while not task.done():
@@ -108,7 +110,7 @@ async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor |
                 _limit_cleaning_up(supervisor)
                 raise asyncio.CancelledError
             words = supervisor.last_words() if supervisor is not None else []
-            if supervisor is not None and not supervisor.watch(on_exit):
+            if supervisor is not None and not supervisor.watch(report):
                 raise StackError("\n".join([*ended, *words]))
     finally:
         if not task.done():

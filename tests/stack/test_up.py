@@ -35,7 +35,8 @@ class Stacks:
 
     def up(self, data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
         self._folders.append(data)
-        return self.run("up", "--detach", "--data", data, "--port", 0, *arguments)
+        options = ("--data", data, "--port", 0, "--brokers", 1)
+        return self.run("up", "--detach", *options, *arguments)
 
     def status(self, data: Path) -> dict[str, Any]:
         result: dict[str, Any] = json.loads(self.run("status", "--json", "--data", data).stdout)
@@ -151,7 +152,7 @@ def test_a_port_that_is_taken_is_named_with_one_that_is_free(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        result = stacks.run("up", "--data", tmp_path, "--port", port)
+        result = stacks.run("up", "--data", tmp_path, "--port", port, "--brokers", 1)
     assert result.returncode == 1
     assert f"Port {port} is in use" in result.stderr
     assert "--port" in result.stderr
@@ -161,7 +162,7 @@ def test_a_port_that_is_taken_is_named_with_one_that_is_free(
 def test_an_unknown_property_is_an_error_that_names_it(
     stacks: Stacks, tmp_path: Path, detach: list[str]
 ) -> None:
-    arguments = ["--data", tmp_path, "--port", 0, "--set", "no.such.property=1"]
+    arguments = ["--data", tmp_path, "--port", 0, "--brokers", 1, "--set", "no.such.property=1"]
     result = stacks.run("up", *arguments, *detach)
     assert result.returncode == 2
     assert "no.such.property" in result.stderr
@@ -172,11 +173,11 @@ def test_an_unknown_property_is_an_error_that_names_it(
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["--brokers", "2"], "replicate"),
+        (["--brokers", "33"], "32"),
         (["--brokers", "0"], "at least 1"),
         (["--set", "num.partitions"], "KEY=VALUE"),
         (["--set", "=3"], "KEY=VALUE"),
-        (["--port", "65536"], "65536"),
+        (["--port", "65536", "--brokers", "1"], "65536"),
         (["--port", "-1"], "-1"),
         (["--first-id", "-1"], "--first-id"),
     ],
@@ -193,7 +194,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(
 @pytest.fixture
 def foreground(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [*COMMAND, "up", "--data", str(tmp_path), "--port", "0"],
+        [*COMMAND, "up", "--data", str(tmp_path), "--port", "0", "--brokers", "1"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
