@@ -1,0 +1,264 @@
+"""The controller: the broker that holds the controller lease decides who is fenced, who leads and
+where replicas are.
+
+Every broker has a `Controller` and shows it the answer to each of its heartbeats; it decides
+something only while the lease is this broker's. `tick` says what is to be committed now. Whoever
+commits hands `decide` to the metadata writer, which runs it on the newest image, and again when
+another commit came first:
+
+    controller.observe_heartbeat(heartbeat, image, now_ms)
+    if controller.tick(image, now_ms):
+        metadata.write(controller.decide, on_done, controller_epoch=controller.epoch)
+
+What is decided follows from the image, from what is known of the brokers at this moment
+(liveness.py) and from the settings: from states, never from events. So a commit that failed, was
+cut short or was made by another controller needs no special care, and the next look makes up for
+it. In one commit, in this order:
+
+1. brokers: the dead are fenced, those seen alive unfenced, draining is switched on and off;
+2. partitions: dead and stopping brokers leave every ISR (into the ELR where KIP-966 says so),
+   leaders are elected where there is none, complete reassignments end;
+3. replicas leave dead brokers after a delay, and draining ones (evacuation.py);
+4. replicas and leaders are balanced, where that is switched on (balance.py).
+
+Invariants
+- `decide` gives nothing on the image that its own changes lead to.
+- A broker that fenced itself to stop stays fenced until it registers again.
+- Where nothing has changed since the last look, a tick costs a few comparisons.
+
+Deliberately absent: the lease and its renewal (membership), the fence by epoch (the store).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from data_plane.cell.changes import Change, ChangeBroker
+from data_plane.cell.election import without_brokers
+from data_plane.cell.liveness import (
+    NOTHING_OBSERVED,
+    Incarnation,
+    LivenessTracker,
+    Observed,
+)
+from data_plane.cell.metadata import BrokerImage, MetadataImage, ResourceType
+from data_plane.cell.metadata_store import ControllerLease, Heartbeat
+from data_plane.cell.partitions_draft import PARTITIONS_PER_COMMIT_MAX, PartitionsDraft
+from data_plane.cell.reassignment import complete
+from data_plane.cell.settings import ControllerSettings
+
+# The dynamic property of one broker that has its replicas move away.
+DRAIN_PROPERTY = "broker.drain"
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What decisions follow from besides the image.
+
+    - `lost`: node ids of brokers that have been dead for the whole rebuild delay.
+    - `is_leader_check_due`: whether it is time to move leaders to preferred replicas.
+    """
+
+    observed: Observed
+    settings: ControllerSettings
+    lost: frozenset[int] = frozenset()
+    is_leader_check_due: bool = False
+
+
+def decide(
+    image: MetadataImage,
+    situation: Situation,
+    partitions_max: int = PARTITIONS_PER_COMMIT_MAX,
+) -> list[Change]:
+    """Everything that is to be committed now. Pure."""
+    brokers = {
+        broker.node_id: decide_broker(broker, image, situation.observed)
+        for broker in image.brokers.values()
+    }
+    changes: list[Change] = [
+        ChangeBroker(broker)
+        for node_id, broker in sorted(brokers.items())
+        if broker is not image.brokers[node_id]
+    ]
+    draft = PartitionsDraft(image, partitions_max)
+    _decide_leaders(draft, Standing.of(brokers, situation.observed), situation.settings)
+    return [*changes, *draft.changes()]
+
+
+def decide_broker(broker: BrokerImage, image: MetadataImage, observed: Observed) -> BrokerImage:
+    """The broker as it should be registered; the same object when it is."""
+    values = image.config_of(ResourceType.BROKER, str(broker.node_id))
+    is_draining = values.get(DRAIN_PROPERTY, "").strip().lower() == "true"
+    is_fenced = broker.is_fenced
+    if observed.is_dead(broker):
+        is_fenced = True
+    elif observed.is_alive(broker) and not broker.in_controlled_shutdown:
+        is_fenced = False
+    if is_fenced == broker.is_fenced and is_draining == broker.is_draining:
+        return broker
+    return replace(broker, is_fenced=is_fenced, is_draining=is_draining)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What each broker may be, by node id.
+
+    - `electable`: may lead: unfenced, seen alive, not about to stop.
+    - `stopping`: about to stop, but still serving.
+    - `present`: all others that have not gone; whoever is in no set here is gone.
+    """
+
+    electable: frozenset[int]
+    stopping: frozenset[int]
+    present: frozenset[int]
+
+    @classmethod
+    def of(cls, brokers: dict[int, BrokerImage], observed: Observed) -> Standing:
+        electable, stopping, present = set(), set(), set()
+        for node_id, broker in brokers.items():
+            if observed.is_dead(broker):
+                continue
+            if broker.in_controlled_shutdown:
+                # Once it has fenced itself it serves no more.
+                if not broker.is_fenced:
+                    stopping.add(node_id)
+            elif broker.is_fenced or not observed.is_alive(broker):
+                present.add(node_id)
+            else:
+                electable.add(node_id)
+        return cls(frozenset(electable), frozenset(stopping), frozenset(present))
+
+    @property
+    def staying(self) -> frozenset[int]:
+        """Whose replicas keep their places in ISR and lead."""
+        return self.electable | self.present
+
+
+def _decide_leaders(
+    draft: PartitionsDraft, standing: Standing, settings: ControllerSettings
+) -> None:
+    staying, electable, stopping = standing.staying, standing.electable, standing.stopping
+    for place, old in draft.items():
+        if (
+            old.leader in staying
+            and staying.issuperset(old.isr)
+            and not old.adding_replicas
+            and not old.removing_replicas
+        ):
+            continue
+        if draft.is_full:
+            return
+        topic = place.topic
+        min_insync_replicas = settings.min_insync_replicas_of(topic)
+        new = without_brokers(
+            old,
+            frozenset(old.replicas) - staying - stopping,
+            stopping,
+            electable,
+            min_insync_replicas,
+            is_unclean_allowed=settings.allows_unclean_election(topic),
+        )
+        new = complete(new, electable, min_insync_replicas)
+        if new is not old:
+            draft.put(place, new)
+
+
+class Controller:
+    """One per broker with a shared store. See the module for how it is used."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self.settings = settings
+        # Whoever holds the lease, as the last heartbeat said.
+        self.lease: ControllerLease | None = None
+        self._tracker = LivenessTracker()
+        self._situation = Situation(NOTHING_OBSERVED, settings)
+        # Nothing was to be done on this image in this situation.
+        self._settled: tuple[MetadataImage, Situation] | None = None
+        # Since when brokers that are dead have been, by the process that died.
+        self._dead_since_ms: dict[Incarnation, int] = {}
+        self._leader_check_ms: int | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch to commit with; None while this broker is not the controller."""
+        return self.lease.epoch if self.lease is not None and self.lease.is_ours else None
+
+    def configure(self, settings: ControllerSettings) -> None:
+        """Go by other settings from the next tick on."""
+        self.settings = settings
+
+    def observe_heartbeat(self, heartbeat: Heartbeat, image: MetadataImage, now_ms: int) -> None:
+        """Take in the answer to this broker's own heartbeat, which arrived at `now_ms`."""
+        before = self.epoch
+        self.lease = heartbeat.controller
+        if self.epoch is None:
+            self._forget()
+            return
+        if self.epoch != before:
+            self._forget()
+            self._leader_check_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
+        observed = self._tracker.look(
+            image.brokers, heartbeat.sessions, self.settings.session_timeout_ms, now_ms
+        )
+        for incarnation in self._dead_since_ms.keys() - observed.dead:
+            del self._dead_since_ms[incarnation]
+        for incarnation in observed.dead:
+            self._dead_since_ms.setdefault(incarnation, now_ms)
+        self._situation = replace(self._situation, observed=observed)
+
+    def observe_loss(self) -> None:
+        """The lease has run out by this broker's own clock: decide nothing until it is back."""
+        self.lease = None
+        self._forget()
+
+    def tick(self, image: MetadataImage, now_ms: int) -> Sequence[Change]:
+        """What is to be committed on `image` now; nothing unless this broker is the controller
+        and has looked at the store recently."""
+        settings = self.settings
+        if self.epoch is None or not self._tracker.is_current(settings.session_timeout_ms, now_ms):
+            return ()
+        self._situation = Situation(
+            self._situation.observed,
+            settings,
+            self._lost(now_ms),
+            self._is_leader_check_due(now_ms),
+        )
+        settled = self._settled
+        if settled is not None and settled[0] is image and settled[1] == self._situation:
+            return ()
+        changes = self.decide(image)
+        if not changes:
+            self._settled = (image, self._situation)
+            if self._situation.is_leader_check_due:
+                self._leader_check_ms = now_ms + settings.leader_imbalance_check_interval_ms
+        return changes
+
+    def decide(self, image: MetadataImage) -> Sequence[Change]:
+        """What is to be committed on `image`, by what the last tick knew."""
+        return decide(image, self._situation) if self.epoch is not None else ()
+
+    @property
+    def observed(self) -> Observed:
+        """What is known of the brokers, for elections on request."""
+        return self._situation.observed
+
+    def _forget(self) -> None:
+        self._tracker.restart()
+        self._situation = Situation(NOTHING_OBSERVED, self.settings)
+        self._settled = None
+        self._dead_since_ms.clear()
+        self._leader_check_ms = None
+
+    def _lost(self, now_ms: int) -> frozenset[int]:
+        delay_ms = self.settings.rebuild_delay_ms
+        return frozenset(
+            node_id
+            for (node_id, _), since_ms in self._dead_since_ms.items()
+            if now_ms - since_ms >= delay_ms
+        )
+
+    def _is_leader_check_due(self, now_ms: int) -> bool:
+        if not self.settings.auto_leader_rebalance or self._leader_check_ms is None:
+            return False
+        return now_ms >= self._leader_check_ms

@@ -1,0 +1,89 @@
+"""A cell without brokers: an image, sessions that are renewed or not, and a controller.
+
+Time passes in heartbeats of the controller, each followed by a tick whose changes are committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from data_plane.cell.controller import Controller
+from data_plane.cell.metadata import MetadataImage, PartitionImage
+from data_plane.cell.metadata_store import BrokerSession, ControllerLease, Heartbeat
+from data_plane.cell.registration import decide_registration
+from data_plane.cell.settings import ControllerSettings
+from tests.cell.cell_images import applied, orders, restarted
+
+HEARTBEAT_MS = 500
+
+
+class ControllerPlayer:
+    """`alive` are the node ids whose processes renew their sessions."""
+
+    def __init__(self, image: MetadataImage, settings: ControllerSettings | None = None) -> None:
+        self.image = image
+        self.controller = Controller(settings or ControllerSettings())
+        self.alive = set(image.brokers)
+        self.epoch = 1
+        self.now_ms = 0
+        self.commits = 0
+        self._sessions = {
+            node_id: BrokerSession(node_id, item.incarnation_id, 0)
+            for node_id, item in image.brokers.items()
+        }
+
+    def heartbeat(self) -> Heartbeat:
+        """The store's answer to the controller."""
+        for node_id in self.alive:
+            incarnation_id = self.image.brokers[node_id].incarnation_id
+            count = self._sessions[node_id].renewals if node_id in self._sessions else 0
+            self._sessions[node_id] = BrokerSession(node_id, incarnation_id, count + 1)
+        lease = ControllerLease(1, "1-a", self.epoch, is_ours=True)
+        return Heartbeat(self.image.version, lease, dict(self._sessions))
+
+    def step(self) -> None:
+        """One heartbeat, and what the controller wants then."""
+        self.now_ms += HEARTBEAT_MS
+        self.controller.observe_heartbeat(self.heartbeat(), self.image, self.now_ms)
+        self.tick()
+
+    def tick(self) -> None:
+        changes = self.controller.tick(self.image, self.now_ms)
+        if changes:
+            self.commits += 1
+            self.image = applied(self.image, changes)
+            # No decision flaps: its own outcome leaves nothing to decide.
+            assert not self.controller.decide(self.image), self.controller.decide(self.image)
+
+    def pass_time(self, duration_ms: int) -> None:
+        for _ in range(duration_ms // HEARTBEAT_MS):
+            self.step()
+
+    def settle(self) -> None:
+        """Until everybody's state is known."""
+        self.pass_time(3_000)
+
+    def kill(self, *node_ids: int) -> None:
+        self.alive -= set(node_ids)
+
+    def restart(self, node_id: int, *, clean: bool) -> None:
+        """A new process registers, and renews its session from now on."""
+        known = self.image.brokers[node_id]
+        incarnation_id = f"{node_id}-{self.image.version}"
+        starting = restarted(self.image, node_id, incarnation_id)
+        mark = known.broker_epoch if clean else None
+        self.image = applied(self.image, decide_registration(self.image, starting, mark))
+        self.alive.add(node_id)
+
+    def change_broker(self, node_id: int, **fields: bool) -> None:
+        brokers = dict(self.image.brokers)
+        brokers[node_id] = replace(brokers[node_id], **fields)  # type: ignore[arg-type]
+        self.image = replace(self.image, brokers=brokers, version=self.image.version + 1)
+
+    def orders(self, index: int = 0) -> PartitionImage:
+        return orders(self.image, index)
+
+    def state(self, index: int = 0) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """(ISR, ELR, leader) of one partition."""
+        partition = self.orders(index)
+        return partition.isr, partition.elr, partition.leader
