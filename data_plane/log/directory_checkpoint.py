@@ -4,7 +4,8 @@
   log is recovered from its recovery point, or not at all when it is synced and unchanged.
 - `clean-shutdown`: the same content, written at the very end of a clean stop. While it is there no
   log needs to be looked at. At the start it is renamed to the first file, in one step, durably and
-  before anything is appended: a mark that came back would vouch for bytes that are gone.
+  before anything is appended: a mark that came back would vouch for bytes that are gone. It also
+  names the broker epoch of the process that stopped, so that a cell knows whose stop it was.
 
 The content names the kernel's boot: while that is the same, the page cache has lost nothing, and
 only a write that was under way can be torn.
@@ -59,6 +60,15 @@ def read_directory(fs: FileSystem, path: str) -> DirectoryState:
     return DirectoryState({}, None, False, 0)
 
 
+def read_broker_epoch(fs: FileSystem, path: str) -> int | None:
+    """The broker epoch in the directory's clean-shutdown mark; None without mark or epoch."""
+    value = read_value(fs, f"{path}/{CLEAN_MARK_FILE}")
+    if isinstance(value, dict) and value.get("format_version") == FORMAT_VERSION:
+        epoch = value.get("broker_epoch")
+        return epoch if isinstance(epoch, int) else None
+    return None
+
+
 def remove_clean_mark(fs: FileSystem, path: str, state: DirectoryState) -> None:
     """Turn the mark into the checkpoint, or remove a torn one; durable on return."""
     if state.is_clean:
@@ -71,28 +81,35 @@ def remove_clean_mark(fs: FileSystem, path: str, state: DirectoryState) -> None:
 
 
 def encode_directory(
-    directory: LogDirectory, sequence: int, entries: Mapping[Log, LogSummary]
+    directory: LogDirectory,
+    sequence: int,
+    entries: Mapping[Log, LogSummary],
+    broker_epoch: int | None = None,
 ) -> bytes:
     """The content of both files."""
     logs: dict[str, list[Any]] = {
         f"{log.topic_id}/{log.partition}": [log.topic, *summary] for log, summary in entries.items()
     }
-    value = {
+    value: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "boot_id": directory.fs.boot_id(),
         "sequence": sequence,
         "logs": logs,
     }
+    if broker_epoch is not None:
+        value["broker_epoch"] = broker_epoch
     return encode_value(value)
 
 
-def write_clean_mark(directory: LogDirectory, entries: Mapping[Log, LogSummary]) -> None:
+def write_clean_mark(
+    directory: LogDirectory, entries: Mapping[Log, LogSummary], broker_epoch: int | None
+) -> None:
     """Leave the clean-shutdown mark. Every log is synced and closed by now."""
     directory.checkpoint_sequence += 1
     write_checkpoint(
         directory.fs,
         f"{directory.path}/{CLEAN_MARK_FILE}",
-        encode_directory(directory, directory.checkpoint_sequence, entries),
+        encode_directory(directory, directory.checkpoint_sequence, entries, broker_epoch),
         SyncSite.CLEAN_MARK,
         SyncSite.CLEAN_MARK_FOLDER,
     )

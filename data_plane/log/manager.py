@@ -32,6 +32,7 @@ from data_plane.log.config import LogConfig
 from data_plane.log.directory_checkpoint import (
     CheckpointJob,
     DirectoryState,
+    read_broker_epoch,
     read_directory,
     remove_clean_mark,
     write_clean_mark,
@@ -108,14 +109,7 @@ class LogManager:
         """Lock the directories and open all logs; returns why any directory is offline.
 
         Raises DirectoryLocked; nothing is open then."""
-        for directory in self.directories:
-            try:
-                self._lock(directory)
-            except OSError as error:
-                directory.fail(error)
-            except DirectoryLocked:
-                self._unlock()
-                raise
+        self.lock()
         failures = []
         for directory in self.directories:
             try:
@@ -126,6 +120,32 @@ class LogManager:
             except LogDirFailure as failure:
                 failures.append(failure)
         return failures
+
+    def lock(self) -> None:
+        """Lock the directories, if they are not yet. One that cannot be reached goes offline.
+
+        Raises DirectoryLocked; none is locked then."""
+        for directory in self.directories:
+            try:
+                if directory.path not in self._locks:
+                    self._lock(directory)
+            except OSError as error:
+                directory.fail(error)
+            except DirectoryLocked:
+                self._unlock()
+                raise
+
+    def clean_broker_epoch(self) -> int | None:
+        """The broker epoch of the last process here, if it has closed every directory cleanly.
+        To be asked between `lock` and `start`, which takes the marks away."""
+        if self.offline_directories():
+            return None
+        try:
+            epochs = {read_broker_epoch(self._fs, item.path) for item in self.directories}
+        except OSError:
+            # `start` finds out which one it is.
+            return None
+        return epochs.pop() if len(epochs) == 1 else None
 
     def _lock(self, directory: LogDirectory) -> None:
         self._make_directories(directory.path)
@@ -231,18 +251,18 @@ class LogManager:
         path = f"{log.folder}/{bases[-1]:020d}.log"
         return self._fs.size(path) == summary.active_size
 
-    def close(self, now_ms: int, *, clean: bool = True) -> None:
-        """Sync and close all logs and leave the clean-shutdown mark; blocks."""
+    def close(self, now_ms: int, *, clean: bool = True, broker_epoch: int | None = None) -> None:
+        """Sync and close all logs and leave the clean-shutdown mark with `broker_epoch`; blocks."""
         for directory in self.directories:
             if clean and directory.path in self._locks:
                 with contextlib.suppress(LogDirFailure):
-                    self._close_directory(directory)
+                    self._close_directory(directory, broker_epoch)
         for log in self._logs.values():
             with contextlib.suppress(LogDirFailure):
                 log.close(clean=False)
         self._unlock()
 
-    def _close_directory(self, directory: LogDirectory) -> None:
+    def _close_directory(self, directory: LogDirectory, broker_epoch: int | None) -> None:
         logs = [log for log in self._logs.values() if log.log_directory is directory]
         entries = {}
         for start in range(0, len(logs), CLOSED_TOGETHER):
@@ -270,7 +290,7 @@ class LogManager:
                 log.close(clean=False)
         directory.check_online()
         try:
-            write_clean_mark(directory, entries)
+            write_clean_mark(directory, entries, broker_epoch)
         except OSError as error:
             raise directory.fail(error) from error
 

@@ -326,3 +326,43 @@ def test_strange_folders_are_left_alone() -> None:
     assert manager.partition_ids() == [(TOPIC_ID, 0)]
     assert fs.read_file("/data/topics/note.txt") == b"mine"
     assert "Partition-x" in fs.list_directory(f"/data/topics/{TOPIC_ID}")
+
+
+def clean_epoch(fs: SimFileSystem, directories: tuple[str, ...]) -> int | None:
+    """What a start would learn."""
+    manager = LogManager([Path(one) for one in directories], default_config=SMALL, fs=fs)
+    manager.lock()
+    epoch = manager.clean_broker_epoch()
+    manager.close(START_MS, clean=False)
+    return epoch
+
+
+def test_a_clean_stop_names_its_broker_epoch_until_the_next_start() -> None:
+    fs = SimFileSystem()
+    directories = ("/a", "/b")
+    assert clean_epoch(fs, directories) is None, "there was no life before"
+    started(fs, directories).close(START_MS, broker_epoch=17)
+    assert clean_epoch(fs, directories) == 17
+    assert clean_epoch(fs, directories) == 17, "looking takes nothing away"
+    manager = started(fs, directories)
+    manager.close(START_MS, clean=False)
+    assert clean_epoch(fs, directories) is None
+
+
+@pytest.mark.parametrize("what", ["lost", "not closed", "another life", "unreadable", "no epoch"])
+def test_a_stop_counts_as_clean_only_if_every_directory_says_so(what: str) -> None:
+    fs = SimFileSystem()
+    started(fs, ("/a", "/b")).close(START_MS, broker_epoch=17)
+    match what:
+        case "lost":
+            assert clean_epoch(fs, ("/a", "/new")) is None
+            return
+        case "not closed":
+            started(fs, ("/b",)).close(START_MS, clean=False)
+        case "another life":
+            started(fs, ("/b",)).close(START_MS, broker_epoch=18)
+        case "unreadable":
+            fs.faults.append(Fault("read", "/b/clean-shutdown", errno.EIO))
+        case "no epoch":
+            started(fs, ("/a", "/b")).close(START_MS)
+    assert clean_epoch(fs, ("/a", "/b")) is None
