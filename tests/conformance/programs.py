@@ -1,4 +1,4 @@
-"""Builds and runs the clients that are not Python: Java, Go, JavaScript, and kcat.
+"""Builds and runs the clients that are not Python: Java, Go, JavaScript, and C.
 
 Each program prints "ok CASE" or "FAILED CASE: why" for every case, so that one start of a virtual
 machine serves many cases. What they need is fetched by their own package managers into a cache
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -22,6 +23,13 @@ HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent.parent / ".cache" / "conformance"
 BUILD_SECONDS_MAX = 600
 RUN_SECONDS_MAX = 300
+
+C_EXAMPLES = (
+    *("producer", "consumer", "rdkafka_example", "rdkafka_complex_consumer_example"),
+    *("list_offsets", "delete_records", "describe_topics"),
+    *("describe_cluster", "describe_consumer_groups", "list_consumer_groups"),
+    *("list_consumer_group_offsets", "alter_consumer_group_offsets", "incremental_alter_configs"),
+)
 
 
 def require(*tools: str) -> None:
@@ -97,6 +105,38 @@ def node_command() -> list[str]:
         execute(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=folder)
 
     return ["node", str(built("node", sources, build) / "conformance.js")]
+
+
+def c_programs() -> Path:
+    """The folder with `conformance` and librdkafka's own examples, compiled.
+
+    The header and the examples come from a package of Node's that carries librdkafka's sources;
+    the library is the one that confluent-kafka brings, whose interface only ever grows."""
+    require("cc", "npm")
+    spec = importlib.util.find_spec("confluent_kafka")
+    assert spec is not None
+    assert spec.origin is not None
+    wheel = Path(spec.origin).parent.parent
+    libraries = sorted(wheel.glob("confluent_kafka.libs/librdkafka-*.so*"))
+    if not libraries and not os.environ.get("CI"):
+        pytest.skip("needs a confluent-kafka that was installed as a wheel for Linux")
+    assert len(libraries) == 1, libraries
+    sources = [HERE / "c" / name for name in ("conformance.c", "package.json", "package-lock.json")]
+
+    def build(folder: Path) -> None:
+        for source in sources:
+            shutil.copy(source, folder)
+        execute(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=folder)
+        package = folder / "node_modules" / "node-rdkafka" / "deps" / "librdkafka"
+        examples = [package / "examples" / f"{name}.c" for name in C_EXAMPLES]
+        for source in (folder / "conformance.c", *examples):
+            command = ["cc", "-O1", "-w", "-I", str(package / "src"), str(source)]
+            command += [str(libraries[0]), f"-Wl,-rpath,{libraries[0].parent}", "-lm", "-lpthread"]
+            execute([*command, "-o", str(folder / source.stem)])
+        shutil.rmtree(folder / "node_modules")
+
+    # This file names the examples.
+    return built("c", [*sources, libraries[0], Path(__file__)], build)
 
 
 def run_cases(command: list[str], bootstrap: str) -> list[str]:

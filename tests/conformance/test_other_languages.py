@@ -1,4 +1,4 @@
-"""The Java client, franz-go and kafkajs: their whole programs against one broker."""
+"""The Java client, franz-go, kafkajs and librdkafka in C: whole programs against one broker."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def test_franz_go(bootstrap: str) -> None:
 def test_kafkajs(bootstrap: str) -> None:
     passed = programs.run_cases(programs.node_command(), bootstrap)
     assert len(passed) == 12, passed
+
+
+def test_librdkafka_in_c(bootstrap: str) -> None:
+    program = programs.c_programs() / "conformance"
+    passed = programs.run_cases([str(program)], bootstrap)
+    assert len(passed) == 13, passed
