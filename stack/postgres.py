@@ -219,7 +219,11 @@ class PostgresServer:
     def _popen(self, program: str, options: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
         binary = binaries() / program
         run_as = _choose_user(self.home, binary)
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+        # What PG… says is meant for clients, and for other servers.
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PG")
+        }
+        environment.update(LC_ALL="C", TZ="UTC")
         return subprocess.Popen(
             [*run_as.prefix, str(binary), *options],
             stdin=subprocess.DEVNULL,

@@ -28,6 +28,8 @@ class CellSyncSite(Enum):
     JOURNAL_CUT = "the end of a torn journal, before a commit is appended there"
     SNAPSHOT = "the image that a journal continues from"
     SNAPSHOT_FOLDER = "the names of a new snapshot and its journal, before the old ones go"
+    IMAGE = "what a broker starts from while the store is down"
+    IMAGE_FOLDER = "the name of the image file"
 
 
 class File(Protocol):

@@ -1,0 +1,1 @@
+"""The store's schema, one file a version; `postgres_schema` applies them in order."""
