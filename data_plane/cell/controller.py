@@ -22,7 +22,7 @@ it. In one commit, in this order:
 4. replicas and leaders are balanced, where that is switched on (balance.py).
 
 Invariants
-- `decide` gives nothing on the image that its own changes lead to.
+- `decide` gives nothing on the image that its own changes lead to, unless they were cut short.
 - A broker that fenced itself to stop stays fenced until it registers again.
 - Where nothing has changed since the last look, a tick costs a few comparisons.
 
@@ -34,8 +34,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from data_plane.cell.balance import balance_leaders, balance_replicas
 from data_plane.cell.changes import Change, ChangeBroker
 from data_plane.cell.election import without_brokers
+from data_plane.cell.evacuation import evacuate
 from data_plane.cell.liveness import (
     NOTHING_OBSERVED,
     Incarnation,
@@ -44,6 +46,8 @@ from data_plane.cell.liveness import (
 )
 from data_plane.cell.metadata import BrokerImage, MetadataImage, ResourceType
 from data_plane.cell.metadata_store import ControllerLease, Heartbeat
+from data_plane.cell.moves import Mover
+from data_plane.cell.partition_state import with_settled_elr
 from data_plane.cell.partitions_draft import PARTITIONS_PER_COMMIT_MAX, PartitionsDraft
 from data_plane.cell.reassignment import complete
 from data_plane.cell.settings import ControllerSettings
@@ -56,13 +60,13 @@ DRAIN_PROPERTY = "broker.drain"
 class Situation:
     """What decisions follow from besides the image.
 
-    - `lost`: node ids of brokers that have been dead for the whole rebuild delay.
+    - `lost`: brokers that have been dead for the whole rebuild delay.
     - `is_leader_check_due`: whether it is time to move leaders to preferred replicas.
     """
 
     observed: Observed
     settings: ControllerSettings
-    lost: frozenset[int] = frozenset()
+    lost: frozenset[Incarnation] = frozenset()
     is_leader_check_due: bool = False
 
 
@@ -81,8 +85,22 @@ def decide(
         for node_id, broker in sorted(brokers.items())
         if broker is not image.brokers[node_id]
     ]
+    standing = Standing.of(brokers, situation.observed)
+    settings = situation.settings
     draft = PartitionsDraft(image, partitions_max)
-    _decide_leaders(draft, Standing.of(brokers, situation.observed), situation.settings)
+    _decide_leaders(draft, standing, settings)
+    leaving = {
+        broker.node_id
+        for broker in brokers.values()
+        if broker.is_draining or (broker.node_id, broker.incarnation_id) in situation.lost
+    }
+    if leaving or settings.auto_replica_rebalance:
+        mover = Mover(draft, image, tuple(brokers.values()), settings.moves_per_broker_max)
+        evacuate(mover, leaving)
+        if settings.auto_replica_rebalance:
+            balance_replicas(mover, replace(image, brokers=brokers))
+    if situation.is_leader_check_due:
+        balance_leaders(draft, standing.electable, settings.leader_imbalance_percent_max)
     return [*changes, *draft.changes()]
 
 
@@ -143,6 +161,7 @@ def _decide_leaders(
         if (
             old.leader in staying
             and staying.issuperset(old.isr)
+            and not old.elr
             and not old.adding_replicas
             and not old.removing_replicas
         ):
@@ -159,7 +178,7 @@ def _decide_leaders(
             min_insync_replicas,
             is_unclean_allowed=settings.allows_unclean_election(topic),
         )
-        new = complete(new, electable, min_insync_replicas)
+        new = complete(with_settled_elr(new, min_insync_replicas), electable, min_insync_replicas)
         if new is not old:
             draft.put(place, new)
 
@@ -250,11 +269,11 @@ class Controller:
         self._dead_since_ms.clear()
         self._leader_check_ms = None
 
-    def _lost(self, now_ms: int) -> frozenset[int]:
+    def _lost(self, now_ms: int) -> frozenset[Incarnation]:
         delay_ms = self.settings.rebuild_delay_ms
         return frozenset(
-            node_id
-            for (node_id, _), since_ms in self._dead_since_ms.items()
+            incarnation
+            for incarnation, since_ms in self._dead_since_ms.items()
             if now_ms - since_ms >= delay_ms
         )
 

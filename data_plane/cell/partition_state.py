@@ -77,6 +77,15 @@ def with_isr(
     return replace(partition, isr=isr, elr=elr)
 
 
+def with_settled_elr(partition: PartitionImage, min_insync_replicas: int) -> PartitionImage:
+    """The same partition without ELR where the ISR is large enough by itself, which it becomes
+    when min.insync.replicas is lowered: from then on records are committed that those in the ELR
+    do not have."""
+    if partition.elr and len(partition.isr) >= effective_min_isr(partition, min_insync_replicas):
+        return replace(partition, elr=())
+    return partition
+
+
 def with_leader(partition: PartitionImage, leader: int) -> PartitionImage:
     """The same partition led by `leader` (in its ISR), or by nobody. Epochs are left alone."""
     if leader == NO_LEADER:

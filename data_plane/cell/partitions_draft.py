@@ -21,11 +21,18 @@ from data_plane.cell.partition_state import next_epochs
 PARTITIONS_PER_COMMIT_MAX = 5_000
 
 
+PartitionKey = tuple[UUID, int]
+
+
 class Place(NamedTuple):
     """Where a partition stands in the image."""
 
     topic: TopicImage
     partition_index: int
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.topic.topic_id, self.partition_index
 
 
 class PartitionsDraft:
@@ -34,7 +41,7 @@ class PartitionsDraft:
     def __init__(self, image: MetadataImage, changed_max: int = PARTITIONS_PER_COMMIT_MAX) -> None:
         # By name, so that equal images give equal decisions.
         self._topics = [topic for _, topic in sorted(image.topics_by_name.items())]
-        self._changed: dict[tuple[UUID, int], PartitionImage] = {}
+        self._changed: dict[PartitionKey, PartitionImage] = {}
         self._changed_max = changed_max
 
     @property
@@ -51,9 +58,14 @@ class PartitionsDraft:
                     partition = changed.get((topic_id, index), partition)
                 yield Place(topic, index), partition
 
+    def get(self, place: Place) -> PartitionImage:
+        """One partition as it is in the draft."""
+        changed = self._changed.get(place.key)
+        return place.topic.partitions[place.partition_index] if changed is None else changed
+
     def put(self, place: Place, partition: PartitionImage) -> None:
         """`partition` without new epochs: they are set at the end."""
-        self._changed[place.topic.topic_id, place.partition_index] = partition
+        self._changed[place.key] = partition
 
     def changes(self) -> list[ChangePartition]:
         """What the commit does to partitions, in their order."""

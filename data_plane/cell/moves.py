@@ -1,0 +1,48 @@
+"""Replicas that the controller moves by its own decision, a bounded number at a time.
+
+A move is a reassignment like those that administrators ask for; only that of these no broker
+receives more than `moves_per_broker_max` at a time, whoever started them. The bytes are throttled
+where they are copied, by the followers (follower.replication.throttled.rate).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from data_plane.cell.metadata import BrokerImage, MetadataImage
+from data_plane.cell.partitions_draft import PartitionsDraft, Place
+from data_plane.cell.placement import Placer
+from data_plane.cell.reassignment import start, target_of
+
+
+class Mover:
+    """Starts moves within a draft, and keeps count of what they lead to."""
+
+    def __init__(
+        self,
+        draft: PartitionsDraft,
+        image: MetadataImage,
+        brokers: Sequence[BrokerImage],
+        moves_per_broker_max: int,
+    ) -> None:
+        self.draft = draft
+        self.placer = Placer(brokers, image)
+        self._moves_max = moves_per_broker_max
+        self._receiving: Counter[int] = Counter()
+        for _, partition in draft.items():
+            self._receiving.update(partition.adding_replicas)
+
+    def busy(self) -> set[int]:
+        """Brokers that receive as much as they may."""
+        return {node_id for node_id, count in self._receiving.items() if count >= self._moves_max}
+
+    def move(self, place: Place, target: Sequence[int]) -> None:
+        """Start the partition on its way to `target`, or change the way it is on."""
+        old = self.draft.get(place)
+        new = start(old, target)
+        self._receiving.subtract(old.adding_replicas)
+        self._receiving.update(new.adding_replicas)
+        self.placer.count(target_of(old), -1)
+        self.placer.count(target)
+        self.draft.put(place, new)
