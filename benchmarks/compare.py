@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -192,6 +193,9 @@ def measure(
         samples: list[list[list[float]]] = [[] for _ in brokers]
         for _ in range(rounds):
             for index, broker in enumerate(brokers):
+                # What earlier loads wrote goes to the disk now: once the kernel begins to write
+                # back, it takes processor time from whoever is measured then.
+                os.sync()
                 samples[index].append(load.run(broker))
         for position, row in enumerate(load.rows):
             figures = [[sample[position] for sample in of_broker] for of_broker in samples]
