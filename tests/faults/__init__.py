@@ -1,0 +1,1 @@
+"""Faults on real processes: kills, pauses, cuts, a database that is away, full disks."""
