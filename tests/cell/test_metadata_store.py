@@ -2,43 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from uuid import UUID
 
 import pytest
 
-from data_plane.cell.changes import AllocateProducerIds, CreateTopic, DeleteTopic, InvalidChange
+from data_plane.cell.changes import (
+    AllocateProducerIds,
+    AlterConfigs,
+    CreateTopic,
+    DeleteTopic,
+    InvalidChange,
+)
 from data_plane.cell.local_store import LocalMetadataStore
-from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.metadata_store import (
     FEED_COMMITS_KEPT,
+    BrokerSession,
     Commit,
     CommitHistory,
+    ControllerLease,
     FeedTruncated,
+    Heartbeat,
     InMemoryMetadataStore,
     MetadataStore,
+    StaleControllerEpoch,
     VersionConflict,
 )
 from data_plane.log.sim_file_system import SimFileSystem
+from tests.postgres_server import PostgresDatabase
 
 ORDERS = CreateTopic("orders", UUID(int=1), ((1,),))
 PAY = CreateTopic("pay", UUID(int=2), ((1,),))
+LEASE_MS = 60_000
 
 
-def local_store() -> MetadataStore:
+@dataclass
+class Cell:
+    """One adapter under test."""
+
+    # A new client of the store. The ones in memory are all the same.
+    client: Callable[[], MetadataStore]
+    # Let the store's clock go on, as far as leases are concerned.
+    pass_ms: Callable[[int], None]
+
+
+def local_cell() -> Cell:
     fs = SimFileSystem()
     fs.make_directory("/data")
-    return LocalMetadataStore(fs, "/data", "cluster")
+    store = LocalMetadataStore(fs, "/data", "cluster")
+    return Cell(lambda: store, lambda ms: None)
 
 
-def memory_store() -> MetadataStore:
-    return InMemoryMetadataStore(MetadataImage("cluster"))
+def memory_cell() -> Cell:
+    clock = [0]
+    store = InMemoryMetadataStore(MetadataImage("cluster"), lambda: clock[0])
+
+    def pass_ms(duration_ms: int) -> None:
+        clock[0] += duration_ms
+
+    return Cell(lambda: store, pass_ms)
 
 
-@pytest.fixture(params=[local_store, memory_store])
+@pytest.fixture
+def postgres_cell(postgres: PostgresDatabase) -> Iterator[Cell]:
+    clients = []
+
+    def client() -> MetadataStore:
+        clients.append(postgres.store())
+        return clients[-1]
+
+    def pass_ms(duration_ms: int) -> None:
+        for table in ("controller", "sessions"):
+            postgres.execute(
+                f"UPDATE {table} SET expires_at = expires_at - %s * interval '1 ms'", duration_ms
+            )
+
+    yield Cell(client, pass_ms)
+    for each in clients:
+        each.close()
+
+
+def make_cell(kind: str, request: pytest.FixtureRequest) -> Cell:
+    if kind == "postgres":
+        cell: Cell = request.getfixturevalue("postgres_cell")
+        return cell
+    return local_cell() if kind == "local" else memory_cell()
+
+
+@pytest.fixture(params=["local", "memory", "postgres"])
 def store(request: pytest.FixtureRequest) -> MetadataStore:
-    make: Callable[[], MetadataStore] = request.param
-    return make()
+    return make_cell(request.param, request).client()
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def shared(request: pytest.FixtureRequest) -> Cell:
+    return make_cell(request.param, request)
 
 
 def test_a_commit_is_read_back(store: MetadataStore) -> None:
@@ -54,6 +114,7 @@ def test_a_decision_on_an_old_image_is_refused_and_nothing_happens(store: Metada
         store.apply([PAY], 0, "r2")
     assert (caught.value.expected_version, caught.value.actual_version) == (0, 1)
     assert sorted(store.read().topics_by_name) == ["orders"]
+    assert [commit.request_id for commit in store.feed(0)] == ["r1"]
 
 
 def test_a_request_is_committed_once_however_often_it_is_sent(store: MetadataStore) -> None:
@@ -69,6 +130,14 @@ def test_a_change_that_does_not_fit_commits_nothing(store: MetadataStore) -> Non
         store.apply([ORDERS, DeleteTopic(UUID(int=9))], 0, "r1")
     assert store.read().version == 0
     assert store.apply([ORDERS], 0, "r1").version == 1
+
+
+def test_any_text_comes_back_as_it_was(store: MetadataStore) -> None:
+    text = "\0 \ud800 ü \\u0000 %s \" ' \n"
+    change = AlterConfigs(ResourceType.GROUP, text, ((text, text),))
+    image = store.apply([change], 0, text.replace("\0", "").replace("\ud800", ""))
+    assert image.config_of(ResourceType.GROUP, text) == {text: text}
+    assert store.feed(0)[0].changes == (change,)
 
 
 def test_the_feed_is_every_commit_in_order(store: MetadataStore) -> None:
@@ -89,3 +158,146 @@ def test_the_feed_says_when_it_does_not_reach_back_far_enough() -> None:
     assert len(history.after(1)) == FEED_COMMITS_KEPT
     with pytest.raises(FeedTruncated):
         history.after(0)
+
+
+def test_a_store_of_one_broker_makes_it_the_controller() -> None:
+    store = local_cell().client()
+    assert not store.is_shared
+    assert store.heartbeat(1, "a", LEASE_MS, wants_controller=False) == Heartbeat(
+        0, None, {1: BrokerSession(1, "a", 1)}
+    )
+    beat = store.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    assert beat == Heartbeat(0, ControllerLease(1, "a", 1, True), {1: BrokerSession(1, "a", 2)})
+    with pytest.raises(StaleControllerEpoch):
+        store.apply([ORDERS], 0, "r1", controller_epoch=2)
+    store.apply([ORDERS], 0, "r2", controller_epoch=1)
+    assert list(store.feed(0)) == [Commit(1, "r2", (ORDERS,), 1)]
+
+
+def test_waiting_is_over_at_once_when_there_is_something(store: MetadataStore) -> None:
+    assert not store.wait(0, 0)
+    store.apply([ORDERS], 0, "r1")
+    assert store.wait(0, 60_000)
+    assert not store.wait(1, 0)
+
+
+def test_clients_of_one_store_see_each_others_commits(shared: Cell) -> None:
+    one, two = shared.client(), shared.client()
+    assert one.is_shared
+    image = one.apply([ORDERS], 0, "r1")
+    assert two.feed(0) == [Commit(1, "r1", (ORDERS,))]
+    with pytest.raises(VersionConflict):
+        two.apply([PAY], 0, "r2")
+    assert two.read() == image
+    image = two.apply([PAY], 1, "r3")
+    # The first has not read it yet: it decides on what it was handed.
+    assert one.apply([DeleteTopic(UUID(int=2))], 2, "r4").topics_by_name.keys() == {"orders"}
+    assert one.identity == two.identity != ""
+
+
+def test_a_request_id_is_known_to_whoever_asks(shared: Cell) -> None:
+    image = shared.client().apply([ORDERS], 0, "mine")
+    assert shared.client().apply([ORDERS], 0, "mine") == image
+    assert shared.client().read().version == 1
+
+
+def test_a_heartbeat_renews_one_session_and_shows_all(shared: Cell) -> None:
+    one, two = shared.client(), shared.client()
+    one.heartbeat(1, "a", LEASE_MS, wants_controller=False)
+    two.heartbeat(2, "b", LEASE_MS, wants_controller=False)
+    beat = one.heartbeat(1, "a", LEASE_MS, wants_controller=False)
+    assert beat.sessions == {1: BrokerSession(1, "a", 2), 2: BrokerSession(2, "b", 1)}
+    assert (beat.version, beat.controller) == (0, None)
+    one.apply([ORDERS], 0, "r1")
+    assert two.heartbeat(2, "b", LEASE_MS, wants_controller=False).version == 1
+
+
+def test_renewals_go_on_over_a_restart_and_an_expired_session_is_still_shown(shared: Cell) -> None:
+    one, two = shared.client(), shared.client()
+    one.heartbeat(1, "before", LEASE_MS, wants_controller=False)
+    one.heartbeat(1, "before", LEASE_MS, wants_controller=False)
+    shared.pass_ms(10 * LEASE_MS)
+    beat = two.heartbeat(2, "b", LEASE_MS, wants_controller=False)
+    assert beat.sessions[1] == BrokerSession(1, "before", 2)
+    beat = one.heartbeat(1, "after", LEASE_MS, wants_controller=False)
+    assert beat.sessions[1] == BrokerSession(1, "after", 3)
+
+
+def test_one_broker_holds_the_controller_lease_until_it_expires(shared: Cell) -> None:
+    one, two = shared.client(), shared.client()
+    beat = one.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(1, "a", 1, True)
+    beat = two.heartbeat(2, "b", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(1, "a", 1, False)
+    shared.pass_ms(LEASE_MS - 1000)
+    # Renewed: the same epoch, a whole lease from now.
+    assert one.heartbeat(1, "a", LEASE_MS, wants_controller=True).controller == ControllerLease(
+        1, "a", 1, True
+    )
+    shared.pass_ms(LEASE_MS - 1000)
+    beat = two.heartbeat(2, "b", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(1, "a", 1, False)
+    shared.pass_ms(1000)
+    # Who does not want it sees that nobody has it.
+    assert two.heartbeat(2, "b", LEASE_MS, wants_controller=False).controller is None
+    beat = two.heartbeat(2, "b", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(2, "b", 2, True)
+    beat = one.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(2, "b", 2, False)
+
+
+def test_a_restarted_broker_is_not_the_controller_that_it_was(shared: Cell) -> None:
+    one = shared.client()
+    one.heartbeat(1, "before", LEASE_MS, wants_controller=True)
+    beat = one.heartbeat(1, "after", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(1, "before", 1, False)
+    shared.pass_ms(LEASE_MS)
+    beat = one.heartbeat(1, "after", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(1, "after", 2, True)
+
+
+def test_a_lease_that_expired_and_that_nobody_took_is_renewed(shared: Cell) -> None:
+    one = shared.client()
+    one.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    shared.pass_ms(2 * LEASE_MS)
+    beat = one.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(1, "a", 1, True)
+
+
+def test_the_controller_may_give_up_its_lease_and_its_epoch_with_it(shared: Cell) -> None:
+    one, two = shared.client(), shared.client()
+    one.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    two.heartbeat(2, "b", LEASE_MS, wants_controller=False)
+    one.apply([ORDERS], 0, "r1", controller_epoch=1)
+    assert one.heartbeat(1, "a", LEASE_MS, wants_controller=False).controller is None
+    with pytest.raises(StaleControllerEpoch):
+        one.apply([PAY], 1, "r2", controller_epoch=1)
+    beat = two.heartbeat(2, "b", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(2, "b", 2, True)
+
+
+def test_a_controller_whose_epoch_is_over_commits_nothing(shared: Cell) -> None:
+    one, two = shared.client(), shared.client()
+    one.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    one.apply([ORDERS], 0, "r1", controller_epoch=1)
+    shared.pass_ms(LEASE_MS)
+    # Expired, and nobody came: nobody can have decided otherwise.
+    one.apply([PAY], 1, "r2", controller_epoch=1)
+    two.heartbeat(2, "b", LEASE_MS, wants_controller=True)
+    with pytest.raises(StaleControllerEpoch) as caught:
+        one.apply([DeleteTopic(UUID(int=1))], 2, "r3", controller_epoch=1)
+    assert (caught.value.epoch, caught.value.current_epoch) == (1, 2)
+    assert two.read().version == 2
+    # What it had committed is still known as its own, and other commits need no epoch.
+    assert one.apply([PAY], 1, "r2", controller_epoch=1).version == 2
+    one.apply([DeleteTopic(UUID(int=1))], 2, "r4")
+    two.apply([DeleteTopic(UUID(int=2))], 3, "r5", controller_epoch=2)
+    epochs = [commit.controller_epoch for commit in one.feed(0)]
+    assert epochs == [1, 1, None, 2]
+
+
+def test_an_epoch_that_never_was_is_refused(shared: Cell) -> None:
+    with pytest.raises(StaleControllerEpoch):
+        shared.client().apply([ORDERS], 0, "r1", controller_epoch=0)
+    with pytest.raises(StaleControllerEpoch):
+        shared.client().apply([ORDERS], 0, "r1", controller_epoch=7)
