@@ -1,0 +1,235 @@
+"""The heavy checks: now and then while a cell runs, and all of them when it has come to rest.
+
+- What a broker reads from its log is what its disk was seen to get, byte for byte (by CRC).
+- Folds equal a replay of the log: producer states and leader epochs.
+- At rest: all replicas equal the committed log; each record of each idempotent producer stands
+  there at most once and in order; each acknowledged one stands at its offset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data_plane.log.log import Log
+from data_plane.wire.records import decode_batch, iter_batch_headers
+from tests.simulation.history import SEQUENCES, Partition
+from tests.simulation.replicas import (
+    READ_BYTES,
+    Batch,
+    DiskView,
+    TopicPartition,
+    read_batches,
+)
+
+if TYPE_CHECKING:
+    from tests.simulation.cell import Cell
+
+CACHED_BATCHES = 5
+
+
+def check_folds(cell: Cell) -> None:
+    """All logs that are in memory: folds against a replay of what the disk got."""
+    for node in cell.nodes.values():
+        if node.is_up:
+            for view in cell.history.disks.get(node.name, {}).values():
+                log = view.log
+                if log is not None and log.is_loaded and not log.is_closed:
+                    _check_producers(cell, view, log)
+                    _check_epochs(cell, view, log)
+
+
+def _replay(batches: list[Batch]) -> dict[int, tuple[int, list[tuple[int, int, int, int]]]]:
+    """producer id → (epoch, its last batches as (sequences, offsets))."""
+    states: dict[int, tuple[int, list[tuple[int, int, int, int]]]] = {}
+    for batch in batches:
+        if batch.producer_id < 0 or batch.is_control:
+            continue
+        epoch, known = states.get(batch.producer_id, (batch.producer_epoch, []))
+        if epoch != batch.producer_epoch:
+            known = []
+        count = batch.last_offset - batch.base_offset
+        last_sequence = (batch.base_sequence + count) % SEQUENCES
+        entry = (batch.base_sequence, last_sequence, batch.base_offset, batch.last_offset)
+        states[batch.producer_id] = (batch.producer_epoch, [*known, entry][-CACHED_BATCHES:])
+    return states
+
+
+def _check_producers(cell: Cell, view: DiskView, log: Log) -> None:
+    expected = _replay(view.batches)
+    actual = {
+        producer_id: (
+            entry.producer_epoch,
+            [
+                (one.first_sequence, one.last_sequence, one.first_offset, one.last_offset)
+                for one in entry.batches
+            ],
+        )
+        for producer_id, entry in log.producers.producers.items()
+    }
+    if view.begins_at_zero:
+        if actual != expected:
+            cell.world.violate(f"{view}: producer states {actual}, a replay gives {expected}")
+        return
+    for producer_id, (epoch, batches) in expected.items():
+        found = actual.get(producer_id)
+        if found is None or found[0] != epoch or found[1][-len(batches) :] != batches:
+            cell.world.violate(
+                f"{view}: producer {producer_id} is {found}, a replay gives {epoch, batches}"
+            )
+
+
+def _check_epochs(cell: Cell, view: DiskView, log: Log) -> None:
+    last_epoch = -1
+    for batch in view.batches:
+        if batch.epoch != last_epoch and batch.base_offset >= log.log_start_offset:
+            last_epoch = batch.epoch
+            known = log.epochs.epoch_at(batch.base_offset)
+            if known != batch.epoch:
+                cell.world.violate(
+                    f"{view}: epoch {known} at {batch.base_offset}, the batch has {batch.epoch}: "
+                    f"{log.epochs.entries}"
+                )
+
+
+def check_logs(cell: Cell) -> None:
+    """At rest: what brokers read is what was committed, on every replica."""
+    for node in cell.nodes.values():
+        for view in cell.history.disks.get(node.name, {}).values():
+            log = view.log
+            if log is None:
+                continue
+            start = max(log.log_start_offset, view.start_offset)
+            found = read_batches(log, start, log.log_end_offset)
+            expected = [batch for batch in view.batches if batch.last_offset >= start]
+            if found != expected:
+                cell.world.violate(f"{view} reads {len(found)} batches, it got {len(expected)}")
+            partition = cell.history.partitions[view.topic_partition]
+            for batch in found:
+                known = partition.by_offset.get(batch.base_offset)
+                if known is not None and known != batch:
+                    cell.world.violate(f"{view} has {batch}, committed is {known}")
+            if not found and partition.end_offset > log.log_end_offset:
+                cell.world.violate(f"{view} ends before {partition.end_offset}")
+
+
+def check_records(cell: Cell) -> None:
+    """At rest: records of idempotent producers, once and in order; acknowledged ones all there."""
+    image = cell.store.image
+    for key, partition in cell.history.partitions.items():
+        topic = image.topics_by_id.get(key[0])
+        if topic is None or key[1] >= len(topic.partitions):
+            continue
+        leader = topic.partitions[key[1]].leader
+        view = cell.history.disks.get(f"b{leader}", {}).get(key)
+        if view is None or view.log is None or topic.internal:
+            continue
+        _check_numbers(cell, partition, view.log)
+
+
+def _check_numbers(cell: Cell, partition: Partition, log: Log) -> None:
+    idempotent = {producer.name for producer in cell.workload.producers if producer.is_idempotent}
+    last: dict[str, int] = {}
+    offsets: dict[tuple[str, int], int] = {}
+    position = log.log_start_offset
+    while position < log.log_end_offset:
+        result = log.read_cold(
+            position, READ_BYTES, max_offset=log.log_end_offset, at_least_one_batch=True
+        )
+        for buffer in result.buffers:
+            for header in iter_batch_headers(buffer, 0, len(buffer)):
+                for record in decode_batch(buffer, header.position):
+                    assert record.value is not None
+                    fields = bytes(record.value).split(b"/")
+                    producer, number = fields[0].decode(), int(fields[1])
+                    if producer not in idempotent:
+                        continue
+                    offsets[(producer, number)] = record.offset
+                    if number <= last.get(producer, -1) and not partition.is_lossy:
+                        cell.world.violate(
+                            f"{partition}: record {number} of {producer} at {record.offset} "
+                            f"stands behind {last[producer]}"
+                        )
+                    last[producer] = number
+        if result.next_offset <= position:
+            break
+        position = result.next_offset
+    if partition.is_lossy:
+        return
+    for (producer, number), offset in cell.promises.acknowledged_numbers.get(
+        partition.key, {}
+    ).items():
+        if offset >= log.log_start_offset and offsets.get((producer, number)) != offset:
+            cell.world.violate(
+                f"{partition}: record {number} of {producer}, acknowledged at {offset}, is at "
+                f"{offsets.get((producer, number))}"
+            )
+
+
+def open_ends(cell: Cell) -> list[str]:
+    """What is not as it should be in a healthy cell at rest; empty when all is well."""
+    found: list[str] = []
+    image = cell.store.image
+    for node in cell.nodes.values():
+        if not node.is_up or node.is_stopping:
+            found.append(f"{node.name} is not up")
+            continue
+        assert node.services is not None
+        if node.services.image.version != image.version:
+            found.append(f"{node.name} is at version {node.services.image.version}")
+        broker = image.brokers.get(node.node_id)
+        if broker is None or broker.is_fenced or broker.in_controlled_shutdown:
+            found.append(f"{node.name} is registered as {broker}")
+    for topic in image.topics_by_id.values():
+        for index, state in enumerate(topic.partitions):
+            name = f"{topic.name}-{index}"
+            if state.leader < 0:
+                found.append(f"{name} has no leader: {state}")
+                continue
+            if set(state.isr) != set(state.replicas) or state.elr:
+                found.append(f"{name} has an ISR of {state.isr}, ELR {state.elr}")
+            if state.adding_replicas or state.removing_replicas:
+                found.append(f"{name} is being reassigned: {state}")
+            found += _open_ends_of_disks(cell, name, (topic.topic_id, index), state.replicas)
+    for producer in cell.workload.producers:
+        if producer.unsettled_count:
+            found.append(f"{producer.name} waits for {producer.unsettled_count} batches")
+    return found + _open_ends_of_readers(cell)
+
+
+def _open_ends_of_disks(
+    cell: Cell, name: str, key: TopicPartition, replicas: tuple[int, ...]
+) -> list[str]:
+    found = []
+    partition = cell.history.partitions.get(key)
+    end_offset = 0 if partition is None else partition.end_offset
+    for replica in replicas:
+        view = cell.history.disks.get(f"b{replica}", {}).get(key)
+        log = None if view is None else view.log
+        if log is None:
+            if end_offset:
+                found.append(f"{name} is missing on b{replica}")
+        elif (log.log_end_offset, log.high_watermark) != (end_offset, end_offset):
+            found.append(
+                f"{name} on b{replica} ends at {log.log_end_offset}, high watermark "
+                f"{log.high_watermark}, committed {end_offset}"
+            )
+    return found
+
+
+def _open_ends_of_readers(cell: Cell) -> list[str]:
+    found = []
+    for reader in (*cell.workload.readers, *cell.workload.members):
+        for (topic, index), position in reader.positions.items():
+            info = cell.store.image.topics_by_name.get(topic)
+            if info is None:
+                continue
+            partition = cell.history.partitions.get((info.topic_id, index))
+            if partition is not None and position.offset < partition.end_offset:
+                found.append(
+                    f"{reader.name} is at {position.offset} of {topic}-{index}, which ends at "
+                    f"{partition.end_offset}"
+                )
+    for member in cell.workload.members:
+        if not member.is_settled:
+            found.append(f"{member.name} is {member.state}")
+    return found

@@ -1,0 +1,259 @@
+"""A simulated cell: brokers, store, network and clients, put together from a seed.
+
+    cell = Cell(seed)
+    cell.run(5000)          so many events, with faults, checked after each
+    cell.settle()           faults end; everything must be served again within bounded time
+
+A seed also decides the shape of its cell: how many brokers, which topics with which settings, how
+much load. `Options` pins some of it for scenarios that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from data_plane.cell.changes import ChangePartition
+from data_plane.cell.metadata import MetadataImage, PartitionImage
+from data_plane.cell.metadata_store import Commit
+from tests.simulation import audit
+from tests.simulation.faults import Faults
+from tests.simulation.history import History
+from tests.simulation.network import Network
+from tests.simulation.node import Node
+from tests.simulation.promises import Promises
+from tests.simulation.store import HOST, CellStore
+from tests.simulation.workload import Workload
+from tests.simulation.world import World
+
+CLUSTER_ID = "simulatedclusterid0000"
+RACKS = ("east", "west", "north")
+OFFSETS_TOPIC = "__consumer_offsets"
+HEAVY_CHECK_STEPS = 1500
+# How long a healthy cell may take until all is as it should be, and how often that is looked at.
+SETTLE_US = 30_000_000
+SETTLE_LOOK_US = 250_000
+
+# Short times, so that seconds of the cell hold many faults. Their order is that of the defaults.
+PROPERTIES = {
+    "broker.heartbeat.interval.ms": "100",
+    "broker.session.timeout.ms": "600",
+    "replica.lag.time.max.ms": "500",
+    "replica.fetch.wait.max.ms": "100",
+    "replica.fetch.backoff.ms": "50",
+    "offsets.topic.num.partitions": "2",
+    "offsets.commit.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "50",
+    "group.min.session.timeout.ms": "100",
+    "log.roll.ms": "2500",
+    "log.flush.offset.checkpoint.interval.ms": "1500",
+    "log.retention.check.interval.ms": "1000",
+    "auto.create.topics.enable": "false",
+    "min.insync.replicas": "2",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a scenario pins; None leaves it to the seed."""
+
+    brokers: int | None = None
+    faults: frozenset[str] | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    # Called after the cell is up, to schedule what the scenario needs.
+    script: Callable[[Cell], None] | None = None
+    workload: frozenset[str] | None = None
+
+
+class Cell:
+    """See the module."""
+
+    def __init__(
+        self,
+        seed: int,
+        options: Options | None = None,
+        story: Callable[[str], None] | None = None,
+    ) -> None:
+        self.options = options or Options()
+        self.world = World(seed, story)
+        rng = self.world.stream("cell")
+        count = self.options.brokers or rng.choice((3, 3, 3, 4, 5))
+        self.node_ids = list(range(1, count + 1))
+        self.network = Network(self.world)
+        self.store = CellStore(self, MetadataImage(CLUSTER_ID))
+        self.history = History(self)
+        self.promises = Promises(self)
+        self._suspicions: list[str] = []
+        self._unclean_topics: dict[UUID, None] = {}
+        properties = PROPERTIES | self.options.properties
+        self.nodes: dict[int, Node] = {
+            node_id: Node(self, node_id, dict(properties), RACKS[node_id % len(RACKS)])
+            for node_id in self.node_ids
+        }
+        self.faults = Faults(self, self.options.faults)
+        self.workload = Workload(self)
+
+    # Running
+
+    def start(self) -> None:
+        """Start all brokers and clients, and the faults once the cell is up."""
+        for node in self.nodes.values():
+            node.start()
+        self.workload.start(self._ready)
+
+    def _ready(self) -> None:
+        self.world.note("cell", "is ready")
+        if self.options.script is not None:
+            self.options.script(self)
+        self.faults.start()
+
+    def run(self, steps: int) -> None:
+        """Run `steps` events."""
+        world = self.world
+        suspicions = self._suspicions
+        limit = world.steps + steps
+        while world.steps < limit and world.step():
+            if suspicions:
+                world.violate(suspicions[0])
+            if world.steps % HEAVY_CHECK_STEPS == 0:
+                audit.check_folds(self)
+
+    def settle(self) -> None:
+        """End all faults; within SETTLE_US everything is served again and every wait is over."""
+        self.faults.stop()
+        self.workload.calm()
+        world = self.world
+        limit_us = world.now_us + SETTLE_US
+        while True:
+            pause_us = world.now_us + SETTLE_LOOK_US
+            while world.now_us < pause_us and world.step():
+                if self._suspicions:
+                    world.violate(self._suspicions[0])
+            ends = audit.open_ends(self)
+            if not ends:
+                break
+            if world.now_us > limit_us:
+                world.violate("not settled: " + "; ".join(ends[:8]))
+        audit.check_folds(self)
+        audit.check_logs(self)
+        audit.check_records(self)
+
+    def suspect(self, text: str) -> None:
+        """Something is wrong that broker code might swallow: fail after this event."""
+        self._suspicions.append(text)
+
+    # What parts of the simulation ask each other
+
+    def hosts(self) -> Iterable[str]:
+        yield from (node.name for node in self.nodes.values())
+        yield HOST
+        yield from self.workload.client_names()
+
+    def disk_stopped(self, node: Node) -> None:
+        self.faults.machine_stopped(node)
+
+    def has_failed_disk(self, node: Node) -> bool:
+        services = node.services
+        return services is not None and any(
+            directory.failure is not None for directory in services.logs.directories
+        )
+
+    def allows_unclean(self, topic_id: UUID) -> bool:
+        """Whether the topic's settings have ever allowed an unclean election."""
+        return topic_id in self._unclean_topics
+
+    def effective_min_isr(self, node: Node, key: tuple[UUID, int], state: PartitionImage) -> int:
+        """min.insync.replicas of a partition as that broker's image has it."""
+        services = node.services
+        assert services is not None
+        topic = services.image.topics_by_id[key[0]]
+        value = int(topic.configs.get("min.insync.replicas", PROPERTIES["min.insync.replicas"]))
+        return min(value, len(state.replicas))
+
+    def is_fully_replicated(self) -> bool:
+        """Whether every partition has a full ISR, and no disk misses anything."""
+        for topic in self.store.image.topics_by_id.values():
+            for index, state in enumerate(topic.partitions):
+                partition = self.history.partitions.get((topic.topic_id, index))
+                if partition is not None and partition.lost:
+                    return False
+                if len(state.isr) < len(state.replicas) or len(state.replicas) < 2:
+                    return False
+        return True
+
+    def is_topic_gone(self, name: str) -> bool:
+        return name not in self.store.image.topics_by_name
+
+    def is_current_leader(self, node_id: int, topic_id: UUID, index: int) -> bool:
+        topic = self.store.image.topics_by_id.get(topic_id)
+        return topic is not None and topic.partitions[index].leader == node_id
+
+    def log_start(self, topic_id: UUID, index: int) -> int:
+        """The highest log start of any replica."""
+        return max(
+            (
+                views[(topic_id, index)].start_offset
+                for views in self.history.disks.values()
+                if (topic_id, index) in views
+            ),
+            default=0,
+        )
+
+    def is_group_lossy(self, group: str) -> bool:
+        """Whether a partition of the offsets topic was allowed to lose anything."""
+        return any(
+            partition.is_lossy
+            for partition in self.history.partitions.values()
+            if partition.topic == OFFSETS_TOPIC
+        )
+
+    def committed(
+        self, who: str, before: MetadataImage, after: MetadataImage, commit: Commit
+    ) -> None:
+        """The store has taken a commit: look for what a run has to reach."""
+        world = self.world
+        for topic in after.topics_by_id.values():
+            if topic.configs.get("unclean.leader.election.enable") == "true":
+                self._unclean_topics[topic.topic_id] = None
+        for change in commit.changes:
+            if not isinstance(change, ChangePartition):
+                continue
+            old_topic = before.topics_by_id.get(change.topic_id)
+            if old_topic is None:
+                continue
+            self._count_partition(old_topic.partitions[change.index], change.partition)
+        if world.story is not None or commit.changes:
+            names = ", ".join(describe(change, after) for change in commit.changes[:6])
+            world.note("store", f"{who} commits {after.version}: {names}")
+
+    def _count_partition(self, old: PartitionImage, new: PartitionImage) -> None:
+        count = self.world.count
+        if new.leader_epoch > old.leader_epoch:
+            count("elections")
+            if old.leader >= 0 and new.leader >= 0 and new.leader != old.leader:
+                count("failovers")
+            if new.leader >= 0 and new.leader not in old.isr:
+                count("elections from outside the ISR")
+        if set(old.isr) - set(new.isr):
+            count("ISR shrinks")
+        if set(new.isr) - set(old.isr):
+            count("ISR expansions")
+        if set(new.elr) - set(old.elr):
+            count("ELR joins")
+        if new.replicas != old.replicas:
+            count("reassignment steps")
+
+
+def describe(change: object, image: MetadataImage) -> str:
+    """A change in a few words."""
+    if isinstance(change, ChangePartition):
+        topic = image.topics_by_id.get(change.topic_id)
+        name = "?" if topic is None else topic.name
+        state = change.partition
+        extra = f" elr {state.elr}" if state.elr else ""
+        return (
+            f"{name}-{change.index} leader {state.leader} epoch {state.leader_epoch} "
+            f"isr {state.isr} of {state.replicas}{extra}"
+        )
+    return repr(change)[:160]

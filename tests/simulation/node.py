@@ -1,0 +1,364 @@
+"""One simulated broker: real broker code over a simulated machine.
+
+    Node   disk, clock with skew, executor, listeners, timer      this module
+     └─ Services, Dispatcher, Log, …                               the real ones, by composition
+
+Lives: off → starting → up → (paused ↔ up) → off. Everything that is scheduled belongs to one life
+and dies with it; while the process is paused it piles up and runs at once on resumption, as after
+SIGCONT. Every call into broker code is a pass: at its end woken requests run, answers leave, the
+timer is set, and the invariants look at what has changed.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from data_plane.broker.dispatch import Dispatcher
+from data_plane.broker.log_threshold import LogThreshold
+from data_plane.broker.services import Services
+from data_plane.cell.metadata_store import StoreError
+from data_plane.log.errors import LogError
+from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
+from data_plane.server.clock import Clock
+from data_plane.server.composition import make_services
+from data_plane.server.configuration import BrokerConfig, load_configuration
+from data_plane.server.entry import Addresses, Entry, enter_cell
+from data_plane.server.ports import Ports
+from tests.simulation.client import CLIENT_PORT, INTER_BROKER_PORT
+from tests.simulation.fiber import Fiber
+from tests.simulation.network import End
+from tests.simulation.node_log import NodeLog
+from tests.simulation.peers import SimPeers
+from tests.simulation.serving import ServerConnection
+from tests.simulation.store import StoreClient
+from tests.simulation.world import EPOCH_MS, US_PER_MS, Event
+
+if TYPE_CHECKING:
+    from tests.simulation.cell import Cell
+
+T = TypeVar("T")
+
+START_US_MIN = 20_000
+START_US_MAX = 150_000
+# How long a start waits before it tries again after the store has refused it.
+START_RETRY_US = 200_000
+TICK_MS_MAX = 1000
+
+
+class SimExecutor:
+    """The Executor port: work happens at one moment, its outcome comes back at a later one."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._random = node.random
+        self.open_count = 0
+
+    def submit(
+        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
+    ) -> None:
+        self.open_count += 1
+        self._node.at(self._delay_us(), self._work, work, on_done)
+
+    def _delay_us(self) -> int:
+        return 20 + int(self._random.expovariate(1 / 200.0))
+
+    def _work(self, work: Callable[[], Any], on_done: Callable[..., None]) -> None:
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = work()
+        except Exception as failure:
+            error = failure
+        delay_us = self._delay_us() + self._node.stall_us
+        self._node.stall_us = 0
+        self._node.at(delay_us, self._done, on_done, result, error)
+
+    def _done(self, on_done: Callable[..., None], result: Any, error: BaseException | None) -> None:
+        self.open_count -= 1
+        on_done(result, error)
+
+
+class Node:
+    """See the module."""
+
+    def __init__(self, cell: Cell, node_id: int, properties: dict[str, str], rack: str) -> None:
+        self.cell = cell
+        self.world = cell.world
+        self.node_id = node_id
+        self.name = f"b{node_id}"
+        self.random = cell.world.stream(self.name)
+        self.fs = new_disk()
+        self.settings = _settings(node_id, properties, rack)
+        self.services: Services | None = None
+        self.life = 0
+        self.is_on = False
+        self.is_paused = False
+        self.is_stopping = False
+        # Set by what blocks within a work: how much later its outcome comes back.
+        self.stall_us = 0
+        self._fiber: Fiber | None = None
+        # What the wall clock shows: true time times rate plus offset.
+        self.skew_ms = 0
+        self.clock_rate = 1.0
+        self.clock = Clock(self._wall_ns)
+        self.log = NodeLog(self)
+        self.unsent: dict[ServerConnection, None] = {}
+        self.closing: dict[ServerConnection, None] = {}
+        self.connections: dict[ServerConnection, None] = {}
+        self._dispatcher: Dispatcher | None = None
+        self._connections_made = 0
+        self._suspended: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._timer: Event | None = None
+        self._timer_ms = 0
+        self.executor = SimExecutor(self)
+        cell.network.listen(self.name, self)
+
+    def _wall_ns(self) -> int:
+        return int(EPOCH_MS * 1e6 + self.world.now_us * 1000 * self.clock_rate) + (
+            self.skew_ms * 1_000_000
+        )
+
+    def note(self, text: str) -> None:
+        self.world.note(self.name, text)
+
+    def stall(self, us: int) -> None:
+        """The work that runs now blocks for so long."""
+        if self._fiber is not None and self._fiber.is_running_here():
+            self._fiber.sleep(us)
+        else:
+            self.stall_us += us
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it serves (it may be paused)."""
+        return self.is_on and self.services is not None
+
+    # Running
+
+    def at(self, delay_us: int, action: Callable[..., None], *args: Any) -> Event:
+        """Run `action` in this life of the process."""
+        return self.world.at(delay_us, self._event, self.life, action, args)
+
+    def _event(self, life: int, action: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if life == self.life:
+            self.world.saw(action.__name__.encode())
+            self.run(action, *args)
+
+    def run(self, action: Callable[..., None], *args: Any) -> None:
+        """One pass."""
+        if not self.is_on:
+            return
+        if self.is_paused:
+            self._suspended.append((action, args))
+            return
+        self.fs.now_ms = self.world.now_ms
+        try:
+            action(*args)
+            self._end_pass()
+        except PowerLoss:
+            pass
+        if self.fs.power_loss_at is not None and self.fs.operations >= self.fs.power_loss_at:
+            self.cell.disk_stopped(self)
+
+    def _end_pass(self) -> None:
+        services = self.services
+        if services is None:
+            return
+        services.wakes.run(self.clock.now_ms())
+        if self.fs.power_loss_at is not None and self.fs.operations >= self.fs.power_loss_at:
+            return
+        self.cell.history.pass_ended(self)
+        unsent, self.unsent = self.unsent, {}
+        for connection in unsent:
+            connection.flush()
+        closing, self.closing = self.closing, {}
+        for connection in closing:
+            connection.finish_closing()
+            self.connections.pop(connection, None)
+        self._set_timer(services)
+
+    def _set_timer(self, services: Services) -> None:
+        now_ms = self.clock.now_ms()
+        deadline_ms = services.next_deadline_ms()
+        latest_ms = now_ms + TICK_MS_MAX
+        if deadline_ms is None or deadline_ms > latest_ms:
+            deadline_ms = latest_ms
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self.at(max(1, deadline_ms - now_ms) * US_PER_MS, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        services = self.services
+        if services is not None:
+            services.tick(self.clock.now_ms())
+
+    def accept(self, end: End, port: int) -> bool:
+        """A connection from outside."""
+        if not self.is_up or self._dispatcher is None or self.is_stopping:
+            return False
+        self._connections_made += 1
+        connection = ServerConnection(
+            self, self._dispatcher, end, self._connections_made, port == INTER_BROKER_PORT
+        )
+        self.connections[connection] = None
+        return True
+
+    # Lives
+
+    def start(self) -> None:
+        """Begin a new life."""
+        assert not self.is_on
+        self.is_on = True
+        self.life += 1
+        self.clock = Clock(self._wall_ns)
+        self.executor = SimExecutor(self)
+        self.cell.network.host_back(self.name)
+        self.note("starts")
+        self.at(self.random.randint(START_US_MIN, START_US_MAX), self._enter)
+
+    def _enter(self) -> None:
+        ports = self._ports()
+        addresses = Addresses(self.name, CLIENT_PORT, self.name, INTER_BROKER_PORT)
+        self._fiber = Fiber(
+            lambda: enter_cell(self.settings, ports, addresses),
+            self._sleep,
+            lambda entry, error: self._entered(ports, entry, error),
+        )
+        self._fiber.resume()
+
+    def _sleep(self, us: int) -> None:
+        assert self._fiber is not None
+        self.at(us, self._fiber.resume)
+
+    def _ports(self) -> Ports:
+        return Ports(
+            fs=self.fs,
+            executor=self.executor,
+            maintenance_executor=self.executor,
+            now_ms=self.clock.now_ms,
+            random=self.world.stream(f"{self.name}/{self.life}"),
+            log=self.log,
+            log_threshold=LogThreshold(),
+            make_peers=lambda services: SimPeers(self, services),
+            measure_space=lambda path: (1 << 40, 1 << 40),
+            shared_store=StoreClient(self),
+            sleep_ms=lambda ms: self.stall(ms * US_PER_MS),
+        )
+
+    def _entered(self, ports: Ports, entry: Entry | None, error: BaseException | None) -> None:
+        self._fiber = None
+        if entry is None:
+            self.note(f"cannot start: {error!r}")
+            if not isinstance(error, (StoreError, LogError, PowerLoss)):
+                self.cell.suspect(f"{self.name} cannot start: {error!r}")
+            self.at(START_RETRY_US, self._enter)
+            return
+        services = make_services(self.settings, ports, entry)
+        self.services = services
+        self._dispatcher = Dispatcher(services)
+        services.timers.on_earlier = None
+        self.cell.history.node_opened(self)
+        services.start(self.clock.now_ms())
+        self.note("is up")
+
+    def die(self, *, keeps_page_cache: bool) -> None:
+        """kill -9, or the machine loses power."""
+        self.note("is killed" if keeps_page_cache else "loses power")
+        self._end_life(says_so=keeps_page_cache)
+        if keeps_page_cache:
+            self.fs.process_death()
+        else:
+            self.fs.power_loss(self.random)
+
+    def _end_life(self, *, says_so: bool) -> None:
+        self.cell.history.node_stops(self)
+        if self._fiber is not None:
+            self._fiber.kill()
+            self._fiber = None
+        self.life += 1
+        self.is_on = False
+        self.is_paused = False
+        self.is_stopping = False
+        self.services = None
+        self._dispatcher = None
+        self._suspended.clear()
+        self._timer = None
+        self.unsent.clear()
+        self.closing.clear()
+        self.connections.clear()
+        self.cell.network.host_gone(self.name, says_so=says_so)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.note("is paused")
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.note("goes on")
+        self.is_paused = False
+        suspended, self._suspended = self._suspended, []
+        life = self.life
+        for action, args in suspended:
+            if life == self.life:
+                self.run(action, *args)
+
+    def request_stop(self) -> None:
+        """SIGTERM."""
+        self.note("is asked to stop")
+        self.is_stopping = True
+        self.at(0, self._stop)
+
+    def _stop(self) -> None:
+        services = self.services
+        if services is None:
+            self.die(keeps_page_cache=True)
+            return
+        services.stop(self.clock.now_ms())
+        self.at(20_000, self._finish_stop)
+
+    def _finish_stop(self) -> None:
+        services = self.services
+        assert services is not None
+        services.logs.close(self.clock.now_ms())
+        services.store.close()
+        self.note("has stopped")
+        self._end_life(says_so=True)
+        self.fs.process_death()
+
+    def wipe(self) -> None:
+        """A new, empty disk."""
+        self.cell.history.disk_wiped(self)
+        self.fs = new_disk()
+
+    def fail_disk(self, operation: str) -> None:
+        """The next such operation on a log fails with EIO."""
+        from data_plane.log.sim_file_system import Fault
+
+        self.fs.faults.append(Fault(operation, "Partition-", errno.EIO))
+
+
+def new_disk() -> SimFileSystem:
+    """An empty disk with a mount point."""
+    return SimFileSystem()
+
+
+def _settings(node_id: int, properties: dict[str, str], rack: str) -> BrokerConfig:
+    name = f"b{node_id}"
+    flags = {
+        "node.id": str(node_id),
+        "listeners": f"PLAINTEXT://{name}:{CLIENT_PORT}",
+        "log.dirs": f"/data-{name}",
+        "broker.rack": rack,
+        **properties,
+    }
+    settings = load_configuration(flags=[f"{key}={value}" for key, value in flags.items()])
+    assert settings.data_directories == (Path(f"/data-{name}"),)
+    return settings

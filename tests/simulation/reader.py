@@ -1,0 +1,234 @@
+"""A consumer without a group: reads everything, from the beginning, and remembers what it read.
+
+It fetches from leaders, or from the replica that a leader prefers for its rack (KIP-392). What it
+gets must be the committed log, batch by batch without a gap: `offset` only moves on over what was
+checked. A consumer that is told OFFSET_OUT_OF_RANGE, or finds a hole, has been lied to, unless the
+log start has moved or loss was permitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from data_plane.wire.records import is_crc_valid, iter_batch_headers
+from data_plane.wire.registry import ApiKey
+from tests.simulation.client import Client
+from tests.simulation.world import US_PER_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.cell import Cell
+
+MAX_WAIT_MS = 150
+RETRY_MS = 40
+PARTITION_BYTES_MAX = 64 << 10
+# With a preferred replica that fails, or for so long, the leader is asked again.
+PREFERRED_FOR_US = 1_000_000
+
+Target = tuple[str, int]
+
+
+class Position:
+    """Where the reader is in one partition."""
+
+    __slots__ = ("epoch", "offset", "preferred", "preferred_until_us")
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+        self.epoch = -1
+        self.preferred = -1
+        self.preferred_until_us = 0
+
+
+class Reader(Client):
+    """See the module. Group consumers are readers whose partitions come and go."""
+
+    def __init__(
+        self, cell: Cell, name: str, *, rack: str = "", wants: Callable[[str], bool] | None = None
+    ) -> None:
+        super().__init__(cell, name)
+        self._rack = rack
+        self._wants = wants
+        self.positions: dict[Target, Position] = {}
+        self._busy_nodes: dict[int, None] = {}
+        self.is_stopped = False
+
+    def start(self) -> None:
+        self.refresh_metadata()
+        self.world.at(RETRY_MS * US_PER_MS, self._tick)
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+    def _tick(self) -> None:
+        if self.is_stopped:
+            return
+        self._fetch_all()
+        self.world.at(RETRY_MS * US_PER_MS, self._tick)
+
+    def metadata_changed(self) -> None:
+        wants = self._wants
+        if wants is not None:
+            for topic, info in self.topics.items():
+                if wants(topic):
+                    for index in info.partitions:
+                        self.positions.setdefault((topic, index), Position(0))
+        for target in [one for one in self.positions if one[0] not in self.topics]:
+            if self.cell.is_topic_gone(target[0]):
+                del self.positions[target]
+
+    def _source(self, target: Target, position: Position) -> int:
+        leader = self.leader(*target)
+        if leader is None:
+            return -1
+        if position.preferred >= 0 and self.world.now_us < position.preferred_until_us:
+            return position.preferred
+        return leader.leader
+
+    def _fetch_all(self) -> None:
+        by_node: dict[int, list[Target]] = {}
+        is_unknown = False
+        for target, position in self.positions.items():
+            source = self._source(target, position)
+            if source < 0:
+                is_unknown = True
+            elif source not in self._busy_nodes:
+                by_node.setdefault(source, []).append(target)
+        if is_unknown or not self.positions:
+            self.refresh_metadata()
+        for node_id, targets in by_node.items():
+            self._fetch(node_id, targets)
+
+    def _fetch(self, node_id: int, targets: list[Target]) -> None:
+        topics: dict[str, FetchTopic] = {}
+        asked: dict[tuple[Any, int], tuple[Target, int]] = {}
+        for target in targets:
+            name, index = target
+            topic_id = self.topics[name].topic_id
+            leader = self.leader(name, index)
+            position = self.positions[target]
+            topic = topics.setdefault(name, FetchTopic(topic_id=topic_id, partitions=[]))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    fetch_offset=position.offset,
+                    current_leader_epoch=-1 if leader is None else leader.epoch,
+                    partition_max_bytes=PARTITION_BYTES_MAX,
+                )
+            )
+            asked[(topic_id, index)] = (target, position.offset)
+        request = FetchRequest(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=list(topics.values()),
+            rack_id=self._rack,
+        )
+        self._busy_nodes[node_id] = None
+        self.ask(
+            node_id,
+            ApiKey.FETCH,
+            request,
+            lambda response: self._took(node_id, asked, response),
+            purpose="fetch",
+        )
+
+    def _took(
+        self, node_id: int, asked: dict[tuple[Any, int], tuple[Target, int]], response: Any
+    ) -> None:
+        self._busy_nodes.pop(node_id, None)
+        if response is None or response.error_code:
+            for target, _ in asked.values():
+                position = self.positions.get(target)
+                if position is not None:
+                    position.preferred = -1
+            self.refresh_metadata()
+            return
+        is_stale = False
+        for topic in response.responses:
+            for piece in topic.partitions:
+                found = asked.get((topic.topic_id, piece.partition_index))
+                if found is None:
+                    continue
+                position = self.positions.get(found[0])
+                if position is None or position.offset != found[1]:
+                    continue
+                is_stale |= not self._take(node_id, found[0], position, piece, topic.topic_id)
+        if is_stale:
+            self.refresh_metadata()
+        else:
+            self._fetch_all()
+
+    def _take(
+        self, node_id: int, target: Target, position: Position, piece: Any, topic_id: Any
+    ) -> bool:
+        """Take one partition's answer; False when the metadata should be looked at again."""
+        error = ErrorCode(piece.error_code)
+        if error is ErrorCode.NONE:
+            preferred = piece.preferred_read_replica
+            if preferred is not None and preferred >= 0:
+                self.world.count("reads sent to a follower")
+                position.preferred = preferred
+                position.preferred_until_us = self.world.now_us + PREFERRED_FOR_US
+            if piece.records:
+                self._check(node_id, target, position, bytes(piece.records), topic_id)
+            return True
+        was_preferred = position.preferred == node_id
+        position.preferred = -1
+        if error is ErrorCode.OFFSET_OUT_OF_RANGE and not was_preferred:
+            self._out_of_range(node_id, target, position, topic_id)
+        self.world.count(f"fetch {error.name}")
+        return False
+
+    def _out_of_range(
+        self, node_id: int, target: Target, position: Position, topic_id: Any
+    ) -> None:
+        partition = self.cell.history.partitions.get((topic_id, target[1]))
+        start_offset = self.cell.log_start(topic_id, target[1])
+        if position.offset < start_offset:
+            position.offset = start_offset
+            self.world.count("readers moved to the log start")
+        elif partition is not None and partition.is_lossy:
+            position.offset = partition.end_offset
+        elif self.cell.is_current_leader(node_id, topic_id, target[1]):
+            self.world.violate(
+                f"{self.name} is told by b{node_id} that offset {position.offset} of "
+                f"{target[0]}-{target[1]} is out of range"
+            )
+
+    def _check(
+        self, node_id: int, target: Target, position: Position, data: bytes, topic_id: Any
+    ) -> None:
+        partition = self.cell.history.partitions.get((topic_id, target[1]))
+        name = f"{target[0]}-{target[1]}"
+        if partition is None:
+            self.world.violate(f"{self.name} got records of {name}, of which nothing is committed")
+            return
+        for header in iter_batch_headers(data, 0, len(data), incomplete_tail=True):
+            last_offset = header.base_offset + header.last_offset_delta
+            if last_offset < position.offset:
+                continue
+            if partition.is_lossy:
+                position.offset = last_offset + 1
+                continue
+            if header.base_offset > position.offset >= self.cell.log_start(topic_id, target[1]):
+                self.world.violate(
+                    f"{self.name} read a hole in {name}: {position.offset}..{header.base_offset}"
+                )
+            known = partition.by_offset.get(header.base_offset)
+            if known is None or known.crc != header.crc or not is_crc_valid(data, header):
+                self.world.violate(
+                    f"{self.name} got from b{node_id} at {header.base_offset} of {name} a batch "
+                    f"with CRC {header.crc}, committed is {known}"
+                )
+            position.offset = last_offset + 1
+            self.world.count("batches read")
+            self.consumed(target, position.offset)
+
+    def consumed(self, target: Target, offset: int) -> None:
+        """For group consumers."""

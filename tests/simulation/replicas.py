@@ -1,0 +1,174 @@
+"""What each disk holds, batch by batch, seen from outside the brokers.
+
+After each pass of a broker `DiskView.follow` reads what its logs have gained and takes off what
+they have lost. The checks that need no more than logs are made here, as cheap as the change:
+
+- two logs that have a batch at the same offset in the same leader epoch have the same batch there
+  (one leader per epoch; what Raft calls log matching);
+- a log that grows does so without a hole, and its epochs never go down.
+
+A disk's view outlives the process: it is what the disk held when the process ended, and at the next
+start it is compared with what recovery made of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from data_plane.wire.records import iter_batch_headers
+
+if TYPE_CHECKING:
+    from data_plane.log.log import Log
+    from tests.simulation.world import World
+
+TopicPartition = tuple[UUID, int]
+READ_BYTES = 1 << 30
+
+
+class Batch(NamedTuple):
+    """A stored batch; `crc` covers everything that a producer wrote."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    crc: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    is_control: bool
+
+
+class DiskView:
+    """One replica as it stands on one disk."""
+
+    __slots__ = (
+        "batches",
+        "begins_at_zero",
+        "end_offset",
+        "high_watermark",
+        "hw_batches",
+        "log",
+        "node_name",
+        "seen",
+        "start_offset",
+        "topic_partition",
+    )
+
+    def __init__(self, node_name: str, topic_partition: TopicPartition, log: Log) -> None:
+        self.node_name = node_name
+        self.topic_partition = topic_partition
+        self.log: Log | None = log
+        self.batches: list[Batch] = []
+        self.start_offset = log.log_start_offset
+        self.end_offset = log.log_start_offset
+        # Whether `batches` are all that the log ever got.
+        self.begins_at_zero = log.log_start_offset == 0
+        self.high_watermark = 0
+        # How many of `batches` lie below the high watermark as last looked at.
+        self.hw_batches = 0
+        self.seen = (-1, -1, -1)
+
+    def follow_end(self, world: World, matching: dict[tuple[int, int], Batch]) -> tuple[int, int]:
+        """Bring the view up to date with its log; returns (batches gained, batches lost).
+
+        `matching` has the batch of every (base offset, epoch) that any disk ever held."""
+        log = self.log
+        assert log is not None
+        lost = self._take_off(log.log_end_offset)
+        if log.log_start_offset > self.end_offset or (
+            not self.batches and log.log_start_offset != self.start_offset
+        ):
+            # Everything was dropped, and the log begins anew at the leader's log start.
+            lost += len(self.batches)
+            self.batches.clear()
+            self.hw_batches = 0
+            self.end_offset = log.log_start_offset
+            self.begins_at_zero = log.log_start_offset == 0
+        self.start_offset = log.log_start_offset
+        if log.log_end_offset == self.end_offset:
+            return 0, lost
+        return self._gain(log, world, matching), lost
+
+    def _take_off(self, end_offset: int) -> int:
+        batches = self.batches
+        lost = 0
+        while batches and batches[-1].last_offset >= end_offset:
+            batches.pop()
+            lost += 1
+        if lost:
+            self.hw_batches = min(self.hw_batches, len(batches))
+        if end_offset < self.end_offset:
+            self.end_offset = end_offset
+        return lost
+
+    def _gain(self, log: Log, world: World, matching: dict[tuple[int, int], Batch]) -> int:
+        gained = read_batches(log, self.end_offset, log.log_end_offset)
+        epoch = self.batches[-1].epoch if self.batches else -1
+        for batch in gained:
+            if batch.base_offset < self.end_offset and self.batches:
+                world.violate(f"{self} holds overlapping batches: {batch}")
+            if batch.epoch < epoch:
+                world.violate(f"{self}: the leader epoch goes down from {epoch} at {batch}")
+            epoch = batch.epoch
+            known = matching.setdefault((batch.base_offset, batch.epoch), batch)
+            if known != batch:
+                world.violate(f"{self} has {batch}, another disk in the same epoch {known}")
+            self.batches.append(batch)
+            self.end_offset = batch.last_offset + 1
+        if self.end_offset != log.log_end_offset:
+            world.violate(f"{self} ends at {self.end_offset}, its log at {log.log_end_offset}")
+        return len(gained)
+
+    def holds(self, batch: Batch) -> bool:
+        """Whether that very batch stands where it should (or is below the log start)."""
+        if batch.last_offset < self.start_offset:
+            return True
+        found = self.find(batch.base_offset)
+        return found == batch
+
+    def find(self, offset: int) -> Batch | None:
+        """The batch that holds `offset`."""
+        batches = self.batches
+        low, high = 0, len(batches)
+        while low < high:
+            middle = (low + high) // 2
+            if batches[middle].last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(batches) and batches[low].base_offset <= offset:
+            return batches[low]
+        return None
+
+    def __str__(self) -> str:
+        topic_id, index = self.topic_partition
+        return f"{self.node_name}'s {str(topic_id)[:8]}-{index}"
+
+
+def read_batches(log: Log, start: int, end: int) -> list[Batch]:
+    """The batches of `log` in [start, end), from the bytes on its disk."""
+    batches: list[Batch] = []
+    offset = start
+    while offset < end:
+        result = log.read(offset, READ_BYTES, max_offset=end, at_least_one_batch=True)
+        if result.is_cold:
+            result = log.read_cold(offset, READ_BYTES, max_offset=end, at_least_one_batch=True)
+        for buffer in result.buffers:
+            for header in iter_batch_headers(buffer, 0, len(buffer)):
+                batches.append(
+                    Batch(
+                        header.base_offset,
+                        header.base_offset + header.last_offset_delta,
+                        header.partition_leader_epoch,
+                        header.crc,
+                        header.producer_id,
+                        header.producer_epoch,
+                        header.base_sequence,
+                        bool(header.attributes & 0x20),
+                    )
+                )
+        if not result.buffers or result.next_offset <= offset:
+            break
+        offset = result.next_offset
+    return batches

@@ -1,0 +1,124 @@
+"""A broker's listeners in the simulation: frames to the dispatcher, answers back in order.
+
+What data_plane/server/connection.py does with bytes, this does with whole frames: an answer that is
+not ready keeps its slot and later ones queue behind it; answers leave at the end of the pass, so a
+process that dies within a pass has said nothing of what it did there.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from data_plane.broker.api import CloseConnection, ConnectionInfo, Deferred
+from data_plane.broker.dispatch import Dispatcher
+from data_plane.wire.errors import WireError
+from tests.simulation.network import End
+
+if TYPE_CHECKING:
+    from tests.simulation.node import Node
+
+
+class _Slot:
+    """The place of an answer."""
+
+    __slots__ = ("frame",)
+
+    def __init__(self) -> None:
+        self.frame: bytes | None = None
+
+    def fill(self, buffers: Iterable[Any]) -> None:
+        # Buffers may be views of a log's memory: what is sent is what they hold now.
+        self.frame = b"".join([bytes(buffer) for buffer in buffers])
+
+
+class ServerConnection:
+    """The server's end of one connection."""
+
+    def __init__(
+        self, node: Node, dispatcher: Dispatcher, end: End, number: int, is_inter_broker: bool
+    ) -> None:
+        self._node = node
+        self._dispatcher = dispatcher
+        self._end = end
+        self._slots: deque[_Slot] = deque()
+        peer = end.other.host
+        self.info = ConnectionInfo(
+            number,
+            f"{peer}:1",
+            "inter_broker" if is_inter_broker else "tenants",
+            peer,
+            1,
+            close=self._close,
+            is_inter_broker=is_inter_broker,
+        )
+        end.on_frame = self._frame_arrived
+        end.on_close = self._close_arrived
+
+    def _frame_arrived(self, frame: bytes) -> None:
+        self._node.run(self._handle, frame)
+
+    def _close_arrived(self) -> None:
+        self._node.run(self._closed)
+
+    def _handle(self, frame: bytes) -> None:
+        info = self.info
+        if info.closed:
+            return
+        now_ms = self._node.clock.now_ms()
+        buf = bytearray(frame)
+        try:
+            answer = self._dispatcher.dispatch(info, buf, 0, len(buf), now_ms)
+        except (WireError, CloseConnection) as error:
+            self._close(str(error))
+            return
+        if answer is None:
+            return
+        slot = _Slot()
+        self._slots.append(slot)
+        self._node.unsent[self] = None
+        if isinstance(answer, Deferred):
+            answer.when_complete(lambda buffers: self._complete(slot, buffers))
+        else:
+            slot.fill(answer)
+
+    def _complete(self, slot: _Slot, buffers: Iterable[Any]) -> None:
+        slot.fill(buffers)
+        self._node.unsent[self] = None
+
+    def flush(self) -> None:
+        """Send what is ready and in turn."""
+        slots = self._slots
+        while slots and slots[0].frame is not None:
+            frame = slots.popleft().frame
+            assert frame is not None
+            self._end.send(frame)
+
+    def _close(self, reason: str) -> None:
+        if self.info.closed:
+            return
+        self._node.note(f"closes the connection of {self.info.peer}: {reason}")
+        self._node.closing[self] = None
+        self._forget()
+
+    def _closed(self) -> None:
+        if not self.info.closed:
+            self._forget()
+
+    def _forget(self) -> None:
+        info = self.info
+        info.closed = True
+        self._slots.clear()
+        on_close, info.on_close = info.on_close, []
+        for callback in on_close:
+            callback()
+
+    def finish_closing(self) -> None:
+        """The end of a pass in which this end decided to close."""
+        self._end.close()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request has no answer yet."""
+        return bool(self._slots)

@@ -1,0 +1,131 @@
+"""Who does what with the cell: topics, producers, readers, groups, an administrator.
+
+Topics differ in what they promise: replicas, min.insync.replicas, syncs before acknowledgement,
+unclean elections. Producers with acks=all make history that must hold; those with acks=0 and 1 make
+logs differ, so that there is something to truncate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from tests.simulation.admin import Admin, TopicPlan
+from tests.simulation.client import Client
+from tests.simulation.group_consumer import GroupConsumer
+from tests.simulation.producer import ACKS_ALL, Producer
+from tests.simulation.reader import Reader
+from tests.simulation.world import US_PER_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.cell import Cell
+
+ADMIN_KINDS = (
+    "scratch topics",
+    "partitions",
+    "configs",
+    "reassignments",
+    "elections",
+    "delete records",
+)
+PRODUCE_INTERVAL_MS_CHOICES = (8, 20, 60)
+LEAVE_INTERVAL_MS = 2500
+
+
+def is_user_topic(name: str) -> bool:
+    return not name.startswith("__")
+
+
+def is_promised(name: str) -> bool:
+    """Topics for the idempotent producers: never deleted."""
+    return name.startswith("data")
+
+
+class Workload:
+    """See the module."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._random = cell.world.stream("workload")
+        rng = self._random
+        self.plans = self._plan_topics()
+        kinds = [kind for kind in ADMIN_KINDS if rng.random() < 0.4]
+        wanted = cell.options.workload
+        if wanted is not None:
+            kinds = [kind for kind in ADMIN_KINDS if kind in wanted]
+        self.admin = Admin(cell, "admin", self.plans, kinds)
+        interval_ms = rng.choice(PRODUCE_INTERVAL_MS_CHOICES)
+        self.producers = [
+            Producer(cell, f"p{number}", acks=ACKS_ALL, interval_ms=interval_ms, wants=is_promised)
+            for number in range(1, rng.randint(2, 3) + 1)
+        ]
+        self.producers += [
+            Producer(cell, f"plain{acks}", acks=acks, interval_ms=60, wants=is_user_topic)
+            for acks in (0, 1)
+            if rng.random() < 0.7
+        ]
+        self.readers = [
+            Reader(cell, "reader", wants=is_user_topic),
+            Reader(cell, "near", rack=rng.choice(("east", "west", "north")), wants=is_promised),
+        ]
+        names = [plan.name for plan in self.plans]
+        self.members = [
+            GroupConsumer(cell, f"g{group}m{member}", f"group{group}", names)
+            for group in range(1, rng.randint(1, 2) + 1)
+            for member in range(1, rng.randint(1, 2) + 1)
+        ]
+        self._are_members_restless = rng.random() < 0.3
+
+    def _plan_topics(self) -> list[TopicPlan]:
+        rng = self._random
+        plans = [TopicPlan("data3", rng.randint(1, 3), 3)]
+        if rng.random() < 0.5:
+            plans.append(TopicPlan("data2", 1, 2, {"min.insync.replicas": "1"}))
+        if rng.random() < 0.4:
+            plans.append(TopicPlan("datasync", 1, 3, {"durability": "fsync"}))
+        if rng.random() < 0.3:
+            plans.append(TopicPlan("data1", 1, 1))
+        if rng.random() < 0.3:
+            configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+            plans.append(TopicPlan("dataunclean", 1, 2, configs))
+        return plans
+
+    def client_names(self) -> Iterable[str]:
+        for client in self._clients():
+            yield client.name
+
+    def _clients(self) -> Iterable[Client]:
+        yield self.admin
+        yield from self.producers
+        yield from self.readers
+        yield from self.members
+
+    def start(self, on_ready: Callable[[], None]) -> None:
+        """Make the topics, then let everybody loose."""
+        self.admin.make_topics(lambda: self._begin(on_ready))
+
+    def _begin(self, on_ready: Callable[[], None]) -> None:
+        self.admin.start()
+        for producer in self.producers:
+            producer.start()
+        for reader in (*self.readers, *self.members):
+            reader.start()
+        if self._are_members_restless:
+            self._leave_later()
+        on_ready()
+
+    def _leave_later(self) -> None:
+        delay_ms = self._random.expovariate(1 / LEAVE_INTERVAL_MS)
+        self._cell.world.at(int(delay_ms * US_PER_MS), self._leave)
+
+    def _leave(self) -> None:
+        member = self._random.choice(self.members)
+        if not member.is_stopped:
+            member.leave()
+            self._leave_later()
+
+    def calm(self) -> None:
+        """No more changes; producers finish what they have."""
+        self.admin.stop()
+        for producer in self.producers:
+            producer.stop()
