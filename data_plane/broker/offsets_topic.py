@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
+from data_plane.broker.placement import NewPartitions
 from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage
@@ -102,13 +103,18 @@ class BrokerOffsetsTopic:
             "compression.type": "producer",
             "segment.bytes": str(services.config.get_int("offsets.topic.segment.bytes")),
         }
+        new = NewPartitions(services, image)
+        topic_id = uuid.UUID(int=services.random.getrandbits(128), version=4)
+        factor = new.default_factor("offsets.topic.replication.factor")
+        assignments = new.place(count, factor)
         return (
             CreateTopic(
                 name=GROUP_METADATA_TOPIC_NAME,
-                topic_id=uuid.UUID(int=services.random.getrandbits(128), version=4),
-                assignments=((services.node_id,),) * count,
+                topic_id=topic_id,
+                assignments=assignments,
                 configs=tuple(configs.items()),
             ),
+            *new.initial_states(topic_id, 0, assignments),
         )
 
     def _created(self, error: BaseException | None) -> None:

@@ -10,17 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
-from data_plane.broker.placement import (
-    check_manual_assignment,
-    check_same_replication,
-    decide_placement,
-    registered_brokers,
-)
+from data_plane.broker.placement import NewPartitions, check_same_replication
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topics import PARTITIONS_PER_REQUEST_MAX
 from data_plane.cell.changes import AddPartitions, Assignment, Change
 from data_plane.cell.metadata import MetadataImage, TopicImage
+from data_plane.cell.reassignment import target_of
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -66,6 +62,7 @@ def _decide_all(
 ) -> list[Change]:
     names = Counter(topic.name for topic in request.topics)
     budget = PARTITIONS_PER_REQUEST_MAX
+    new = NewPartitions(services, image)
     changes: list[Change] = []
     for wanted in request.topics:
         name = wanted.name
@@ -77,19 +74,21 @@ def _decide_all(
             topic = image.topic(name)
             if topic is None:
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
-            change = _decide(services, image, topic, wanted, budget)
+            change = _decide(new, topic, wanted, budget)
         except Refusal as refusal:
             results[name] = _failure(name, refusal)
         else:
             budget -= len(change.assignments)
             changes.append(change)
+            changes.extend(
+                new.initial_states(topic.topic_id, len(topic.partitions), change.assignments)
+            )
             results[name] = CreatePartitionsTopicResult(name=name)
     return changes
 
 
 def _decide(
-    services: Services,
-    image: MetadataImage,
+    new: NewPartitions,
     topic: TopicImage,
     wanted: CreatePartitionsTopic,
     partitions_max: int,
@@ -109,20 +108,20 @@ def _decide(
         raise Refusal(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
         )
-    brokers = registered_brokers(services, image)
-    replicas_count = len(topic.partitions[0].replicas)
+    example = target_of(topic.partitions[0])
     if wanted.assignments is None:
-        assignments = decide_placement(additional, replicas_count, brokers, first=current)
+        assignments = new.place(additional, len(example))
     else:
-        assignments = _manual(wanted, additional, topic.partitions[0].replicas, brokers)
+        assignments = _manual(new, wanted, current, additional, example)
     return AddPartitions(topic.topic_id, assignments)
 
 
 def _manual(
+    new: NewPartitions,
     wanted: CreatePartitionsTopic,
+    first_index: int,
     additional: int,
     example: Assignment,
-    brokers: Sequence[int],
 ) -> tuple[Assignment, ...]:
     assert wanted.assignments is not None
     if len(wanted.assignments) != additional:
@@ -132,7 +131,8 @@ def _manual(
             f"{len(wanted.assignments)} assignment(s) were specified.",
         )
     assignments = tuple(
-        check_manual_assignment(assignment.broker_ids, brokers) for assignment in wanted.assignments
+        new.check_manual(index, assignment.broker_ids)
+        for index, assignment in enumerate(wanted.assignments, first_index)
     )
     check_same_replication([example, *assignments])
     return assignments

@@ -18,12 +18,7 @@ from uuid import UUID
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.config_validation import check_topic_configs, effective_config
 from data_plane.broker.frames import begin_frame, finish_frame
-from data_plane.broker.placement import (
-    check_manual_assignment,
-    check_same_replication,
-    decide_placement,
-    registered_brokers,
-)
+from data_plane.broker.placement import NewPartitions, check_same_replication
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.broker.splicing import ArrayPlace
@@ -112,6 +107,7 @@ def _decide_creations(
     """Fill `creations` and return the changes of the topics that pass."""
     names = Counter(topic.name for topic in request.topics)
     collisions = CollisionIndex(image.topics_by_name)
+    new = NewPartitions(services, image)
     changes: list[Change] = []
     partitions_total = sum(
         len(topic.assignments) or max(topic.num_partitions, 1) for topic in request.topics
@@ -128,17 +124,22 @@ def _decide_creations(
                 )
             if names[name] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            change = _decide_creation(services, image, collisions, topic)
+            change = _decide_creation(services, image, collisions, new, topic)
         except Refusal as refusal:
             creations[name] = _create_failure(name, refusal)
         else:
             changes.append(change)
+            changes.extend(new.initial_states(change.topic_id, 0, change.assignments))
             creations[name] = _Creation(_creation_result(change), change.configs)
     return changes
 
 
 def _decide_creation(
-    services: Services, image: MetadataImage, collisions: CollisionIndex, topic: CreatableTopic
+    services: Services,
+    image: MetadataImage,
+    collisions: CollisionIndex,
+    new: NewPartitions,
+    topic: CreatableTopic,
 ) -> CreateTopic:
     name = topic.name
     reason = invalid_name_reason(name)
@@ -154,16 +155,14 @@ def _decide_creation(
         )
     configs = check_topic_configs((config.name, config.value) for config in topic.configs)
     assignments = (
-        _manual_assignments(services, image, topic)
+        _manual_assignments(new, topic)
         if topic.assignments
-        else _automatic_assignments(services, image, topic)
+        else _automatic_assignments(services, new, topic)
     )
     return CreateTopic(name, new_topic_id(services.random), assignments, tuple(configs.items()))
 
 
-def _manual_assignments(
-    services: Services, image: MetadataImage, topic: CreatableTopic
-) -> tuple[Assignment, ...]:
+def _manual_assignments(new: NewPartitions, topic: CreatableTopic) -> tuple[Assignment, ...]:
     if topic.replication_factor != DEFAULT:
         raise Refusal(
             ErrorCode.INVALID_REQUEST,
@@ -175,7 +174,6 @@ def _manual_assignments(
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
-    brokers = registered_brokers(services, image)
     by_index: dict[int, Assignment] = {}
     for assignment in topic.assignments:
         index = assignment.partition_index
@@ -184,7 +182,7 @@ def _manual_assignments(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
-        by_index[index] = check_manual_assignment(assignment.broker_ids, brokers)
+        by_index[index] = new.check_manual(index, assignment.broker_ids)
         check_same_replication([*by_index.values()])
     if sorted(by_index) != list(range(len(by_index))):
         raise Refusal(
@@ -195,7 +193,7 @@ def _manual_assignments(
 
 
 def _automatic_assignments(
-    services: Services, image: MetadataImage, topic: CreatableTopic
+    services: Services, new: NewPartitions, topic: CreatableTopic
 ) -> tuple[Assignment, ...]:
     if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
         raise Refusal(
@@ -212,8 +210,8 @@ def _automatic_assignments(
         count = services.config.get_int("num.partitions")
     factor = topic.replication_factor
     if factor == DEFAULT:
-        factor = services.config.get_int("default.replication.factor")
-    return decide_placement(count, factor, registered_brokers(services, image))
+        factor = new.default_factor("default.replication.factor")
+    return new.place(count, factor)
 
 
 def _creation_result(change: CreateTopic) -> CreatableTopicResult:
@@ -294,10 +292,13 @@ def ensure_topic(
         collisions = CollisionIndex(image.topics_by_name)
         if name in image.topics_by_name or collisions.find(name) is not None:
             return ()
-        brokers = registered_brokers(services, image)
-        factor = min(services.config.get_int("default.replication.factor"), len(brokers))
-        assignments = decide_placement(partitions_count, factor, brokers)
-        return (CreateTopic(name, new_topic_id(services.random), assignments, tuple(configs)),)
+        new = NewPartitions(services, image)
+        assignments = new.place(partitions_count, new.default_factor("default.replication.factor"))
+        topic_id = new_topic_id(services.random)
+        return (
+            CreateTopic(name, topic_id, assignments, tuple(configs)),
+            *new.initial_states(topic_id, 0, assignments),
+        )
 
     def done(error: BaseException | None) -> None:
         if error is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from data_plane.broker.config.controller_definitions import CONTROLLER_DEFINITIONS
 from data_plane.broker.config.coordinator_definitions import COORDINATOR_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, by_name
 from data_plane.broker.config.listener_definitions import LISTENER_DEFINITIONS
@@ -23,6 +24,7 @@ BROKER_DEFINITIONS = MappingProxyType(
     by_name(
         LISTENER_DEFINITIONS,
         LOG_DEFINITIONS,
+        CONTROLLER_DEFINITIONS,
         COORDINATOR_DEFINITIONS,
         REPLICATION_DEFINITIONS,
         UNSERVED_DEFINITIONS,

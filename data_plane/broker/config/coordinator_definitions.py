@@ -83,14 +83,6 @@ COORDINATOR_DEFINITIONS = (
         at_least(1),
     ),
     define(
-        "offsets.topic.replication.factor",
-        "SHORT",
-        3,
-        "Replicas of __consumer_offsets.",
-        at_least(1),
-        moot="there are never more replicas than brokers, and there is one",
-    ),
-    define(
         "group.coordinator.append.linger.ms",
         "INT",
         -1,

@@ -37,21 +37,6 @@ LOG_DEFINITIONS = (
     define("delete.topic.enable", "BOOLEAN", True, "Whether DeleteTopics is allowed."),
     define("num.partitions", "INT", 1, "Partitions of a topic that names none.", at_least(1)),
     define(
-        "default.replication.factor",
-        "INT",
-        1,
-        "Replicas of a topic that names none.",
-        at_least(1),
-    ),
-    define(
-        "min.insync.replicas",
-        "INT",
-        1,
-        "Default of the topic property of this name.",
-        at_least(1),
-        CLUSTER,
-    ),
-    define(
         "compression.type",
         "STRING",
         "producer",

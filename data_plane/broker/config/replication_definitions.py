@@ -17,13 +17,6 @@ _CONTROLLER = "metadata has a store of its own and no quorum"
 
 REPLICATION_DEFINITIONS = (
     define(
-        "auto.leader.rebalance.enable",
-        "BOOLEAN",
-        True,
-        "Move leaders back to their preferred brokers.",
-        moot=_ELECTION,
-    ),
-    define(
         "broker.heartbeat.interval.ms",
         "INT",
         2000,
@@ -42,21 +35,6 @@ REPLICATION_DEFINITIONS = (
         "BOOLEAN",
         True,
         "Hand leaders over before stopping.",
-        moot=_ELECTION,
-    ),
-    define(
-        "leader.imbalance.check.interval.seconds",
-        "LONG",
-        300,
-        "When leaders are moved back.",
-        at_least(1),
-        moot=_ELECTION,
-    ),
-    define(
-        "leader.imbalance.per.broker.percentage",
-        "INT",
-        10,
-        "When leaders are moved back.",
         moot=_ELECTION,
     ),
     define(
@@ -115,15 +93,6 @@ REPLICATION_DEFINITIONS = (
         "replica.socket.timeout.ms", "INT", 30_000, "A setting of replication.", moot=_REPLICATION
     ),
     define("request.timeout.ms", "INT", 30_000, "Requests between brokers.", moot=_REPLICATION),
-    define(
-        "unclean.leader.election.enable",
-        "BOOLEAN",
-        False,
-        "Default of the topic property.",
-        None,
-        CLUSTER,
-        _ELECTION,
-    ),
     define(
         "leader.replication.throttled.rate",
         "LONG",

@@ -200,7 +200,7 @@ _DEFINITIONS = (
     define(
         "min.insync.replicas",
         "INT",
-        1,
+        2,
         "Replicas that must have a record before acks=all is answered; never more than there are.",
         at_least(1),
     ),
@@ -280,7 +280,6 @@ _DEFINITIONS = (
         False,
         "Whether a replica that is not in sync may become leader when no other is left, losing "
         "records.",
-        moot="a partition with one replica has nobody else to elect",
     ),
 )
 
