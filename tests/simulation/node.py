@@ -12,18 +12,22 @@ timer is set, and the invariants look at what has changed.
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from data_plane.broker import membership
+from data_plane.broker.controlled_shutdown import ControlledShutdown
 from data_plane.broker.dispatch import Dispatcher
 from data_plane.broker.log_threshold import LogThreshold
+from data_plane.broker.membership import Membership
 from data_plane.broker.services import Services
 from data_plane.cell.metadata_store import StoreError
 from data_plane.log.errors import LogError
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
 from data_plane.server.clock import Clock
-from data_plane.server.composition import make_services
+from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig, load_configuration
 from data_plane.server.entry import Addresses, Entry, enter_cell
 from data_plane.server.ports import Ports
@@ -49,17 +53,28 @@ TICK_MS_MAX = 1000
 
 
 class SimExecutor:
-    """The Executor port: work happens at one moment, its outcome comes back at a later one."""
+    """The Executor port: work happens at one moment, its outcome comes back at a later one. A
+    serial one has a single thread, which a work that blocks keeps to itself."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, *, is_serial: bool = False) -> None:
         self._node = node
         self._random = node.random
+        self._is_serial = is_serial
+        self._queue: deque[tuple[Callable[[], Any], Callable[..., None]]] = deque()
         self.open_count = 0
 
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
     ) -> None:
         self.open_count += 1
+        if self._is_serial:
+            self._queue.append((work, on_done))
+            if len(self._queue) == 1:
+                self._begin(work, on_done)
+        else:
+            self._begin(work, on_done)
+
+    def _begin(self, work: Callable[[], Any], on_done: Callable[..., None]) -> None:
         self._node.at(self._delay_us(), self._work, work, on_done)
 
     def _delay_us(self) -> int:
@@ -78,6 +93,10 @@ class SimExecutor:
 
     def _done(self, on_done: Callable[..., None], result: Any, error: BaseException | None) -> None:
         self.open_count -= 1
+        if self._is_serial:
+            self._queue.popleft()
+            if self._queue:
+                self._begin(*self._queue[0])
         on_done(result, error)
 
 
@@ -113,7 +132,7 @@ class Node:
         self._suspended: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self._timer: Event | None = None
         self._timer_ms = 0
-        self.executor = SimExecutor(self)
+        self._make_executors()
         cell.network.listen(self.name, self)
 
     def _wall_ns(self) -> int:
@@ -135,6 +154,11 @@ class Node:
     def is_up(self) -> bool:
         """Whether it serves (it may be paused)."""
         return self.is_on and self.services is not None
+
+    def _make_executors(self) -> None:
+        self.executor = SimExecutor(self)
+        self.maintenance_executor = SimExecutor(self, is_serial=True)
+        self.store_executor = SimExecutor(self, is_serial=True)
 
     # Running
 
@@ -218,7 +242,7 @@ class Node:
         self.is_on = True
         self.life += 1
         self.clock = Clock(self._wall_ns)
-        self.executor = SimExecutor(self)
+        self._make_executors()
         self.cell.network.host_back(self.name)
         self.note("starts")
         self.at(self.random.randint(START_US_MIN, START_US_MAX), self._enter)
@@ -241,7 +265,8 @@ class Node:
         return Ports(
             fs=self.fs,
             executor=self.executor,
-            maintenance_executor=self.executor,
+            maintenance_executor=self.maintenance_executor,
+            store_executor=self.store_executor,
             now_ms=self.clock.now_ms,
             random=self.world.stream(f"{self.name}/{self.life}"),
             log=self.log,
@@ -314,24 +339,43 @@ class Node:
         """SIGTERM."""
         self.note("is asked to stop")
         self.is_stopping = True
-        self.at(0, self._stop)
+        self.at(0, self._leave)
 
-    def _stop(self) -> None:
+    def _leave(self) -> None:
         services = self.services
         if services is None:
             self.die(keeps_page_cache=True)
             return
-        services.stop(self.clock.now_ms())
-        self.at(20_000, self._finish_stop)
+        member: Membership = services.parts[membership.PART]
+        shutdown = ControlledShutdown(services, member, self._left)
+        shutdown.begin(self.clock.now_ms())
 
-    def _finish_stop(self) -> None:
+    def _left(self, failure: str | None) -> None:
+        self.note("leaves" if failure is None else f"leaves: {failure}")
+        self.world.count("controlled shutdowns" if failure is None else "hasty shutdowns")
+        # Long polls are answered while the listeners are still open.
+        self.at(1000, self._stop)
+
+    def _stop(self) -> None:
         services = self.services
         assert services is not None
-        services.logs.close(self.clock.now_ms())
-        services.store.close()
+        services.stop(self.clock.now_ms())
+        self.at(20_000, self._close_when_idle)
+
+    def _close_when_idle(self) -> None:
+        services = self.services
+        assert services is not None
+        if any(executor.open_count for executor in self._executors()):
+            self.at(20_000, self._close_when_idle)
+            return
+        close_services(services, self.clock.now_ms())
         self.note("has stopped")
+        self.world.count("clean stops")
         self._end_life(says_so=True)
         self.fs.process_death()
+
+    def _executors(self) -> tuple[SimExecutor, ...]:
+        return (self.executor, self.maintenance_executor, self.store_executor)
 
     def wipe(self) -> None:
         """A new, empty disk."""
