@@ -1,0 +1,383 @@
+"""Stores that are not what they were, and `recover`, which makes a lost one anew."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from data_plane.cell import recover as recovery
+from data_plane.cell.changes import (
+    AllocateProducerIds,
+    Change,
+    ChangePartition,
+    CreateTopic,
+    apply_changes,
+)
+from data_plane.cell.image_file import IMAGE_FILE, ImageFile
+from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.metadata_store import (
+    StaleControllerEpoch,
+    StoreCorrupt,
+    StoreUnavailable,
+    StoreWentBack,
+    VersionConflict,
+)
+from data_plane.cell.postgres_store import PostgresMetadataStore
+from data_plane.cell.recover import (
+    EPOCH_JUMP,
+    PRODUCER_ID_JUMP,
+    VERSION_JUMP,
+    Candidate,
+    CannotRecover,
+    choose,
+    jumped_ahead,
+    recover,
+)
+from data_plane.log.file_system import OsFileSystem
+from tests.cell.test_postgres_store import wait_until, works
+from tests.postgres_server import PostgresDatabase
+
+ORDERS = CreateTopic("orders", UUID(int=1), ((1, 2, 3), (2, 3, 1)))
+LEASE_MS = 60_000
+
+OpenStore = Callable[..., PostgresMetadataStore]
+
+
+@pytest.fixture
+def open_store(postgres: PostgresDatabase) -> Iterator[OpenStore]:
+    with contextlib.ExitStack() as stack:
+
+        def open_store(**options: Any) -> PostgresMetadataStore:
+            return stack.enter_context(contextlib.closing(postgres.store(**options)))
+
+        yield open_store
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> PostgresMetadataStore:
+    """A store that has seen version 4, one topic and 30 producer ids."""
+    store = open_store()
+    image = store.apply([ORDERS], 0, "r0")
+    for _ in range(3):
+        image = allocate(store, image)
+    return store
+
+
+def allocate(store: PostgresMetadataStore, image: MetadataImage) -> MetadataImage:
+    change = AllocateProducerIds(image.next_producer_id, 10)
+    return store.apply([change], image.version, f"r{image.version}")
+
+
+def candidate(store: PostgresMetadataStore, path: str = "image") -> Candidate:
+    return Candidate(path, store.read(), store.identity)
+
+
+def every_call(store: PostgresMetadataStore) -> list[Callable[[], object]]:
+    version = store.read().version
+    return [
+        store.read,
+        lambda: store.feed(version),
+        lambda: store.apply([AllocateProducerIds(30, 10)], version, "after"),
+        lambda: store.heartbeat(1, "a", LEASE_MS, wants_controller=True),
+        lambda: store.wait(version, 10),
+    ]
+
+
+def expect_refusal(call: Callable[[], object], match: str) -> None:
+    """The call is refused as it should be; a connection may have to be lost first."""
+
+    def refused_or_unavailable() -> bool:
+        with pytest.raises((StoreUnavailable, StoreWentBack)) as caught:
+            call()
+        return isinstance(caught.value, StoreWentBack) and match in str(caught.value)
+
+    wait_until(refused_or_unavailable)
+
+
+def restore_backup(postgres: PostgresDatabase, version: int) -> None:
+    """What a restored backup looks like to brokers that stay connected."""
+    postgres.execute("UPDATE cell SET seq = %s", version)
+    postgres.execute("DELETE FROM commits WHERE seq > %s", version)
+
+
+def test_a_restored_backup_is_refused_by_connections_that_never_broke(
+    postgres: PostgresDatabase, store: PostgresMetadataStore
+) -> None:
+    calls = every_call(store)
+    for call in (calls[3], calls[4]):
+        call()
+    restore_backup(postgres, 2)
+    # A second client would be at version 2: this one must not build on that.
+    for call in calls:
+        expect_refusal(call, "is at version 2 and has been at 4")
+    assert postgres.execute("SELECT seq FROM cell") == [(2,)]
+
+
+def test_a_restored_backup_is_refused_after_a_restart_of_the_broker(
+    postgres: PostgresDatabase, store: PostgresMetadataStore, open_store: OpenStore
+) -> None:
+    seen = (store.read(), store.identity)
+    restore_backup(postgres, 3)
+    restarted = open_store(seen=seen)
+    for call in every_call_of_a_new(restarted):
+        expect_refusal(call, "is at version 3 and has been at 4")
+    # A broker that has never seen it has nothing to compare.
+    assert open_store().read().version == 3
+
+
+def every_call_of_a_new(store: PostgresMetadataStore) -> list[Callable[[], object]]:
+    return [
+        store.read,
+        lambda: store.feed(4),
+        lambda: store.apply([AllocateProducerIds(20, 10)], 3, "after"),
+        lambda: store.heartbeat(1, "a", LEASE_MS, wants_controller=True),
+        lambda: store.wait(4, 10),
+    ]
+
+
+def test_an_emptied_store_is_refused_and_not_begun_anew(
+    postgres: PostgresDatabase, store: PostgresMetadataStore, open_store: OpenStore
+) -> None:
+    calls = every_call(store)
+    for call in (calls[3], calls[4]):
+        call()
+    seen = (store.read(), store.identity)
+    postgres.execute(f"DROP SCHEMA {postgres.schema} CASCADE")
+    for call in [*calls, *every_call_of_a_new(open_store(seen=seen))]:
+        expect_refusal(call, "the metadata store is empty")
+    found = postgres.execute(
+        "SELECT count(*) FROM pg_namespace WHERE nspname = %s", postgres.schema
+    )
+    assert found == [(0,)]
+
+
+def test_another_store_in_its_place_is_refused(
+    postgres: PostgresDatabase, store: PostgresMetadataStore
+) -> None:
+    calls = every_call(store)
+    for call in (calls[3], calls[4]):
+        call()
+    # Further than the one that was: the version alone would not tell.
+    postgres.execute("UPDATE cell SET identity = gen_random_uuid(), seq = 100")
+    for call in calls:
+        expect_refusal(call, "this broker has seen")
+    assert postgres.execute("SELECT count(*) FROM commits") == [(4,)]
+    assert postgres.execute("SELECT renewals FROM sessions") == [(1,)]
+
+
+def test_a_backup_that_is_replaced_by_the_right_database_is_followed_again(
+    postgres: PostgresDatabase, store: PostgresMetadataStore
+) -> None:
+    commits = postgres.execute("SELECT seq, request_id, changes::text FROM commits WHERE seq > 2")
+    restore_backup(postgres, 2)
+    expect_refusal(store.read, "has been at 4")
+    for seq, request_id, changes in commits:
+        postgres.execute(
+            "INSERT INTO commits (seq, request_id, changes) VALUES (%s, %s, %s)",
+            seq,
+            request_id,
+            changes,
+        )
+    postgres.execute("UPDATE cell SET seq = 4")
+    wait_until(lambda: not fails(store.read))
+    assert allocate(store, store.read()).version == 5
+
+
+def fails(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except (StoreUnavailable, StoreWentBack):
+        return True
+    return False
+
+
+# --- recover ---
+
+
+def test_a_lost_store_is_made_anew_and_running_brokers_follow_it(
+    postgres: PostgresDatabase, store: PostgresMetadataStore, open_store: OpenStore
+) -> None:
+    store.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    image, identity = store.read(), store.identity
+    older = Candidate("older", apply_changes(MetadataImage("cluster"), [ORDERS]), identity)
+    newest = candidate(store, "newest")
+    # This commit reached no image file.
+    allocate(store, image)
+    stopped = (image, identity)
+    postgres.execute(f"DROP SCHEMA {postgres.schema} CASCADE")
+    result = recover(postgres.dsn, [older, newest], schema=postgres.schema)
+    assert result.source is newest
+
+    wait_until(lambda: not fails(store.read))
+    recovered = store.read()
+    assert recovered == result.image == jumped_ahead(image)
+    assert store.identity != identity
+    assert open_store().read() == open_store(seen=stopped).read() == recovered
+    # Its lease and its epoch are gone with the old store, and no epoch comes again.
+    with pytest.raises(StaleControllerEpoch):
+        store.apply([], recovered.version, "zombie", controller_epoch=1)
+    wait_until(lambda: works(lambda: store.heartbeat(1, "a", LEASE_MS, wants_controller=True)))
+    lease = store.heartbeat(1, "a", LEASE_MS, wants_controller=True).controller
+    assert lease is not None
+    assert lease.is_ours
+    assert lease.epoch > VERSION_JUMP
+    assert allocate(store, recovered).version == recovered.version + 1
+
+
+def test_a_decision_on_the_lost_store_is_refused_by_the_new_one(
+    postgres: PostgresDatabase, store: PostgresMetadataStore
+) -> None:
+    found = candidate(store)
+    restore_backup(postgres, 2)
+    recover(postgres.dsn, [found], schema=postgres.schema)
+    # The connection did not even break.
+    with pytest.raises(VersionConflict) as caught:
+        allocate(store, found.image)
+    assert caught.value.actual_version == 4 + VERSION_JUMP
+
+
+def test_nothing_that_was_given_out_is_given_out_again() -> None:
+    image = apply_changes(MetadataImage("cluster"), [ORDERS, AllocateProducerIds(0, 30)])
+    jumped = jumped_ahead(image)
+    assert jumped.version == image.version + VERSION_JUMP
+    assert jumped.next_producer_id == 30 + PRODUCER_ID_JUMP
+    for topic in (jumped.topics_by_name["orders"], jumped.topics_by_id[UUID(int=1)]):
+        for old, new in zip(
+            image.topics_by_name["orders"].partitions, topic.partitions, strict=True
+        ):
+            assert new.leader_epoch == old.leader_epoch + EPOCH_JUMP
+            assert new.partition_epoch == old.partition_epoch + EPOCH_JUMP
+            assert (new.replicas, new.isr, new.leader) == (old.replicas, old.isr, old.leader)
+    # It is an image like any other.
+    partition = jumped.topics_by_name["orders"].partitions[0]
+    successor = replace(
+        partition, leader=2, leader_epoch=EPOCH_JUMP + 1, partition_epoch=EPOCH_JUMP + 1
+    )
+    apply_changes(jumped, [ChangePartition(UUID(int=1), 0, successor)])
+
+
+def test_a_store_can_be_lost_and_recovered_again(
+    postgres: PostgresDatabase, store: PostgresMetadataStore, open_store: OpenStore
+) -> None:
+    first_seen = (store.read(), store.identity)
+    for _ in range(2):
+        found = candidate(store)
+        restore_backup(postgres, found.image.version - 1)
+        recover(postgres.dsn, [found], schema=postgres.schema)
+        wait_until(lambda: not fails(store.read))
+        allocate(store, store.read())
+    assert store.read().version == 4 + 2 * VERSION_JUMP + 2
+    # Somebody who slept through both follows too.
+    assert open_store(seen=first_seen).read() == store.read()
+
+
+def test_the_backup_of_a_store_that_was_recovered_since_is_refused(
+    postgres: PostgresDatabase, store: PostgresMetadataStore
+) -> None:
+    old_identity, found = store.identity, candidate(store)
+    restore_backup(postgres, 2)
+    recover(postgres.dsn, [found], schema=postgres.schema)
+    wait_until(lambda: not fails(store.read))
+    postgres.execute("UPDATE cell SET identity = %s, ancestors = '{}'", old_identity)
+    expect_refusal(store.read, f"has identity {old_identity}")
+
+
+def test_a_store_that_went_on_is_left_alone(
+    postgres: PostgresDatabase, store: PostgresMetadataStore
+) -> None:
+    found = candidate(store)
+    with pytest.raises(CannotRecover, match="nothing is lost"):
+        recover(postgres.dsn, [found], schema=postgres.schema)
+    image = allocate(store, found.image)
+    with pytest.raises(CannotRecover, match="at version 5, image at 4: nothing is lost"):
+        recover(postgres.dsn, [found], schema=postgres.schema)
+    assert store.read() == image
+    assert store.identity == found.identity
+
+
+def test_another_store_is_replaced_only_when_that_is_wanted(
+    postgres: PostgresDatabase, store: PostgresMetadataStore
+) -> None:
+    found = replace(candidate(store), identity="0a6b0c3e-0000-4000-8000-000000000000")
+    with pytest.raises(CannotRecover, match="--replace throws the store away"):
+        recover(postgres.dsn, [found], schema=postgres.schema)
+    result = recover(postgres.dsn, [found], schema=postgres.schema, replace_other=True)
+    # Its brokers follow as well.
+    wait_until(lambda: not fails(store.read))
+    assert store.read() == result.image
+
+
+def test_images_that_contradict_each_other_are_refused() -> None:
+    image = apply_changes(MetadataImage("cluster"), [ORDERS])
+    other: list[Change] = [AllocateProducerIds(0, 1)]
+    one = Candidate("one", image, "x")
+    same = Candidate("same", image, "x")
+    newer = Candidate("newer", apply_changes(image, other), "x")
+    different = Candidate("different", apply_changes(MetadataImage("cluster"), other), "x")
+    elsewhere = Candidate("elsewhere", replace(image, cluster_id="other"), "x")
+    assert choose([one, newer, same]) is newer
+    with pytest.raises(CannotRecover, match="one and different hold different images of version 1"):
+        choose([one, newer, different])
+    with pytest.raises(CannotRecover, match="elsewhere belongs to cluster other"):
+        choose([one, elsewhere, newer])
+    with pytest.raises(CannotRecover, match="no image file"):
+        choose([])
+
+
+def test_the_command(
+    postgres: PostgresDatabase,
+    store: PostgresMetadataStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = ImageFile(OsFileSystem(), str(tmp_path))
+    file.write(store.read(), store.identity)
+    monkeypatch.setattr("sys.stdin", io.StringIO(postgres.dsn + "\n"))
+    arguments = ["--dsn", "-", "--schema", postgres.schema, "--image", file.path]
+    assert recovery.main(arguments) == 1
+    assert "nothing is lost" in capsys.readouterr().err
+    restore_backup(postgres, 1)
+    arguments[1] = postgres.dsn
+    assert recovery.main(arguments) == 0
+    assert "1 topics with 2 partitions, 0 of them without a leader" in capsys.readouterr().out
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(Path(file.path).read_bytes()[:-1])
+    for path in (str(damaged), str(tmp_path / "missing")):
+        assert recovery.main([*arguments[:5], path]) == 1
+        assert path in capsys.readouterr().err
+
+
+# --- the image file ---
+
+
+def test_the_image_file_holds_image_and_identity(tmp_path: Path) -> None:
+    file = ImageFile(OsFileSystem(), str(tmp_path))
+    assert file.read() is None
+    image = apply_changes(MetadataImage("cluster"), [ORDERS])
+    file.write(MetadataImage("cluster"), "first")
+    file.write(image, "second")
+    assert file.read() == (image, "second")
+    assert [path.name for path in tmp_path.iterdir()] == ["metadata-image.json"]
+
+
+def test_a_damaged_image_file_is_never_taken_for_an_image(tmp_path: Path) -> None:
+    file = ImageFile(OsFileSystem(), str(tmp_path))
+    file.write(apply_changes(MetadataImage("cluster"), [ORDERS]), "id")
+    path = Path(file.path)
+    whole = path.read_bytes()
+    for position in range(len(whole)):
+        for damaged in (
+            whole[:position],
+            whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :],
+        ):
+            path.write_bytes(damaged)
+            with pytest.raises(StoreCorrupt, match=IMAGE_FILE.replace(".", r"\.")):
+                file.read()
