@@ -1,7 +1,8 @@
 """`python -m data_plane.server`: run one broker.
 
-Exit status: 0 after a clean stop, 1 when the broker failed, 2 when its configuration is wrong or
-its data directory cannot be used; the reason is on stderr.
+Exit status: 0 after a clean stop, 1 when the broker failed or had to make room for another process
+with its number, 2 when its configuration is wrong, its data directory cannot be used or its number
+is taken; the reason is on stderr.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from data_plane.cell.metadata_store import StoreError
 from data_plane.log.errors import DirectoryLocked
 from data_plane.server.configuration import ConfigurationError, load_configuration
 
+EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
 
 
@@ -80,10 +82,9 @@ def main(arguments: Sequence[str]) -> int:
             file=options.config, environment=os.environ, flags=flags_of(options)
         )
     except ConfigurationError as error:
-        for problem in error.problems:
-            print(f"configuration: {problem}", file=sys.stderr)
-        return EXIT_CONFIGURATION
-    from data_plane.server.broker_process import run_broker
+        return _refuse(error)
+    from data_plane.server.broker_process import SupersededError, run_broker
+    from data_plane.server.entry import NodeIdTaken
     from data_plane.server.logging_setup import make_logger
 
     log = make_logger(
@@ -96,13 +97,27 @@ def main(arguments: Sequence[str]) -> int:
         log.warning("property_without_effect", property=name, reason=reason)
     try:
         run_broker(settings, options.ready_fd, log)
+    except ConfigurationError as error:
+        return _refuse(error)
     except (IdentityMismatch, StoreError, DirectoryLocked) as error:
-        print(f"data directory: {error}", file=sys.stderr)
+        print(f"data directory or metadata: {error}", file=sys.stderr)
+        return EXIT_CONFIGURATION
+    except NodeIdTaken as error:
+        print(f"node.id: {error}", file=sys.stderr)
         return EXIT_CONFIGURATION
     except OSError as error:
         print(f"cannot start: {error}", file=sys.stderr)
         return EXIT_CONFIGURATION
+    except SupersededError as error:
+        print(error, file=sys.stderr)
+        return EXIT_FAILED
     return 0
+
+
+def _refuse(error: ConfigurationError) -> int:
+    for problem in error.problems:
+        print(f"configuration: {problem}", file=sys.stderr)
+    return EXIT_CONFIGURATION
 
 
 if __name__ == "__main__":

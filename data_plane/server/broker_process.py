@@ -1,8 +1,10 @@
 """One broker from start to stop: event loop, listeners, timer, signals.
 
-Start: open everything, listen, say `ready`. Stop (SIGTERM, SIGINT): accept no more, read no more,
-answer what is in flight within shutdown.timeout.ms, stop the components, wait for file work, close
-the logs with the clean mark, exit 0. Further signals change nothing.
+Start: take the addresses, enter the cell (entry.py), open everything, listen, say `ready`. Stop
+(SIGTERM, SIGINT): leave the cell in good order, accept no more, read no more, answer what is in
+flight within shutdown.timeout.ms, stop the components, wait for file work, close the logs with the
+clean mark, exit 0. Further signals change nothing. A broker that was superseded stops by itself,
+with status 1.
 
 The end of a pass. Whatever runs on the loop (a read, a timer, finished file work) is a pass; at its
 end woken long polls are evaluated, and the timer is set anew when a deadline moved forward.
@@ -22,18 +24,26 @@ import sys
 import time
 from collections.abc import Callable
 
+from data_plane.broker import membership as membership_part
+from data_plane.broker import metadata_follower
+from data_plane.broker.controlled_shutdown import ControlledShutdown
+from data_plane.broker.membership import Membership
+from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.services import Logger, Services
+from data_plane.cell.metadata_store import StoreUnavailable
 from data_plane.log.file_system import OsFileSystem
 from data_plane.server import descriptors
 from data_plane.server.clock import Clock
-from data_plane.server.composition import make_services
+from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig
+from data_plane.server.connection import Connection
 from data_plane.server.disk_space import measure_space
-from data_plane.server.entry import Addresses, enter_cell
+from data_plane.server.entry import Addresses, Entry, enter_cell
 from data_plane.server.http import HttpListener, HttpResponse
-from data_plane.server.listener import Listener
+from data_plane.server.listener import Listener, take_address
 from data_plane.server.logging_setup import THRESHOLD
 from data_plane.server.ports import NoPeers, Ports
+from data_plane.server.shared_store import StoreWatch, open_shared_store
 from data_plane.server.thread_executor import ThreadExecutor
 from data_plane.wire.kernel import WHY_INTERPRETED
 
@@ -42,9 +52,19 @@ TICK_INTERVAL_MS_MAX = 1000
 WORKER_THREADS = 8
 # Compaction, scrubbing: one at a time, so that they never stand in the way of the others.
 MAINTENANCE_THREADS = 1
+# A commit, a heartbeat and a look at the feed at a time.
+STORE_THREADS = 3
+# How soon a broker that may not begin without the metadata store asks again.
+ENTRY_RETRY_S = 0.5
+# How long `ready` waits for the controller to let this broker in; it serves already.
+ACTIVE_TIMEOUT_S = 10.0
 # Worker threads hold the interpreter for at most this long when the loop wants it.
 SWITCH_INTERVAL_S = 0.001
 GC_THRESHOLDS = (20_000, 20, 50)
+
+
+class SupersededError(Exception):
+    """Another process has taken this broker's number; this one has stopped."""
 
 
 class BrokerProcess:
@@ -60,25 +80,37 @@ class BrokerProcess:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._is_pass_due = False
+        self._is_open = False
         self._is_ready = False
+        self._port = 0
+        self._store_executor: ThreadExecutor | None = None
+        self._store_watch: StoreWatch | None = None
+        self._superseded = ""
 
     async def run(self) -> None:
+        """Raises what `enter_cell` raises, and SupersededError after having stopped."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         if WHY_INTERPRETED:
             # Correct, and several times slower where every record is looked at.
             self._log.warning("kernel_interpreted", reason=WHY_INTERPRETED)
+        settings = self._settings
         self._executor = ThreadExecutor(loop, WORKER_THREADS, "worker", self._end_pass_now)
         self._maintenance = ThreadExecutor(
             loop, MAINTENANCE_THREADS, "maintenance", self._end_pass_now
         )
-        settings = self._settings
         budget = descriptors.divide(descriptors.raise_limit())
         ports = self._real_ports(budget.open_segments_max)
-        advertised = settings.advertised_listeners[0]
-        addresses = Addresses(advertised.host or socket.getfqdn(), advertised.port)
-        services = make_services(settings, ports, enter_cell(settings, ports, addresses))
-        self._services = services
+        http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})
+        metrics_port = await http.start(settings.http_host, settings.http_port)
+        self._install_signals()
+        servers, addresses = await self._take_addresses()
+        entry = await self._enter(ports, addresses)
+        if entry is None:
+            self._close_executors()
+            http.close()
+            return
+        services = make_services(settings, ports, entry)
         self._listener = Listener(
             "tenants",
             services,
@@ -87,32 +119,40 @@ class BrokerProcess:
             self._end_pass_soon,
             sockets_max=budget.connections_max,
         )
-        self._add_metrics(services)
-        http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})
-        bound_ports = [
-            await self._listener.bind(address.host, address.port) for address in settings.listeners
-        ]
-        metrics_port = await http.start(settings.http_host, settings.http_port)
-        services.advertised_port = advertised.port or bound_ports[0]
+        for server in servers:
+            self._listener.adopt(server)
         services.timers.on_earlier = self._wake_at
         services.unsent_bytes = lambda: self._listener.unsent_bytes
-        self._install_signals()
+        self._add_metrics(services)
+        self._services = services
+        self._is_open = True
         services.start(self._clock.now_ms())
+        self._watch_cell(services)
         self._end_pass_now()
         self._tick()
         _tune_interpreter()
-        # Only now: a client that comes earlier would be told an address that is not set yet.
+        # Only now: a client that comes earlier would be told of a broker that cannot answer yet.
         await self._listener.serve()
+        await self._until_active()
         self._is_ready = True
-        self._say_ready(bound_ports[0], metrics_port)
+        self._say_ready(addresses, metrics_port)
         await self._stop_requested.wait()
+        await self._leave_cell()
         self._is_ready = False
         await self._stop()
         http.close()
+        if self._superseded:
+            raise SupersededError(f"broker {settings.node_id} has stopped: {self._superseded}")
 
     def _real_ports(self, open_segments_max: int) -> Ports:
+        fs = OsFileSystem()
+        store = open_shared_store(self._settings, fs, self._log)
+        if store is not None:
+            self._store_executor = ThreadExecutor(
+                self._loop, STORE_THREADS, "store", self._end_pass_now
+            )
         return Ports(
-            fs=OsFileSystem(),
+            fs=fs,
             executor=self._executor,
             maintenance_executor=self._maintenance,
             now_ms=self._clock.now_ms,
@@ -121,7 +161,76 @@ class BrokerProcess:
             log_threshold=THRESHOLD,
             make_peers=lambda services: NoPeers(services, self._clock.now_ms),
             measure_space=measure_space,
+            shared_store=store,
+            store_executor=self._store_executor,
+            sleep_ms=lambda duration_ms: time.sleep(duration_ms / 1000),
             open_segments_max=open_segments_max,
+        )
+
+    async def _take_addresses(self) -> tuple[list[asyncio.Server], Addresses]:
+        """Bind what this broker listens on, so that the cell can be told the ports."""
+        settings = self._settings
+        backlog = settings.effective().get_int("socket.listen.backlog.size")
+        servers, ports = [], []
+        for address in settings.listeners:
+            server, port = await take_address(
+                address.host, address.port, backlog, lambda: Connection(self._listener)
+            )
+            servers.append(server)
+            ports.append(port)
+        self._port = ports[0]
+        advertised = settings.advertised_listeners[0]
+        host = advertised.host or socket.getfqdn()
+        return servers, Addresses(host, advertised.port or ports[0])
+
+    async def _enter(self, ports: Ports, addresses: Addresses) -> Entry | None:
+        """Become a member; None when a signal came first. Waits for the store if it must."""
+        settings = self._settings
+        if ports.shared_store is None:
+            return enter_cell(settings, ports, addresses)
+        is_told = False
+        while not self._stop_requested.is_set():
+            try:
+                return await asyncio.to_thread(enter_cell, settings, ports, addresses)
+            except StoreUnavailable as error:
+                if not is_told:
+                    self._log.error("waiting_for_metadata_store", error=str(error))
+                    is_told = True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop_requested.wait(), ENTRY_RETRY_S)
+        return None
+
+    def _watch_cell(self, services: Services) -> None:
+        membership: Membership | None = services.parts.get(membership_part.PART)
+        if membership is None:
+            return
+        follower: MetadataFollower = services.parts[metadata_follower.PART]
+        membership.on_superseded = self._stop_superseded
+        watch = StoreWatch(
+            self._loop, services.store, lambda: services.image.version, follower.poke
+        )
+        services.image_listeners.append(lambda old, new, now_ms: watch.image_changed())
+        watch.start()
+        self._store_watch = watch
+
+    def _stop_superseded(self, reason: str) -> None:
+        self._superseded = reason
+        self._stop_requested.set()
+
+    async def _until_active(self) -> None:
+        """Wait until the controller has let this broker in, if there is a store to say so."""
+        membership: Membership | None = self._services.parts.get(membership_part.PART)
+        if membership is None:
+            return
+        deadline_s = time.monotonic() + ACTIVE_TIMEOUT_S
+        await self._until(
+            lambda: (
+                membership.is_active
+                or not membership.is_registered
+                or membership.is_store_lost
+                or self._stop_requested.is_set()
+            ),
+            deadline_s,
         )
 
     # Passes and the timer.
@@ -191,18 +300,33 @@ class BrokerProcess:
     def request_stop(self) -> None:
         self._stop_requested.set()
 
-    def _say_ready(self, port: int, metrics_port: int) -> None:
-        self._log.info(
-            "ready",
-            port=port,
-            metrics_port=metrics_port,
-            start_ms=int((time.monotonic() - self._started_s) * 1000),
-        )
+    def _say_ready(self, addresses: Addresses, metrics_port: int) -> None:
+        ports = {
+            "port": self._port,
+            "metrics_port": metrics_port,
+            "inter_broker_port": addresses.inter_broker_port,
+        }
+        start_ms = int((time.monotonic() - self._started_s) * 1000)
+        self._log.info("ready", **ports, start_ms=start_ms)
         fd = self._ready_fd
         if fd is not None:
-            line = json.dumps({"event": "ready", "port": port, "metrics_port": metrics_port})
+            line = json.dumps({"event": "ready", **ports})
             with contextlib.suppress(BrokenPipeError), os.fdopen(fd, "w") as ready:
                 ready.write(line + "\n")
+
+    async def _leave_cell(self) -> None:
+        """Hand over what others can take, while this broker still serves."""
+        services = self._services
+        membership: Membership | None = services.parts.get(membership_part.PART)
+        if membership is None:
+            return
+        left: asyncio.Future[str | None] = self._loop.create_future()
+        shutdown = ControlledShutdown(services, membership, left.set_result)
+        shutdown.begin(self._clock.now_ms())
+        self._end_pass_now()
+        failure = await left
+        if failure is not None:
+            self._log.warning("controlled_shutdown_incomplete", reason=failure)
 
     async def _stop(self) -> None:
         listener = self._listener
@@ -224,13 +348,20 @@ class BrokerProcess:
                 connection.transport.abort()
         if self._timer is not None:
             self._timer.cancel()
-        self._executor.close()
-        self._maintenance.close()
+        if self._store_watch is not None:
+            self._store_watch.stop()
+        self._close_executors()
         # What the last file work reported back is still queued on the loop.
         await asyncio.sleep(0)
-        services.logs.close(self._clock.now_ms())
-        services.store.close()
+        close_services(services, self._clock.now_ms())
+        if self._store_watch is not None:
+            self._store_watch.join()
         self._log.info("stopped")
+
+    def _close_executors(self) -> None:
+        for executor in (self._executor, self._maintenance, self._store_executor):
+            if executor is not None:
+                executor.close()
 
     def _is_drained(self) -> bool:
         return self._executor.open_count == 0 and all(
@@ -246,6 +377,8 @@ class BrokerProcess:
     # Pages.
 
     def _metrics_page(self) -> HttpResponse:
+        if not self._is_open:
+            return HttpResponse("503 Service Unavailable", "text/plain", b"starting\n")
         from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
         return HttpResponse("200 OK", CONTENT_TYPE_LATEST, generate_latest(self._services.metrics))

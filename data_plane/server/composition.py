@@ -2,7 +2,9 @@
 
     entry = enter_cell(settings, ports, addresses)      blocks; server/entry.py
     services = make_services(settings, ports, entry)    opens the logs
-    services.start(now_ms)
+    services.start(now_ms)                              begins with heartbeats, in a cell
+    ControlledShutdown(…).begin(now_ms)                 in a cell; goes on serving until it is done
+    services.stop(now_ms); close_services(services, now_ms)
 
 The server calls it with the real world, the simulator with its own: all that a broker has of the
 world comes in `Ports`. No decisions here, no I/O beyond opening what the parts keep on disk.
@@ -24,22 +26,28 @@ from data_plane.broker import (
     list_offsets,
     log_dirs,
     log_threshold,
+    metadata_follower,
     offset_for_leader_epoch,
     produce,
 )
+from data_plane.broker import membership as membership_module
 from data_plane.broker.api import HandlerTable
+from data_plane.broker.controller_settings import controller_settings
 from data_plane.broker.fetch_poll import FetchSessions
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.groups import GroupService
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.log_maintenance import LogMaintenance
+from data_plane.broker.membership import Membership
+from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
 from data_plane.broker.services import Services
 from data_plane.broker.topic_partitions import TopicPartitions
+from data_plane.cell.controller import Controller
 from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
-from data_plane.server.entry import Entry
+from data_plane.server.entry import Entry, image_file
 from data_plane.server.ports import Ports
 
 
@@ -103,11 +111,15 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         advertised_port=entry.addresses.port,
         rack=settings.rack,
     )
+    if ports.store_executor is not None:
+        services.store_executor = ports.store_executor
     services.peers = ports.make_peers(services)
     services.metadata = MetadataWriter(services, now_ms)
     partitions.configure_logs()
-    for topic_id, index in partitions.delete_strays(now_ms()):
-        log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
+    if entry.is_current:
+        # An image that may be old does not know all topics.
+        for topic_id, index in partitions.delete_strays(now_ms()):
+            log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
     services.parts[log_dirs.PART] = ports.measure_space
     services.parts[log_threshold.PART] = ports.log_threshold
     services.parts[init_producer_id.PART] = ProducerIds(services)
@@ -119,8 +131,70 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         services.groups,
         sessions,
     ]
+    if entry.broker is not None:
+        _join_cell(services, settings, ports, entry, collector)
     _add_metrics(collector, services, sessions, group_commit)
     return services
+
+
+def _join_cell(
+    services: Services,
+    settings: BrokerConfig,
+    ports: Ports,
+    entry: Entry,
+    collector: BrokerCollector,
+) -> None:
+    """The parts of a broker that has others. Membership starts last: once heartbeats are sent this
+    broker may be elected."""
+    assert entry.broker is not None
+    file = image_file(settings, ports)
+    follower = MetadataFollower(
+        services, ports.now_ms, lambda image: file.write(image, services.store.identity)
+    )
+    membership = Membership(
+        services,
+        ports.now_ms,
+        follower,
+        Controller(controller_settings(services.config)),
+        entry.broker,
+        entry.clean_broker_epoch,
+    )
+    services.parts[metadata_follower.PART] = follower
+    services.parts[membership_module.PART] = membership
+    services.components[:0] = [follower]
+    services.components += [membership]
+    gauges: list[tuple[str, str, Callable[[], Any]]] = [
+        ("tidewheel_metadata_version", "Metadata version.", lambda: services.image.version),
+        ("tidewheel_is_controller", "1: this is the controller.", lambda: membership.is_controller),
+        ("tidewheel_is_active", "1: registered, not fenced.", lambda: membership.is_active),
+    ]
+    for name, documentation, read in gauges:
+        collector.add_gauge(name, documentation, read)
+    collector.add_total(
+        "tidewheel_metadata_store_outages",
+        "Times that the metadata store could not be reached.",
+        lambda: follower.outages_count,
+    )
+    collector.add_total(
+        "tidewheel_missed_heartbeats",
+        "Heartbeats without an answer.",
+        lambda: membership.missed_heartbeats_count,
+    )
+
+
+def close_services(services: Services, now_ms: int) -> None:
+    """Close what `make_services` has opened, in good order, and leave the mark of a clean stop.
+    Nothing runs any more; blocks."""
+    follower: MetadataFollower | None = services.parts.get(metadata_follower.PART)
+    membership: Membership | None = services.parts.get(membership_module.PART)
+    if follower is not None:
+        try:
+            follower.write_now()
+        except OSError as error:
+            services.log.error("image_file_not_written", error=repr(error))
+    broker_epoch = None if membership is None else membership.broker_epoch_at_stop
+    services.logs.close(now_ms, broker_epoch=broker_epoch)
+    services.store.close()
 
 
 def _add_metrics(

@@ -31,6 +31,10 @@ from data_plane.server.properties_file import MalformedProperties, parse_propert
 ENVIRONMENT_PREFIX = "TIDEWHEEL_BROKER_"
 # Kafka's names of listeners and hosts; an IPv6 address stands in brackets.
 _LISTENER = re.compile(r"([A-Za-z0-9_-]+)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]*):(\d{1,5})")
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]*):(\d{1,5})")
+INTER_BROKER = "INTER_BROKER"
+# One heartbeat may be late, and one lost, before a broker counts as gone.
+HEARTBEATS_PER_SESSION_MIN = 3
 SUGGESTIONS_MAX = 3
 
 
@@ -61,13 +65,20 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """A validated configuration. `properties` are those that were given, under broker names."""
+    """A validated configuration. `properties` are those that were given, under broker names.
+
+    `metadata_store_url` None: the broker is alone, and what is about other brokers has no effect.
+    """
 
     node_id: int
     cluster_id: str | None
     rack: str | None
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
+    inter_broker_listener: Listener
+    host_id: str
+    metadata_store_url: str | None
+    metadata_store_schema: str
     data_directories: tuple[Path, ...]
     http_host: str
     http_port: int
@@ -229,17 +240,23 @@ def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | 
     advertised = _advertised(resolver, listeners, problem)
     _check_protocols(resolver, listeners, problem)
     _check_limits(resolver, problem)
+    inter_broker = _inter_broker_listener(resolver, problem)
     directories = _data_directories(resolver, problem)
     if problems:
         return None
     cluster_id = resolver.get("cluster.id")
     rack = resolver.get("broker.rack")
+    store_url = resolver.get("metadata.store.url")
     return BrokerConfig(
         node_id=node_id,
         cluster_id=str(cluster_id) if cluster_id else None,
         rack=str(rack) if rack else None,
         listeners=listeners,
         advertised_listeners=advertised,
+        inter_broker_listener=inter_broker,
+        host_id=str(resolver.get("host.id") or ""),
+        metadata_store_url=str(store_url) if store_url else None,
+        metadata_store_schema=resolver.get_str("metadata.store.schema"),
         data_directories=directories,
         http_host=resolver.get_str("http.host"),
         http_port=resolver.get_int("http.port"),
@@ -318,7 +335,27 @@ def _check_protocols(
             )
 
 
+def _inter_broker_listener(resolver: EffectiveConfig, problem: Problem) -> Listener:
+    name = "inter.broker.listener"
+    text = resolver.get_str(name)
+    match = _HOST_AND_PORT.fullmatch(text)
+    if match is None or int(match[2]) > 65535:
+        problem(name, f"{text!r} is not of the form host:port")
+        return Listener(INTER_BROKER, "", 0)
+    listener = Listener(INTER_BROKER, match[1].strip("[]"), int(match[2]))
+    if _is_every_interface(listener.host):
+        problem(name, f"{text!r} needs an address that the other brokers can connect to")
+    return listener
+
+
 def _check_limits(resolver: EffectiveConfig, problem: Problem) -> None:
+    timeout_ms = resolver.get_int("broker.session.timeout.ms")
+    if timeout_ms < HEARTBEATS_PER_SESSION_MIN * resolver.get_int("broker.heartbeat.interval.ms"):
+        problem(
+            "broker.session.timeout.ms",
+            f"{timeout_ms} is less than {HEARTBEATS_PER_SESSION_MIN} times "
+            f"broker.heartbeat.interval.ms={resolver.get_int('broker.heartbeat.interval.ms')}",
+        )
     for low, high in (
         ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
         ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),

@@ -1,24 +1,56 @@
 """How a process becomes the broker of its number: the steps before the logs are opened.
 
-A broker that is alone takes its data directories and opens the metadata beside them. Blocking work,
-done once; the server runs it before the loop has anything else to do.
+A broker that is alone takes its data directories and opens the metadata beside them. A member of a
+cell asks the store, and registers:
+
+    image on disk ─► read the store ─► claim and lock the directories ─► clean mark? ─► register
+                          │ no answer
+                          └─► last stop clean: begin with the image on disk, register later
+                              else: wait for the store; what this disk acknowledged may be gone
+
+Only then are logs opened and clients let in, so that a broker whose disk may have lost something
+has left every ISR before it could vouch for anything.
+
+Invariants
+- The directories are locked before anything is registered: a second process on the same data
+  gives up without a trace.
+- A number whose session somebody else renews is not taken.
+- Nothing is deleted or opened here.
+
+Everything blocks; in a cell it runs in a thread. Deliberately absent: trying again after
+StoreUnavailable, which is the caller's, with whatever pauses he likes.
 """
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 
 from data_plane.broker.services import Config
-from data_plane.cell.identity import claim_directories, cluster_id_from
-from data_plane.cell.local_store import LocalMetadataStore
-from data_plane.cell.metadata import MetadataImage
-from data_plane.cell.metadata_store import MetadataStore
+from data_plane.cell.identity import (
+    IdentityMismatch,
+    claim_directories,
+    cluster_id_from,
+)
+from data_plane.cell.image_file import ImageFile
+from data_plane.cell.local_store import SNAPSHOT_PREFIX, LocalMetadataStore
+from data_plane.cell.metadata import BrokerImage, MetadataImage
+from data_plane.cell.metadata_store import MetadataStore, StoreUnavailable, VersionConflict
+from data_plane.cell.registration import decide_registration
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.ports import Ports
 
 NEVER_MS = 1 << 62
+# Somebody else may commit in between; hardly so often in a row.
+REGISTRATION_ATTEMPTS = 20
+# How often the store is asked again for the outcome of the registration.
+LOST_ANSWERS_MAX = 3
+
+
+class NodeIdTaken(Exception):
+    """Another process is the broker of this number, and lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,36 +65,208 @@ class Addresses:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What `enter_cell` has got hold of. `make_services` takes it over; else `close` it."""
+    """What `enter_cell` has got hold of. `make_services` takes it over; else `close` it.
+
+    - `broker`: this broker as it is, or will be, registered; None when it is alone.
+    - `is_current`: the image is the store's; with False it is the one on disk, which may be old,
+      and this incarnation is not registered yet.
+    - `clean_broker_epoch`: under which the last process here stopped cleanly, if it did.
+    """
 
     addresses: Addresses
     store: MetadataStore
     image: MetadataImage
     logs: LogManager
+    broker: BrokerImage | None = None
+    is_current: bool = True
+    clean_broker_epoch: int | None = None
+
+    def close(self, now_ms: int) -> None:
+        """Let go of the directories."""
+        self.logs.close(now_ms, clean=False)
 
 
 def enter_cell(settings: BrokerConfig, ports: Ports, addresses: Addresses) -> Entry:
-    """Take the data directories and learn the metadata.
+    """Take the data directories, learn the metadata and, in a cell, register.
 
-    Raises IdentityMismatch, StoreError, OSError."""
-    new_cluster_id = cluster_id_from(ports.random.randbytes(16))
-    shared = ports.shared_store
-    cluster_id = settings.cluster_id if shared is None else shared.read().cluster_id
+    Raises StoreUnavailable (try again), NodeIdTaken, IdentityMismatch, DirectoryLocked, other
+    StoreErrors, OSError."""
+    if ports.shared_store is None:
+        return _enter_alone(settings, ports, addresses)
+    return _Entrance(settings, ports, ports.shared_store, addresses).enter()
+
+
+def image_file(settings: BrokerConfig, ports: Ports) -> ImageFile:
+    """The copy of the cell's image on this broker's disk."""
+    return ImageFile(ports.fs, str(settings.data_directories[0]))
+
+
+def _enter_alone(settings: BrokerConfig, ports: Ports, addresses: Addresses) -> Entry:
+    file = image_file(settings, ports)
+    if file.read() is not None:
+        raise IdentityMismatch(
+            f"{file.path}: this is the data of a broker of a cell, whose metadata is in Postgres; "
+            "give its metadata.store.url"
+        )
     identity = claim_directories(
         ports.fs,
-        [str(directory) for directory in settings.data_directories],
-        cluster_id=cluster_id,
+        _directories(settings),
+        cluster_id=settings.cluster_id,
         node_id=settings.node_id,
-        new_cluster_id=new_cluster_id,
+        new_cluster_id=cluster_id_from(ports.random.randbytes(16)),
     )
-    store: MetadataStore
-    if shared is None:
-        data_directory = str(settings.data_directories[0])
-        store = LocalMetadataStore(ports.fs, data_directory, identity.cluster_id)
-    else:
-        store = shared
+    store = LocalMetadataStore(ports.fs, _directories(settings)[0], identity.cluster_id)
     image = store.read()
     return Entry(addresses, store, image, _logs(settings, ports, image))
+
+
+class _Entrance:
+    """One attempt to enter a cell."""
+
+    def __init__(
+        self, settings: BrokerConfig, ports: Ports, store: MetadataStore, addresses: Addresses
+    ) -> None:
+        self._settings = settings
+        self._ports = ports
+        self._store = store
+        self._addresses = addresses
+        self._file = image_file(settings, ports)
+        self._broker = BrokerImage(
+            settings.node_id,
+            addresses.host,
+            addresses.port,
+            settings.rack,
+            addresses.inter_broker_host,
+            addresses.inter_broker_port,
+            settings.host_id or addresses.host,
+            incarnation_id=uuid.UUID(int=ports.random.getrandbits(128)).hex,
+            is_fenced=True,
+        )
+
+    def enter(self) -> Entry:
+        settings, ports = self._settings, self._ports
+        self._refuse_metadata_of_its_own()
+        known = self._file.read()
+        unavailable: StoreUnavailable | None = None
+        try:
+            image = self._store.read()
+        except StoreUnavailable as error:
+            if known is None:
+                raise
+            unavailable = error
+            image = known[0]
+        if settings.cluster_id is not None and settings.cluster_id != image.cluster_id:
+            raise IdentityMismatch(
+                f"the metadata store is that of the cell {image.cluster_id}, but cluster.id is "
+                f"{settings.cluster_id}"
+            )
+        claim_directories(
+            ports.fs,
+            _directories(settings),
+            cluster_id=image.cluster_id,
+            node_id=settings.node_id,
+            new_cluster_id=image.cluster_id,
+        )
+        logs = _logs(settings, ports, image)
+        try:
+            logs.lock()
+            clean_epoch = logs.clean_broker_epoch()
+            if unavailable is None:
+                self._refuse_if_alive(image, None if known is None else known[0])
+                image = self._register(image, clean_epoch)
+                self._file.write(image, self._store.identity)
+            else:
+                self._check_begins_alone(image, clean_epoch, unavailable)
+        except BaseException:
+            logs.close(ports.now_ms(), clean=False)
+            raise
+        return Entry(
+            self._addresses,
+            self._store,
+            image,
+            logs,
+            image.brokers[settings.node_id] if unavailable is None else self._broker,
+            unavailable is None,
+            clean_epoch,
+        )
+
+    def _refuse_metadata_of_its_own(self) -> None:
+        folder = f"{_directories(self._settings)[0]}/metadata"
+        try:
+            names = self._ports.fs.list_directory(folder)
+        except FileNotFoundError:
+            return
+        if any(name.startswith(SNAPSHOT_PREFIX) for name in names):
+            raise IdentityMismatch(
+                f"{folder}: this is the data of a broker that is alone and keeps its metadata "
+                "here; it cannot join a cell. Take metadata.store.url away, or another data "
+                "directory"
+            )
+
+    def _check_begins_alone(
+        self, image: MetadataImage, clean_epoch: int | None, unavailable: StoreUnavailable
+    ) -> None:
+        """Whether this disk has all that the image says of it, although nobody can be asked."""
+        known = image.brokers.get(self._settings.node_id)
+        if known is None or clean_epoch is None or known.broker_epoch != clean_epoch:
+            raise StoreUnavailable(
+                "the last stop was not clean, so this broker must register before it serves: "
+                f"{unavailable}"
+            ) from unavailable
+
+    def _refuse_if_alive(self, image: MetadataImage, on_disk: MetadataImage | None) -> None:
+        """Raises NodeIdTaken when another process renews the session of this number."""
+        node_id = self._settings.node_id
+        other = image.brokers.get(node_id)
+        if other is None or other.is_fenced:
+            return
+        before = None if on_disk is None else on_disk.brokers.get(node_id)
+        if before is not None and before.incarnation_id == other.incarnation_id:
+            # It ran in this directory, which is locked by this process now.
+            return
+        config = self._settings.effective()
+        interval_ms = config.get_int("broker.heartbeat.interval.ms")
+        timeout_ms = config.get_int("broker.session.timeout.ms")
+        renewals = self._renew(timeout_ms)
+        for _ in range(-(-timeout_ms // interval_ms)):
+            self._ports.sleep_ms(interval_ms)
+            renewals += 1
+            if self._renew(timeout_ms) != renewals:
+                raise NodeIdTaken(
+                    f"broker {node_id} of this cell is running already, at "
+                    f"{other.host}:{other.port}: give this one another node.id"
+                )
+
+    def _renew(self, timeout_ms: int) -> int:
+        """Renew the session of this number; how often that was done by anybody."""
+        node_id, incarnation_id = self._broker.node_id, self._broker.incarnation_id
+        heartbeat = self._store.heartbeat(
+            node_id, incarnation_id, timeout_ms, wants_controller=False
+        )
+        return heartbeat.sessions[node_id].renewals
+
+    def _register(self, image: MetadataImage, clean_epoch: int | None) -> MetadataImage:
+        """The image with this incarnation in it."""
+        request_id = uuid.UUID(int=self._ports.random.getrandbits(128)).hex
+        lost_answers = 0
+        for _ in range(REGISTRATION_ATTEMPTS):
+            changes = decide_registration(image, self._broker, clean_epoch)
+            if not changes:
+                return image
+            try:
+                return self._store.apply(changes, image.version, request_id)
+            except VersionConflict:
+                image = self._store.read()
+            except StoreUnavailable:
+                lost_answers += 1
+                if lost_answers > LOST_ANSWERS_MAX:
+                    raise
+                self._ports.sleep_ms(100 * lost_answers)
+        raise StoreUnavailable("other brokers are always faster; this one could not register")
+
+
+def _directories(settings: BrokerConfig) -> list[str]:
+    return [str(directory) for directory in settings.data_directories]
 
 
 def _logs(settings: BrokerConfig, ports: Ports, image: MetadataImage) -> LogManager:

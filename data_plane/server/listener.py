@@ -33,6 +33,19 @@ SWEEP_INTERVAL_MS = 5_000
 CLOSE_LOGS_PER_SECOND_MAX = 50
 
 
+async def take_address(
+    host: str, port: int, backlog: int, make_connection: Callable[[], asyncio.BaseProtocol]
+) -> tuple[asyncio.Server, int]:
+    """Bind an address; an empty host is every interface. Returns the port, too, which the system
+    chose when `port` is 0. Nobody is served, or even let wait, yet. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        make_connection, host or None, port, backlog=backlog, start_serving=False
+    )
+    bound_port: int = server.sockets[0].getsockname()[1]
+    return server, bound_port
+
+
 class Listener:
     """The listening addresses of one kind of client, and their connections."""
 
@@ -76,17 +89,14 @@ class Listener:
     async def bind(self, host: str, port: int) -> int:
         """Take one more address; an empty host is every interface. Returns the port, which the
         system chose when `port` is 0. Nobody is served before `serve`. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: Connection(self),
-            host or None,
-            port,
-            backlog=self._config.get_int("socket.listen.backlog.size"),
-            start_serving=False,
-        )
-        self._servers.append(server)
-        bound_port: int = server.sockets[0].getsockname()[1]
+        backlog = self._config.get_int("socket.listen.backlog.size")
+        server, bound_port = await take_address(host, port, backlog, lambda: Connection(self))
+        self.adopt(server)
         return bound_port
+
+    def adopt(self, server: asyncio.Server) -> None:
+        """Take over an address that was taken before, whose connections are this listener's."""
+        self._servers.append(server)
 
     async def serve(self) -> None:
         """Accept connections on all addresses from now on."""

@@ -40,8 +40,11 @@ class Ports:
     """See the module.
 
     - `executor` runs what requests wait for, `maintenance_executor` the rest.
+    - `store_executor` runs calls of a shared store, which a slow disk must not hold up; None when
+      `executor` may do that, too.
     - `shared_store` None: the broker is alone and keeps the metadata in its data directory.
     - `make_peers` may be called again where a purpose needs connections of its own.
+    - `sleep_ms` holds up the thread that enters the cell.
     - `measure_space(path)` → (size, usable) bytes of the file system.
     """
 
@@ -55,4 +58,6 @@ class Ports:
     make_peers: Callable[[Services], Peers]
     measure_space: Callable[[str], tuple[int, int]]
     shared_store: MetadataStore | None = None
+    store_executor: Executor | None = None
+    sleep_ms: Callable[[int], None] = lambda duration_ms: None
     open_segments_max: int = OPEN_SEGMENTS_MAX

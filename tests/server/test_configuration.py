@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.server.configuration import (
     BrokerConfig,
     ConfigurationError,
@@ -171,6 +172,30 @@ def test_what_is_advertised_can_be_asked_for() -> None:
     assert config.advertised_listeners == config.listeners
     (first, *_) = config.effective().broker_synonyms("advertised.listeners")
     assert first == ("advertised.listeners", "PLAINTEXT://:1", 4)
+
+
+def test_the_address_for_other_brokers_is_one_they_can_connect_to() -> None:
+    config = load_configuration(flags=["inter.broker.listener=[::1]:7", "host.id=rack-3/slot-1"])
+    assert config.inter_broker_listener == Listener("INTER_BROKER", "::1", 7)
+    assert config.host_id == "rack-3/slot-1"
+    for text in ("0.0.0.0:7", ":7", "[::]:7", "host", "host:70000", "PLAINTEXT://host:7"):
+        with pytest.raises(ConfigurationError, match=r"inter\.broker\.listener"):
+            load_configuration(flags=[f"inter.broker.listener={text}"])
+
+
+def test_a_session_outlasts_some_heartbeats() -> None:
+    flags = ["broker.heartbeat.interval.ms=700"]
+    with pytest.raises(ConfigurationError, match=r"2000 is less than 3 times"):
+        load_configuration(flags=flags)
+    load_configuration(flags=[*flags, "broker.session.timeout.ms=2100"])
+
+
+def test_the_address_of_the_metadata_store_is_kept_to_oneself() -> None:
+    url = "postgresql://me:secret@localhost/cell"
+    config = load_configuration(flags=[f"metadata.store.url={url}"])
+    assert config.metadata_store_url == url
+    assert BROKER_DEFINITIONS["metadata.store.url"].sensitive
+    assert load_configuration().metadata_store_url is None
 
 
 def test_what_has_no_effect_is_told_with_its_reason() -> None:

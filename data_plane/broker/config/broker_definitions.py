@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from data_plane.broker.config.cell_definitions import CELL_DEFINITIONS
 from data_plane.broker.config.controller_definitions import CONTROLLER_DEFINITIONS
 from data_plane.broker.config.coordinator_definitions import COORDINATOR_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, by_name
@@ -23,6 +24,7 @@ from data_plane.broker.config.unserved_definitions import UNSERVED_DEFINITIONS
 BROKER_DEFINITIONS = MappingProxyType(
     by_name(
         LISTENER_DEFINITIONS,
+        CELL_DEFINITIONS,
         LOG_DEFINITIONS,
         CONTROLLER_DEFINITIONS,
         COORDINATOR_DEFINITIONS,

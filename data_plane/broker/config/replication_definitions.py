@@ -17,27 +17,6 @@ _CONTROLLER = "metadata has a store of its own and no quorum"
 
 REPLICATION_DEFINITIONS = (
     define(
-        "broker.heartbeat.interval.ms",
-        "INT",
-        2000,
-        "How often a broker reports to the controller.",
-        moot=_CONTROLLER,
-    ),
-    define(
-        "broker.session.timeout.ms",
-        "INT",
-        9000,
-        "How long a broker may be silent.",
-        moot=_CONTROLLER,
-    ),
-    define(
-        "controlled.shutdown.enable",
-        "BOOLEAN",
-        True,
-        "Hand leaders over before stopping.",
-        moot=_ELECTION,
-    ),
-    define(
         "num.replica.fetchers",
         "INT",
         1,

@@ -1,0 +1,65 @@
+"""Broker properties: being one of several brokers with a metadata store in common."""
+
+from __future__ import annotations
+
+from data_plane.broker.config.definition import at_least, define
+
+CELL_DEFINITIONS = (
+    define(
+        "metadata.store.url",
+        "PASSWORD",
+        None,
+        "The Postgres database in which the brokers of a cell keep their metadata, as "
+        "postgresql://user:password@host:port/database. Without it the broker is alone and keeps "
+        "its metadata in its data directory; one cannot become the other. Not Apache Kafka's.",
+    ),
+    define(
+        "metadata.store.schema",
+        "STRING",
+        "tidewheel_cell",
+        "The schema of the cell in that database. Not Apache Kafka's.",
+    ),
+    define(
+        "inter.broker.listener",
+        "STRING",
+        "127.0.0.1:0",
+        "Where this broker listens for the others of its cell, as host:port; they connect to this "
+        "very host, so it must be one that they can reach. Port 0 takes a free one. Clients are "
+        "not served there. Not Apache Kafka's.",
+    ),
+    define(
+        "host.id",
+        "STRING",
+        None,
+        "Brokers with the same host.id fail together: replicas of a partition are spread over "
+        "different ones. Default: the advertised host. Not Apache Kafka's.",
+    ),
+    define(
+        "broker.heartbeat.interval.ms",
+        "INT",
+        500,
+        "How often a broker renews its session in the metadata store. Apache Kafka has 2000.",
+        at_least(10),
+    ),
+    define(
+        "broker.session.timeout.ms",
+        "INT",
+        2000,
+        "How long a broker may be silent before its leaders move to others; also how long the "
+        "controller's lease is. At least three heartbeats. Apache Kafka has 9000.",
+        at_least(100),
+    ),
+    define(
+        "controlled.shutdown.enable",
+        "BOOLEAN",
+        True,
+        "Hand leaders over to other brokers before stopping.",
+    ),
+    define(
+        "controlled.shutdown.timeout.ms",
+        "LONG",
+        10_000,
+        "How long a stopping broker waits for that. Not Apache Kafka's.",
+        at_least(0),
+    ),
+)
