@@ -119,10 +119,12 @@ def cell_environment(store_url: str, brokers: int) -> dict[str, str]:
     }
 
 
-def cell_settings(broker_id: int, inter_broker_port: int) -> tuple[str, ...]:
+def cell_settings(
+    broker_id: int, inter_broker_port: int, host: str = "127.0.0.1"
+) -> tuple[str, ...]:
     """What one broker of a cell is told by flags."""
     return (
-        f"inter.broker.listener=127.0.0.1:{inter_broker_port}",
+        f"inter.broker.listener={host}:{inter_broker_port}",
         # One machine carries them all; for placement they count as machines of their own.
         f"host.id=stack-host-{broker_id}",
     )

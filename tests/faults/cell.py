@@ -1,0 +1,248 @@
+"""A cell of real broker processes and a real Postgres, for tests that do bad things to them.
+
+    with Cell(tmp_path) as cell:
+        cell.create_topic("orders", partitions=6)
+        leader = cell.leaders("orders")[0]
+        cell.kill9(leader)
+        cell.wait_for(lambda: leader not in cell.leaders("orders").values(), "new leaders")
+        cell.start(leader)
+
+Every broker reaches Postgres through a fault proxy of its own (`cell.store_links[id]`). With a
+`Network` each broker lives in a network namespace of its own; clients and Postgres are outside.
+Brokers keep their ports over restarts. Leaving the block stops what still runs and fails when a
+broker does not end well; after a failure it kills and shows the ends of the logs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from stack.broker_process import BrokerLaunch, BrokerProcess
+from stack.options import cell_environment, cell_settings
+from stack.postgres import PostgresServer
+from tests.faults.network import HOST, Network
+from tests.faults.proxy import FaultProxy
+
+CLUSTER_ID = "faults-cluster-000000A"
+READY_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 40.0
+SETTLED_SECONDS_MAX = 40.0
+LOOK_UP_S = 0.05
+LOG_TAIL_CHARACTERS = 3000
+SETTINGS = {"group.initial.rebalance.delay.ms": "100", "logging.format": "json"}
+
+
+class Cell:
+    """Brokers 1 … n and Postgres. See the module's text."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        brokers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        network: Network | None = None,
+        data: Mapping[int, Path] | None = None,
+    ) -> None:
+        """`data`: folders of brokers that are to be elsewhere than in `folder`."""
+        self.folder = folder
+        self.ids = list(range(1, brokers + 1))
+        self.store_links: dict[int, FaultProxy] = {}
+        self.processes: dict[int, BrokerProcess] = {}
+        self.postgres = PostgresServer(folder / "postgres", is_durable=False)
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._network = network
+        self._data = dict(data or {})
+        self._ports: dict[int, int] = {}
+        self._resources = contextlib.ExitStack()
+
+    def __enter__(self) -> Cell:
+        try:
+            self.postgres.start()
+            for broker_id in self.ids:
+                self._launch(broker_id)
+            for broker_id in self.ids:
+                self._wait_ready(broker_id)
+        except BaseException as error:
+            self._abandon(error)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._abandon(error)
+            return
+        try:
+            statuses = {i: process.stop(STOP_SECONDS_MAX) for i, process in self.processes.items()}
+            assert not any(statuses.values()), f"exit statuses by broker: {statuses}"
+        except BaseException as failure:
+            self._abandon(failure)
+            raise
+        self._close()
+
+    def _abandon(self, error: BaseException) -> None:
+        for process in self.processes.values():
+            process.kill()
+        for broker_id in self.ids:
+            if (path := self._log(broker_id)).exists():
+                text = path.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
+                error.add_note(f"the log of broker {broker_id} ends:\n{text}")
+        self._close()
+
+    def _close(self) -> None:
+        self.processes.clear()
+        self.postgres.stop()
+        self._resources.close()
+
+    # Brokers.
+
+    def _launch(self, broker_id: int) -> None:
+        if broker_id not in self.store_links:
+            listen_host = "127.0.0.1" if self._network is None else self._network.address(HOST)
+            proxy = FaultProxy("127.0.0.1", self.postgres.port, listen_host=listen_host)
+            self.store_links[broker_id] = self._resources.enter_context(proxy)
+        link = self.store_links[broker_id]
+        here = f"@127.0.0.1:{self.postgres.port}/"
+        store_url = self.postgres.dsn.replace(here, f"@{link.listen_host}:{link.port}/")
+        assert store_url != self.postgres.dsn, "the address is not where it was looked for"
+        host, prefix = "127.0.0.1", tuple[str, ...]()
+        if self._network is not None:
+            host, prefix = self._network.address(broker_id), self._network.prefix(broker_id)
+        given = [f"{key}={value}" for key, value in self._settings.items()]
+        launch = BrokerLaunch(
+            broker_id=broker_id,
+            data=self.data(broker_id),
+            log=self._log(broker_id),
+            cluster_id=CLUSTER_ID,
+            port=self._ports.get(broker_id, 0),
+            host=host,
+            settings=(*cell_settings(broker_id, 0, host), *given),
+            environment=cell_environment(store_url, len(self.ids)),
+            prefix=prefix,
+        )
+        self.processes[broker_id] = BrokerProcess(launch)
+
+    def _wait_ready(self, broker_id: int) -> None:
+        self._ports[broker_id] = (
+            self.processes[broker_id].wait_ready(timeout_s=READY_SECONDS_MAX).port
+        )
+
+    def _log(self, broker_id: int) -> Path:
+        return self.folder / f"broker-{broker_id}.log"
+
+    def data(self, broker_id: int) -> Path:
+        """The broker's data directory."""
+        return self._data.get(broker_id, self.folder / f"broker-{broker_id}")
+
+    def log_text(self, broker_id: int) -> str:
+        return self._log(broker_id).read_text(errors="replace")
+
+    def start(self, broker_id: int) -> float:
+        """Start a broker that does not run (a new id: one more). Seconds until it was ready."""
+        if broker_id not in self.ids:
+            self.ids.append(broker_id)
+        began = time.monotonic()
+        self._launch(broker_id)
+        self._wait_ready(broker_id)
+        return time.monotonic() - began
+
+    def stop(self, broker_id: int) -> None:
+        """Stop one cleanly."""
+        status = self.processes.pop(broker_id).stop(STOP_SECONDS_MAX)
+        assert status == 0, f"broker {broker_id} ended with status {status}"
+
+    def kill9(self, *broker_ids: int) -> None:
+        """Take their lives, all at once."""
+        victims = [self.processes.pop(broker_id) for broker_id in broker_ids]
+        for victim in victims:
+            victim.kill_now()
+        for victim in victims:
+            victim.kill()
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP: alive, connected, and doing nothing."""
+        self.processes[broker_id].send_signal(signal.SIGSTOP)
+
+    def resume(self, broker_id: int) -> None:
+        self.processes[broker_id].send_signal(signal.SIGCONT)
+
+    # What the cell looks like to a client.
+
+    @property
+    def bootstrap(self) -> str:
+        hosts = {
+            i: "127.0.0.1" if self._network is None else self._network.address(i)
+            for i in self._ports
+        }
+        return ",".join(f"{hosts[i]}:{port}" for i, port in self._ports.items())
+
+    def admin(self) -> AdminClient:
+        """A client that knows nothing from earlier."""
+        return AdminClient(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "socket.timeout.ms": 5000,
+                "log_level": 0,
+            }
+        )
+
+    def create_topic(
+        self, name: str, partitions: int, *, replicas: int = 3, configs: Mapping[str, str] = {}
+    ) -> None:
+        topic = NewTopic(name, partitions, replicas, config=dict(configs))
+        self.admin().create_topics([topic], operation_timeout=20)[name].result(30)
+        self.wait_for(
+            lambda: len(self.in_sync(name)) == partitions, f"{name} is known to everybody"
+        )
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition → leader (-1: none), as some broker tells it just now; {} when none does."""
+        return {p: leader for p, (leader, _) in self._partitions(topic).items()}
+
+    def in_sync(self, topic: str) -> dict[int, set[int]]:
+        """Partition → brokers in the ISR."""
+        return {p: set(isr) for p, (_, isr) in self._partitions(topic).items()}
+
+    def _partitions(self, topic: str) -> dict[int, tuple[int, Sequence[int]]]:
+        try:
+            found = self.admin().list_topics(topic, timeout=5).topics.get(topic)
+        except KafkaException:
+            return {}
+        if found is None or found.error is not None:
+            return {}
+        return {p.id: (p.leader, p.isrs) for p in found.partitions.values()}
+
+    def wait_for(
+        self, condition: Callable[[], bool], what: str, seconds_max: float = SETTLED_SECONDS_MAX
+    ) -> float:
+        """Wait until it is so. The seconds that it took."""
+        began = time.monotonic()
+        while not condition():
+            assert time.monotonic() < began + seconds_max, f"waited {seconds_max:.0f} s for: {what}"
+            time.sleep(LOOK_UP_S)
+        return time.monotonic() - began
+
+    def wait_until_in_sync(self, topic: str) -> None:
+        """Wait until every broker that runs is in each ISR again."""
+        running = set(self.processes)
+        self.wait_for(
+            lambda: (
+                (found := self.in_sync(topic)) != {}
+                and all(isr == running for isr in found.values())
+            ),
+            f"{sorted(running)} in sync for {topic}: {self.in_sync(topic)}",
+        )
