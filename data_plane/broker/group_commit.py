@@ -49,7 +49,7 @@ class GroupCommit:
     def _start(self, disk: Path) -> None:
         batch: list[tuple[Partition, int, FlushJob | None]] = []
         for partition in self._queued.pop(disk):
-            if partition.resigned is not ErrorCode.NONE:
+            if partition.is_closed:
                 # Deleted while it waited.
                 continue
             job = partition.log.flush_job()
@@ -89,7 +89,7 @@ class GroupCommit:
         if job is not None:
             # Whatever became of it: the job lets go of what it held.
             job.finish()
-        if partition.resigned is not ErrorCode.NONE:
+        if partition.is_closed:
             return
         if failure is not None:
             self._on_failed(partition, failure)

@@ -1,26 +1,34 @@
-"""The partitions that this broker leads: found by name or by id, opened when first asked for.
+"""The replicas that this broker has: found by name or by id, opened when first asked for.
 
-The metadata image says which partitions exist; the log manager has their logs. A `Partition` joins
-the two and is made at the first request for it, so that a broker with 10,000 partitions starts as
-fast as one with ten. A log that the image names and the disk does not have is created then too:
-that is the moment after CreateTopics, or a crash between the metadata commit and the first use.
+The metadata image says which partitions exist and which of them this broker leads or follows; the
+log manager has their logs. A `Partition` joins the two and is made at the first request for it, so
+that a broker with 10,000 partitions starts as fast as one with ten. A log that the image names and
+the disk does not have is created then too: that is the moment after CreateTopics, or a crash
+between the metadata commit and the first use.
 
 Invariants
 - What lookups return agrees with the image last applied: a deleted topic is gone, a topic made
-  anew under an old name has another id and other partitions.
+  anew under an old name has another id and other partitions, `get` finds leading replicas only.
+- A log is deleted when the image says that its topic is gone or that this broker is no replica of
+  it any more, and for no other reason.
 - Topic ids are 16 raw bytes here, as they stand in Produce and Fetch requests.
 
-Deliberately absent: deciding who leads (the image says so), and the metadata of topics.
+Deliberately absent: deciding who leads (the image says so), fetching what is followed
+(replication.py), ISR commits (isr.py), and the metadata of topics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from data_plane.cell.metadata import NO_LEADER
+from data_plane.cell.partition_state import effective_min_isr, may_join_isr
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import LogDirFailure, LogError, UnknownPartition
+from data_plane.replica.leadership import ReplicationSettings
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 
@@ -33,8 +41,30 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 ZERO_ID = bytes(16)
 
 
+class ReplicaConfig(Protocol):
+    """The properties that replicas depend on. EffectiveConfig is one."""
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig: ...
+    def get_int(self, name: str) -> int: ...
+    def topic_value(self, name: str, overrides: Mapping[str, str]) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A partition that this broker follows, as the image has it."""
+
+    topic: TopicImage
+    index: int
+    image: PartitionImage
+
+
+# The local replicas whose role, leader or leader epoch changed, as (topic id, index); those that
+# came and went too. With the time.
+OnRolesChanged = Callable[[list[tuple[UUID, int]], int], None]
+
+
 class TopicPartitions:
-    """Lookup of leading replicas. `get` and `get_by_name` are on the path of every request."""
+    """Lookup of replicas. `get` and `get_by_name` are on the path of every request."""
 
     internal_topics = INTERNAL_TOPICS
 
@@ -43,46 +73,87 @@ class TopicPartitions:
         node_id: int,
         image: MetadataImage,
         logs: LogManager,
-        log_config: Callable[[Mapping[str, str]], LogConfig],
+        config: ReplicaConfig,
         request_sync: Callable[[Partition], None],
     ) -> None:
         self._node_id = node_id
         self._image = image
         self._logs = logs
-        self._log_config = log_config
         self._request_sync = request_sync
-        self._by_id: dict[tuple[bytes, int], Partition] = {}
-        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._config = config
+        self._replicas: dict[tuple[bytes, int], Partition] = {}
+        self._leading_by_id: dict[tuple[bytes, int], Partition] = {}
+        self._leading_by_name: dict[tuple[str, int], Partition] = {}
+        self._listeners: list[OnRolesChanged] = []
         # Told about partitions whose disk fails when they are opened, for the log and metrics.
         self.on_open_failed: Callable[[str, int, LogError], None] | None = None
+        # Told when a led partition has somebody to take into its ISR.
+        self.on_isr_may_grow: Callable[[Partition], None] | None = None
 
     def __len__(self) -> int:
         """Partitions in use since the start."""
-        return len(self._by_id)
+        return len(self._replicas)
 
     def opened(self) -> Iterable[Partition]:
-        """The partitions in use since the start, in no order."""
-        return self._by_id.values()
+        """The partitions in use since the start, led or followed, in no order."""
+        return self._replicas.values()
+
+    def leading(self) -> Iterable[Partition]:
+        """The partitions in use that this broker leads, in no order."""
+        return self._leading_by_id.values()
+
+    def followed(self) -> Iterator[Followed]:
+        """The partitions that this broker is to fetch, by the image; none of them is opened."""
+        node_id = self._node_id
+        for topic in self._image.topics_by_id.values():
+            for index, image in enumerate(topic.partitions):
+                if node_id in image.replicas and image.leader not in (node_id, NO_LEADER):
+                    yield Followed(topic, index, image)
+
+    def on_roles_changed(self, listener: OnRolesChanged) -> None:
+        """Call `listener` at the end of each `apply_image` that changed roles."""
+        self._listeners.append(listener)
+
+    # Lookups
 
     def get(self, topic_id: bytes | UUID, index: int) -> Partition | None:
         """The partition this broker leads, or None; `error` then says why."""
         if isinstance(topic_id, UUID):
             topic_id = topic_id.bytes
-        partition = self._by_id.get((topic_id, index))
+        partition = self._leading_by_id.get((topic_id, index))
+        if partition is None:
+            partition = self.replica(topic_id, index)
+            if partition is not None and partition.leader_id != self._node_id:
+                return None
+        return partition
+
+    def get_by_name(self, topic: str, index: int) -> Partition | None:
+        """As `get`, for requests that name topics."""
+        partition = self._leading_by_name.get((topic, index))
+        if partition is None:
+            partition = self.replica_by_name(topic, index)
+            if partition is not None and partition.leader_id != self._node_id:
+                return None
+        return partition
+
+    def replica(self, topic_id: bytes | UUID, index: int) -> Partition | None:
+        """The local replica, whatever its role; None when there is none or its disk failed."""
+        if isinstance(topic_id, UUID):
+            topic_id = topic_id.bytes
+        partition = self._replicas.get((topic_id, index))
         if partition is None and topic_id != ZERO_ID:
             topic = self._image.topics_by_id.get(UUID(bytes=topic_id))
             if topic is not None:
                 partition = self._open(topic, index)
         return partition
 
-    def get_by_name(self, topic: str, index: int) -> Partition | None:
-        """As `get`, for requests that name topics."""
-        partition = self._by_name.get((topic, index))
-        if partition is None:
-            topic_image = self._image.topics_by_name.get(topic)
-            if topic_image is not None:
-                partition = self._open(topic_image, index)
-        return partition
+    def replica_by_name(self, topic: str, index: int) -> Partition | None:
+        """As `replica`, for requests that name topics."""
+        topic_image = self._image.topics_by_name.get(topic)
+        if topic_image is None:
+            return None
+        partition = self._replicas.get((topic_image.topic_id.bytes, index))
+        return self._open(topic_image, index) if partition is None else partition
 
     def error(self, topic_id: bytes | UUID, index: int) -> ErrorCode:
         """Why `get` finds no leading replica."""
@@ -111,10 +182,13 @@ class TopicPartitions:
         partition = topic_image.partitions[index]
         return partition.leader, partition.leader_epoch
 
+    # What the image changes
+
     def apply_image(self, image: MetadataImage, now_ms: int) -> None:
-        """Follow the image: resign and delete what is gone, configure what changed."""
+        """Follow the image: take roles, delete what is gone, configure what changed."""
         old = self._image
         self._image = image
+        changed: list[tuple[UUID, int]] = []
         if old.topics_by_id is not image.topics_by_id:
             # By name: with thousands of topics, hashing ids would take most of a commit's time.
             for name, topic in old.topics_by_name.items():
@@ -122,21 +196,37 @@ class TopicPartitions:
                 if new is topic:
                     continue
                 if new is None or new.topic_id != topic.topic_id:
-                    self._delete_topic(topic, now_ms)
+                    self._delete_topic(topic, now_ms, changed)
                 else:
-                    self._update_topic(topic, new)
+                    self._update_topic(topic, new, now_ms, changed)
+            if self._listeners:
+                for name, topic in image.topics_by_name.items():
+                    before = old.topics_by_name.get(name)
+                    if before is None or before.topic_id != topic.topic_id:
+                        self._note_hosted(topic, changed)
         if old.configs != image.configs:
-            self.configure_logs()
+            self.configure_logs(now_ms)
+        if old.brokers is not image.brokers:
+            # Who is not fenced any more, or fenced now, matters where somebody is out of the ISR.
+            for partition in self._leading_by_id.values():
+                if partition.leadership is not None and partition.leadership.has_outsiders:
+                    partition.review(now_ms)
+        if changed:
+            for listener in self._listeners:
+                listener(changed, now_ms)
 
-    def configure_logs(self) -> None:
+    def configure_logs(self, now_ms: int | None = None) -> None:
         """Give every log its topic's settings, also those that nobody has asked for yet:
         retention works on them, too. Logs compare by value, and most settings do not change."""
         for topic in self._image.topics_by_id.values():
-            self._configure(topic)
+            self._configure(topic, now_ms)
 
     def delete_strays(self, now_ms: int) -> list[tuple[UUID, int]]:
-        """Delete logs of topics that the image does not have: the crash came between the
-        metadata commit of their deletion and the deletion itself. Returns what was deleted."""
+        """Delete logs that the image does not give to this broker: the crash came between the
+        metadata commit of their deletion and the deletion itself. Returns what was deleted.
+
+        Only with an image that the store has just vouched for: an older one, from a broker's own
+        disk, does not name what was created since."""
         strays = [
             (topic_id, index)
             for topic_id, index in list(self._logs.partition_ids())
@@ -154,28 +244,100 @@ class TopicPartitions:
             and self._node_id in topic.partitions[index].replicas
         )
 
+    def _note_hosted(self, topic: TopicImage, changed: list[tuple[UUID, int]]) -> None:
+        for index, image in enumerate(topic.partitions):
+            if self._node_id in image.replicas:
+                changed.append((topic.topic_id, index))
+
+    def _delete_topic(
+        self, topic: TopicImage, now_ms: int, changed: list[tuple[UUID, int]]
+    ) -> None:
+        for index, image in enumerate(topic.partitions):
+            if self._node_id in image.replicas:
+                changed.append((topic.topic_id, index))
+                self._remove(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+
+    def _update_topic(
+        self, old: TopicImage, new: TopicImage, now_ms: int, changed: list[tuple[UUID, int]]
+    ) -> None:
+        node_id = self._node_id
+        topic_id = new.topic_id.bytes
+        old_count = len(old.partitions)
+        for index, image in enumerate(new.partitions):
+            before = old.partitions[index] if index < old_count else None
+            if before is image:
+                continue
+            was_hosted = before is not None and node_id in before.replicas
+            if node_id not in image.replicas:
+                if was_hosted:
+                    changed.append((new.topic_id, index))
+                    self._remove(new, index, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+                continue
+            partition = self._replicas.get((topic_id, index))
+            if partition is not None:
+                self._give_role(partition, new, image, now_ms)
+            if (
+                before is None
+                or not was_hosted
+                or image.leader_epoch != before.leader_epoch
+                or (node_id in image.adding_replicas) != (node_id in before.adding_replicas)
+            ):
+                changed.append((new.topic_id, index))
+        if old.configs != new.configs:
+            self._configure(new, now_ms)
+
+    def _remove(self, topic: TopicImage, index: int, error: ErrorCode, now_ms: int) -> None:
+        key = (topic.topic_id.bytes, index)
+        partition = self._replicas.pop(key, None)
+        if partition is not None:
+            self._forget_leading(partition, key)
+            partition.close(error)
+        try:
+            self._logs.delete(topic.topic_id, index, now_ms)
+        except (UnknownPartition, LogDirFailure):
+            # Never used, or on a disk that is gone; a start with the disk back finds a stray log
+            # and deletes it.
+            return
+
+    def _give_role(
+        self, partition: Partition, topic: TopicImage, image: PartitionImage, now_ms: int | None
+    ) -> None:
+        partition.follow_image(image, self._settings(topic, image), now_ms)
+        key = (topic.topic_id.bytes, partition.index)
+        if partition.leader_id == self._node_id:
+            self._leading_by_id[key] = partition
+            self._leading_by_name[(topic.name, partition.index)] = partition
+        else:
+            self._forget_leading(partition, key)
+
+    def _forget_leading(self, partition: Partition, key: tuple[bytes, int]) -> None:
+        self._leading_by_id.pop(key, None)
+        name_key = (partition.topic, partition.index)
+        if self._leading_by_name.get(name_key) is partition:
+            del self._leading_by_name[name_key]
+
     def _open(self, topic: TopicImage, index: int) -> Partition | None:
         if not 0 <= index < len(topic.partitions):
             return None
         image = topic.partitions[index]
-        if image.leader != self._node_id:
+        if self._node_id not in image.replicas:
             return None
         try:
             log = self._open_log(topic, index)
-            partition = Partition(topic.name, index, log, image.leader_epoch, self._request_sync)
+            partition = Partition(topic.name, index, log, self._node_id, self)
+            self._give_role(partition, topic, image, None)
         except LogError as error:
             if self.on_open_failed is not None:
                 self.on_open_failed(topic.name, index, error)
             return None
-        self._by_id[(topic.topic_id.bytes, index)] = partition
-        self._by_name[(topic.name, index)] = partition
+        self._replicas[(topic.topic_id.bytes, index)] = partition
         return partition
 
     def _open_log(self, topic: TopicImage, index: int) -> Log:
         try:
             return self._logs.get(topic.topic_id, index)
         except UnknownPartition:
-            config = self._log_config(topic.configs)
+            config = self._config.log_config(topic.configs)
             return self._logs.create(topic.topic_id, topic.name, index, config)
 
     def _error(self, topic: TopicImage, index: int) -> ErrorCode:
@@ -186,42 +348,48 @@ class TopicPartitions:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR
 
-    def _delete_topic(self, topic: TopicImage, now_ms: int) -> None:
+    # Settings
+
+    def _settings(self, topic: TopicImage, image: PartitionImage) -> ReplicationSettings:
+        if len(image.replicas) == 1:
+            return ReplicationSettings()
+        lag_messages_max = self._config.topic_value("replica.lag.max.messages", topic.configs)
+        assert isinstance(lag_messages_max, int)
+        min_isr = effective_min_isr(image, self.min_insync_replicas(topic))
+        return ReplicationSettings(min_isr, lag_messages_max)
+
+    def min_insync_replicas(self, topic: TopicImage) -> int:
+        """The topic's min.insync.replicas, whatever replicas it has."""
+        value = self._config.topic_value("min.insync.replicas", topic.configs)
+        assert isinstance(value, int)
+        return value
+
+    def _configure(self, topic: TopicImage, now_ms: int | None) -> None:
+        config = self._config.log_config(topic.configs)
+        topic_id = topic.topic_id.bytes
         for index, image in enumerate(topic.partitions):
-            partition = self._by_id.pop((topic.topic_id.bytes, index), None)
+            partition = self._leading_by_id.get((topic_id, index))
             if partition is not None:
-                by_name = self._by_name.get((topic.name, index))
-                if by_name is partition:
-                    del self._by_name[(topic.name, index)]
-                partition.resign(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            if self._node_id in image.replicas:
-                try:
-                    self._logs.delete(topic.topic_id, index, now_ms)
-                except (UnknownPartition, LogDirFailure):
-                    # Never used, or on a disk that is gone; a start with the disk back finds a
-                    # stray log and deletes it.
-                    continue
-
-    def _update_topic(self, old: TopicImage, new: TopicImage) -> None:
-        for index, image in enumerate(new.partitions):
-            partition = self._by_id.get((new.topic_id.bytes, index))
-            if partition is None:
-                continue
-            if image.leader != self._node_id:
-                del self._by_id[(new.topic_id.bytes, index)]
-                self._by_name.pop((new.name, index), None)
-                partition.resign(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            else:
-                partition.set_leader_epoch(image.leader_epoch)
-        if old.configs != new.configs:
-            self._configure(new)
-
-    def _configure(self, topic: TopicImage) -> None:
-        config = self._log_config(topic.configs)
-        for index in range(len(topic.partitions)):
+                partition.follow_image(image, self._settings(topic, image), now_ms)
             try:
                 log = self._logs.get(topic.topic_id, index)
             except UnknownPartition:
                 continue
             if log.config != config:
                 log.update_config(config)
+
+    # The host of its partitions
+
+    @property
+    def replica_lag_time_max_ms(self) -> int:
+        return self._config.get_int("replica.lag.time.max.ms")
+
+    def request_sync(self, partition: Partition) -> None:
+        self._request_sync(partition)
+
+    def may_join_isr(self, node_id: int, broker_epoch: int) -> bool:
+        return may_join_isr(self._image, node_id, broker_epoch)
+
+    def isr_may_grow(self, partition: Partition) -> None:
+        if self.on_isr_may_grow is not None:
+            self.on_isr_may_grow(partition)

@@ -130,12 +130,20 @@ class LogAppends(LogState):
             raise AppendError(error.error_code, str(error)) from error
 
     def append_as_follower(
-        self, buf: bytes | bytearray | memoryview, start: int, end: int, *, now_ms: int
+        self,
+        buf: bytes | bytearray | memoryview,
+        start: int,
+        end: int,
+        *,
+        now_ms: int,
+        leader_epoch: int = INT32_MAX,
     ) -> AppendResult:
         """Store batches of the leader as they are, gaps included.
 
-        A batch that is cut off at the end is left out. Raises AppendError: CORRUPT_MESSAGE, and
-        OFFSET_OUT_OF_RANGE for a batch below the log end. Raises LogDirFailure.
+        A batch that is cut off at the end is left out, and so is everything from a batch on whose
+        epoch is above `leader_epoch`: the leader that was asked cannot have it. Raises AppendError:
+        CORRUPT_MESSAGE, and OFFSET_OUT_OF_RANGE for a batch below the log end. Raises
+        LogDirFailure.
         """
         if self._segments is None:
             self.load()
@@ -143,6 +151,8 @@ class LogAppends(LogState):
         headers, stop, problem = scan_batches(buf, start, end)
         if problem and problem != "incomplete":
             raise AppendError(ErrorCode.CORRUPT_MESSAGE, f"batch at byte {stop - start}: {problem}")
+        while headers and headers[-1].partition_leader_epoch > leader_epoch:
+            stop = headers.pop().position
         if not headers:
             end_offset = self.log_end_offset
             return AppendResult(end_offset, end_offset - 1, -1, False, self.log_start_offset)

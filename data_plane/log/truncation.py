@@ -33,6 +33,10 @@ def truncate_to(log: Log, offset: int) -> None:
     """See Log.truncate_to. Raises OSError."""
     segments = log.segments
     if offset >= log.log_end_offset:
+        if log.epochs.entries and log.epochs.entries[-1].start_offset >= offset:
+            # An empty log remembers the epoch of what it had.
+            log.epochs.truncate_from_end(offset)
+            log.dirty |= Dirty.EPOCHS
         return
     if offset <= log.log_start_offset:
         truncate_fully_and_start_at(log, offset)

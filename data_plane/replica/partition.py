@@ -1,91 +1,194 @@
-"""One replica of a partition: who leads it, how far it is committed, who waits for that.
+"""One local replica of a partition: its role, how far it is committed, who waits for that.
 
     offset    0 ............ 5 ............ 8 ........ 11
-              |  readable    |  appended,   |  (next)
-              |              |  not synced  |
+              |  committed   |  appended,   |  (next)
+              |              |  not yet     |
               log start      high watermark log end offset
 
-With one replica a record is committed as soon as it is in the log; where the topic asks for a sync
-(`durability=fsync`, or `flush.messages` reached) it is committed when the sync is done, so that
-nobody reads what a power loss could take away. Replication will hold the high watermark back
-further, to the minimum over the maximal ISR; only `_advance_high_watermark` changes for that.
+Leading: a record is committed when every replica of the maximal ISR has it (leadership.py), this
+one's own copy included. Where the topic asks for a sync (`durability=fsync`, or `flush.messages`
+reached) a copy counts when it is synced: this leader's by `sync_finished`, a follower's because it
+does not fetch on before. A partition with one replica has no `leadership`, and is committed by the
+append or its sync.
+
+Following: batches come as the leader stored them; the high watermark is the leader's as far as the
+log reaches; the log is truncated where it left the leader's (truncation.py).
+
+The role, the leader epoch and the ISR come from the metadata image by `follow_image`, and from
+nowhere else. What stops a leader is an image with a newer epoch, or followers that have one.
 
 Invariants
-- The high watermark never moves back while this replica leads, and never passes the log end.
-- `when_committed` calls every callback exactly once, also when the replica resigns or closes.
-- Watchers are told after the high watermark (or the leadership, or the log start) has changed and
-  only note it: they never read within the call.
+- The high watermark never moves back while this replica leads, and never passes the log end. A
+  follower's moves back only when the log is truncated below it (unclean election).
+- `when_committed`, `when_appended` and `when_synced` call every callback exactly once, also when
+  the replica stops leading or closes.
+- Watchers are told after the high watermark (or role, epoch, log start) has changed, those who read
+  up to the log end at every append; they only note it and never read within the call.
 
-Deliberately absent: file work (data_plane.log), requests (data_plane.broker), clocks.
+Deliberately absent: file work (data_plane.log), requests and fetchers (data_plane.broker), clocks.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from data_plane.log.log import AppendResult, Log
+from data_plane.replica import truncation
+from data_plane.replica.errors import StaleLeaderEpoch
+from data_plane.replica.fetch_session import FetchState
+from data_plane.replica.following import append_from_leader, follow_log_start
+from data_plane.replica.leadership import (
+    IsrProposal,
+    Leadership,
+    LogEnds,
+    PartitionState,
+    ReplicationSettings,
+)
+from data_plane.replica.ports import Host, LogEndWatcher, Watcher
+from data_plane.replica.waiters import Done, OffsetWaiters
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import BatchHeader
 
-Committed = Callable[[ErrorCode], None]
-
-
-class Watcher(Protocol):
-    """Somebody who wants to know that there may be something new to read here."""
-
-    def partition_changed(self) -> None: ...
+NO_LEADER = -1
+_NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class Partition:
-    """A leading replica. Create one per (topic, index) that this broker leads."""
+    """A local replica. A new one has no role (requests get NOT_LEADER_OR_FOLLOWER) until
+    `follow_image`."""
 
     __slots__ = (
-        "_request_sync",
-        "_waiting",
+        "_committed_waiters",
+        "_host",
+        "_own_waiters",
+        "_sync_callbacks",
+        "epoch_start_offset",
         "high_watermark",
         "index",
+        "is_closed",
         "is_sync_pending",
         "leader_epoch",
+        "leader_id",
+        "leadership",
         "log",
+        "log_end_watchers",
+        "node_id",
+        "own_end_offset",
         "resigned",
         "topic",
         "watchers",
     )
 
-    def __init__(
-        self,
-        topic: str,
-        index: int,
-        log: Log,
-        leader_epoch: int,
-        request_sync: Callable[[Partition], None],
-    ) -> None:
+    def __init__(self, topic: str, index: int, log: Log, node_id: int, host: Host) -> None:
         self.topic = topic
         self.index = index
         self.log = log
-        self.leader_epoch = leader_epoch
-        # The error that requests get once this replica does not lead any more; NONE while it does.
-        self.resigned = ErrorCode.NONE
+        self.node_id = node_id
+        self.leader_id = NO_LEADER
+        self.leader_epoch = -1
+        # The error that a leader's requests get; NONE exactly while this replica leads.
+        self.resigned = _NOT_LEADER
+        self.is_closed = False
+        # Only while leading a partition with other replicas.
+        self.leadership: Leadership | None = None
+        # Where the log ended when this epoch of leading began.
+        self.epoch_start_offset = 0
+        # How far this replica's own copy counts: to the log end, or where syncs are asked for, to
+        # where they have come.
+        self.own_end_offset = 0
         self.is_sync_pending = False
+        # What was committed when the broker stopped still is: the log kept that.
+        self.high_watermark: int = log.high_watermark
         self.watchers: set[Watcher] = set()
-        self._request_sync = request_sync
-        self._waiting: deque[tuple[int, Committed]] = deque()
-        # What recovery found in the log is committed, since this is the only replica; where the
-        # topic asks for syncs, once it is synced: a crash may have come between write and sync.
-        self.high_watermark: int = log.log_end_offset
-        if self._needs_sync():
-            self.high_watermark = max(log.recovery_point, log.log_start_offset)
-            self.is_sync_pending = True
-            request_sync(self)
-        log.advance_high_watermark(self.high_watermark)
+        self.log_end_watchers: set[LogEndWatcher] = set()
+        self._host = host
+        self._committed_waiters = OffsetWaiters()
+        self._own_waiters = OffsetWaiters()
+        self._sync_callbacks: list[Callable[[], None]] = []
+
+    @property
+    def is_leader(self) -> bool:
+        return self.resigned is ErrorCode.NONE
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether it holds a copy that consumers may read, of another broker's."""
+        return self.resigned is _NOT_LEADER and not self.is_closed and self.leader_epoch >= 0
 
     @property
     def last_stable_offset(self) -> int:
         """Where read_committed readers stop: before the first undecided transaction."""
         # The log knows the high watermark and does not go beyond it.
         return self.log.last_stable_offset
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether too few replicas are in sync for anything to be committed."""
+        return self.leadership is not None and self.leadership.is_under_min_isr
+
+    # Roles
+
+    def follow_image(
+        self, state: PartitionState, settings: ReplicationSettings, now_ms: int | None
+    ) -> bool:
+        """Take the role that the image gives. Whether role, leader or leader epoch changed. Without
+        a time, the first call that has one begins what is measured."""
+        if self.is_closed or state.leader_epoch < self.leader_epoch:
+            return False
+        is_news = (state.leader, state.leader_epoch) != (self.leader_id, self.leader_epoch)
+        was_leader = self.is_leader
+        self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
+        if state.leader == self.node_id:
+            self._lead(state, settings, now_ms, is_new_epoch=is_news or not was_leader)
+        else:
+            self.leadership = None
+            self.resigned = _NOT_LEADER
+            if was_leader:
+                self._fail_waiters(_NOT_LEADER)
+            if not self.is_sync_pending and self._needs_sync():
+                self._sync_later()
+        if is_news:
+            self._tell_all()
+        return is_news
+
+    def _lead(
+        self,
+        state: PartitionState,
+        settings: ReplicationSettings,
+        now_ms: int | None,
+        *,
+        is_new_epoch: bool,
+    ) -> None:
+        if is_new_epoch:
+            self.epoch_start_offset = self.log.log_end_offset
+        if not self.is_leader:
+            self.resigned = ErrorCode.NONE
+            self.leadership = None
+            self.high_watermark = self.log.high_watermark
+            self._count_own_copy()
+        leadership = self.leadership
+        if state.replicas == (self.node_id,):
+            self.leadership = None
+        elif leadership is None:
+            self.leadership = Leadership(self.node_id, state, settings, self._host)
+        else:
+            leadership.settings = settings
+            if is_new_epoch:
+                leadership.begin_epoch(state)
+            else:
+                leadership.update(state)
+        self.review(now_ms)
+
+    def close(self, error: ErrorCode) -> None:
+        """The end of this replica (deleted, moved away, its disk failed): fail what waits, and
+        wake the readers, who will find the error."""
+        self.is_closed = True
+        self.resigned = error
+        self.leadership = None
+        self._fail_waiters(error)
+        self._tell_all()
+
+    # Leading
 
     def append_as_leader(
         self,
@@ -97,7 +200,8 @@ class Partition:
         batches: list[BatchHeader] | None = None,
         origin: str = "client",
     ) -> AppendResult:
-        """Append record batches; offsets and epoch are written into `buf` in place.
+        """Append record batches; offsets and epoch are written into `buf` in place. Only while
+        `resigned` is NONE.
 
         Raises the log's AppendError, and then nothing is stored."""
         log = self.log
@@ -113,58 +217,221 @@ class Partition:
         if not result.duplicate:
             if self.is_sync_pending or self._needs_sync():
                 if not self.is_sync_pending:
-                    self.is_sync_pending = True
-                    self._request_sync(self)
+                    self._sync_later()
             else:
-                self._advance_high_watermark(log.log_end_offset)
+                self.own_end_offset = log.log_end_offset
+            if self.leadership is None:
+                self._advance_high_watermark(self.own_end_offset)
+            else:
+                self.leadership.appended(result.first_offset, now_ms)
+                self._advance(now_ms)
+                for watcher in self.log_end_watchers:
+                    watcher.partition_changed()
         return result
 
-    def when_committed(self, offset: int, callback: Committed) -> None:
+    def when_committed(self, offset: int, callback: Done) -> None:
         """Call `callback(NONE)` once `offset` is below the high watermark, at once if it already
         is; `callback(error)` if this replica stops leading first."""
+        self._wait(self._committed_waiters, offset, self.high_watermark, callback)
+
+    def when_appended(self, offset: int, callback: Done) -> None:
+        """As `when_committed`, as soon as this replica's own copy is as durable as the topic asks,
+        whatever the followers have."""
+        self._wait(self._own_waiters, offset, self.own_end_offset, callback)
+
+    def _wait(self, waiters: OffsetWaiters, offset: int, reached: int, callback: Done) -> None:
         if self.resigned is not ErrorCode.NONE:
             callback(self.resigned)
-        elif offset < self.high_watermark:
+        elif offset < reached:
             callback(ErrorCode.NONE)
         else:
-            # Appends come in offset order, so the queue is in order too, except for a duplicate
-            # that waits for its original; it then waits a little longer than it must.
-            self._waiting.append((offset, callback))
+            waiters.add(offset, callback)
+
+    def end_offset_for_epoch(self, epoch: int) -> truncation.EpochEnd:
+        """(largest epoch ≤ `epoch`, where it ends), as this leader sees it; (-1, -1) when it knows
+        nothing of it."""
+        return truncation.leader_epoch_end(self.log, self.leader_epoch, epoch)
+
+    def locate_fetch(
+        self, fetch_offset: int, last_fetched_epoch: int
+    ) -> ErrorCode | truncation.EpochEnd:
+        """Whether a log that ends at `fetch_offset` with a batch of `last_fetched_epoch` (-1: not
+        said) can be gone on with here: NONE, OFFSET_OUT_OF_RANGE, or where it has diverged."""
+        log = self.log
+        if fetch_offset < log.log_start_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if last_fetched_epoch >= 0:
+            found = self.end_offset_for_epoch(last_fetched_epoch)
+            if found == truncation.UNDEFINED:
+                # Nothing is known of that epoch; Kafka says so in these words.
+                return ErrorCode.OFFSET_OUT_OF_RANGE
+            if truncation.diverges(found, last_fetched_epoch, fetch_offset):
+                return found
+        if fetch_offset > log.log_end_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return ErrorCode.NONE
+
+    def follower_fetched(
+        self,
+        node_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> bool:
+        """A follower fetches from `fetch_offset`, which was checked to be an end of a log that does
+        not diverge from this one. False when the broker is no replica of this partition."""
+        leadership = self.leadership
+        follower = None if leadership is None else leadership.followers.get(node_id)
+        if leadership is None or follower is None:
+            return False
+        end_offset = self.log.log_end_offset
+        assert fetch_offset <= end_offset, "a follower's log that leads further has diverged"
+        follower.fetched(broker_epoch, fetch_offset, log_start_offset, end_offset, now_ms)
+        self.review(now_ms)
+        return True
+
+    def review(self, now_ms: int | None) -> None:
+        """See what is committed and who may join the ISR, by what is known now."""
+        self._advance(now_ms)
+        if self.leadership is not None and self.leadership.has_candidates(self._log_ends()):
+            self._host.isr_may_grow(self)
+
+    def propose_isr(self, now_ms: int, *, may_shrink: bool) -> IsrProposal | None:
+        """Another ISR to ask the store for, in flight from now on; None when none is due or one is
+        in flight. With `may_shrink` followers that lag are left out of it."""
+        if self.leadership is None:
+            return None
+        return self.leadership.propose(self._log_ends(), now_ms, may_shrink=may_shrink)
+
+    def isr_refused(self, partition_epoch: int, now_ms: int) -> None:
+        """The store has not taken the proposal of `partition_epoch` and never will."""
+        if self.leadership is not None:
+            self.leadership.refuse_proposal(partition_epoch)
+            self._advance(now_ms)
+
+    def _log_ends(self) -> LogEnds:
+        return LogEnds(self.log.log_end_offset, self.high_watermark, self.epoch_start_offset)
+
+    # Following
+
+    def fetch_state(self) -> FetchState:
+        """Where this log stands, for the next fetch."""
+        log = self.log
+        return FetchState(
+            log.log_end_offset, log.latest_epoch, self.leader_epoch, log.log_start_offset
+        )
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether what was appended last is still to be synced. Fetching on would acknowledge it,
+        so a follower waits (`when_synced`)."""
+        return self.is_sync_pending
+
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Call once when `is_syncing` ends, also when the sync fails."""
+        self._sync_callbacks.append(callback)
+
+    def append_as_follower(
+        self,
+        buf: bytes | bytearray | memoryview,
+        start: int,
+        end: int,
+        *,
+        leader_epoch: int,
+        leader_high_watermark: int,
+        leader_log_start: int,
+        now_ms: int,
+    ) -> None:
+        """Take an answer to a fetch from this log's end: batches (perhaps none) as they are, the
+        last one perhaps cut off, and where the leader's log stands.
+
+        Raises StaleLeaderEpoch when it was asked for in another leader epoch, the log's AppendError
+        and LogDirFailure."""
+        if leader_epoch != self.leader_epoch:
+            raise StaleLeaderEpoch(f"epoch {leader_epoch} is not {self.leader_epoch}")
+        self._check_follower()
+        log = self.log
+        if start < end:
+            append_from_leader(log, buf, start, end, leader_epoch, now_ms)
+            # It moves back where the first batch reaches below the log start.
+            self.high_watermark = min(self.high_watermark, log.high_watermark)
+            if not self.is_sync_pending and self._needs_sync():
+                self._sync_later()
+        self._advance_high_watermark(min(leader_high_watermark, log.log_end_offset))
+        if follow_log_start(log, leader_log_start):
+            self._tell_all()
+
+    def truncate_for_divergence(self, epoch: int, end_offset: int) -> None:
+        """The leader's largest epoch up to this log's last one is `epoch`, and ends at
+        `end_offset`: drop what cannot be the leader's, then fetch again.
+
+        Raises StaleLeaderEpoch when this is no follower, LogDirFailure."""
+        self._check_follower()
+        self.log.truncate_to(truncation.truncation_offset(self.log, (epoch, end_offset)))
+        self._log_was_cut()
+
+    def restart_at(self, log_start_offset: int) -> None:
+        """The leader's log has nothing that this one could go on with (OFFSET_OUT_OF_RANGE): drop
+        everything and begin where the leader's begins.
+
+        Raises StaleLeaderEpoch when this is no follower, LogDirFailure."""
+        self._check_follower()
+        self.log.truncate_fully_and_start_at(log_start_offset)
+        self._log_was_cut()
+
+    def _check_follower(self) -> None:
+        if not self.is_follower:
+            raise StaleLeaderEpoch(f"{self.topic}-{self.index} does not follow")
+
+    def _log_was_cut(self) -> None:
+        self.high_watermark = self.log.high_watermark
+        self._tell_all()
+
+    # Syncs
 
     def sync_finished(self, synced_offset: int) -> None:
         """A sync that was asked for has made everything below `synced_offset` durable."""
         assert self.is_sync_pending
         self.is_sync_pending = False
+        log = self.log
         if self._needs_sync():
             # Records came in while the sync ran.
-            self.is_sync_pending = True
-            self._advance_high_watermark(synced_offset)
-            self._request_sync(self)
+            self.own_end_offset = min(synced_offset, log.log_end_offset)
+            self._sync_later()
         else:
-            self._advance_high_watermark(self.log.log_end_offset)
+            self.own_end_offset = log.log_end_offset
+        if self.is_leader:
+            self._own_waiters.release(self.own_end_offset)
+            self._advance(None)
+        if not self.is_sync_pending:
+            self._tell_synced()
 
     def sync_failed(self, error: ErrorCode) -> None:
         """The disk is gone: what waits for it will never be durable here."""
         self.is_sync_pending = False
-        self.resign(error)
+        self.close(error)
+        self._tell_synced()
 
-    def set_leader_epoch(self, leader_epoch: int) -> None:
-        """Lead in a new epoch: readers who name the old one must hear of it."""
-        if leader_epoch != self.leader_epoch:
-            self.leader_epoch = leader_epoch
-            self._tell_watchers()
+    def _tell_synced(self) -> None:
+        callbacks, self._sync_callbacks = self._sync_callbacks, []
+        for callback in callbacks:
+            callback()
 
     def log_start_changed(self) -> None:
         """The log start moved (retention, DeleteRecords): readers below it must hear of it."""
-        self._tell_watchers()
+        self._tell_all()
 
-    def resign(self, error: ErrorCode) -> None:
-        """Stop leading: fail what waits, and wake the readers, who will find the error."""
-        self.resigned = error
-        waiting, self._waiting = self._waiting, deque()
-        for _, callback in waiting:
-            callback(error)
-        self._tell_watchers()
+    def _count_own_copy(self) -> None:
+        # A crash may have come between a write and its sync, so what is not known to be synced is
+        # synced again before it counts.
+        log = self.log
+        if self.is_sync_pending or self._needs_sync():
+            self.own_end_offset = max(log.recovery_point, log.log_start_offset)
+            if not self.is_sync_pending:
+                self._sync_later()
+        else:
+            self.own_end_offset = log.log_end_offset
 
     def _needs_sync(self) -> bool:
         log = self.log
@@ -173,17 +440,38 @@ class Partition:
             return False
         return log.config.durability_fsync or unsynced_count >= log.config.flush_messages
 
+    def _sync_later(self) -> None:
+        self.is_sync_pending = True
+        self._host.request_sync(self)
+
+    # The high watermark
+
+    def _advance(self, now_ms: int | None) -> None:
+        """Commit what is to be committed."""
+        offset = self.own_end_offset
+        leadership = self.leadership
+        if leadership is not None:
+            offset = leadership.committed_offset(offset, self.log.log_end_offset, now_ms)
+        self._advance_high_watermark(offset)
+
     def _advance_high_watermark(self, offset: int) -> None:
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
         self.log.advance_high_watermark(offset)
-        waiting = self._waiting
-        while waiting and waiting[0][0] < offset:
-            waiting.popleft()[1](ErrorCode.NONE)
-        if self.watchers:
-            self._tell_watchers()
-
-    def _tell_watchers(self) -> None:
+        if self._committed_waiters.queue:
+            self._committed_waiters.release(offset)
         for watcher in self.watchers:
             watcher.partition_changed()
+        for reader in self.log_end_watchers:
+            reader.high_watermark_changed()
+
+    def _fail_waiters(self, error: ErrorCode) -> None:
+        self._committed_waiters.fail(error)
+        self._own_waiters.fail(error)
+
+    def _tell_all(self) -> None:
+        for watcher in self.watchers:
+            watcher.partition_changed()
+        for reader in self.log_end_watchers:
+            reader.partition_changed()

@@ -87,9 +87,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     group_commit = GroupCommit(
         ports.executor, lambda partition: Path(partition.log.log_directory.path), sync_failed
     )
-    partitions = TopicPartitions(
-        settings.node_id, image, logs, config.log_config, group_commit.request_sync
-    )
+    partitions = TopicPartitions(settings.node_id, image, logs, config, group_commit.request_sync)
     partitions.on_open_failed = lambda topic, index, error: log.error(
         "partition_open_failed", topic=topic, partition=index, error=str(error)
     )

@@ -119,7 +119,7 @@ class BrokerPlayer:
         group_commit = GroupCommit(self.executor, lambda partition: Path("/data"), sync_failed)
         counters = BrokerCounters()
         partitions = TopicPartitions(
-            NODE_ID, image, self.logs, config.log_config, group_commit.request_sync
+            NODE_ID, image, self.logs, config, group_commit.request_sync
         )
         partitions.configure_logs()
         handlers = HandlerTable()

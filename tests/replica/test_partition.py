@@ -7,15 +7,18 @@ from uuid import UUID
 
 import pytest
 
+from data_plane.cell.metadata import PartitionImage
 from data_plane.log.config import LogConfig
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import SimFileSystem
+from data_plane.replica.leadership import ReplicationSettings
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord, build_batch
 
 NOW_MS = 1_700_000_000_000
 TOPIC_ID = UUID(int=1)
+NODE_ID = 7
 
 
 class Counting:
@@ -37,8 +40,28 @@ class Played:
         logs.start(NOW_MS)
         self.syncs: list[Partition] = []
         log = logs.create(TOPIC_ID, "orders", 0)
-        self.partition = Partition("orders", 0, log, 0, self.syncs.append)
+        self.partition = Partition("orders", 0, log, NODE_ID, self)
+        self.lead(0)
         self.outcomes: list[tuple[int, ErrorCode]] = []
+
+    def lead(self, leader_epoch: int) -> None:
+        state = PartitionImage((NODE_ID,), (NODE_ID,), NODE_ID, leader_epoch)
+        self.partition.follow_image(state, ReplicationSettings(), NOW_MS)
+
+    # The host
+
+    replica_lag_time_max_ms = 30_000
+
+    def request_sync(self, partition: Partition) -> None:
+        self.syncs.append(partition)
+
+    def may_join_isr(self, node_id: int, broker_epoch: int) -> bool:
+        raise AssertionError("there are no followers")
+
+    def isr_may_grow(self, partition: Partition) -> None:
+        raise AssertionError("there are no followers")
+
+    # What happens
 
     def append(self, count: int = 1) -> int:
         """Append `count` records; returns the last offset."""
@@ -108,12 +131,12 @@ def test_a_failed_sync_fails_what_waits_and_everything_after() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER])
-def test_resigning_answers_everybody_once(error: ErrorCode) -> None:
+def test_closing_answers_everybody_once(error: ErrorCode) -> None:
     played = Played(DURABLE)
     played.wait_for(played.append())
-    played.partition.resign(error)
+    played.partition.close(error)
     assert played.outcomes == [(0, error)]
-    played.partition.resign(error)
+    played.partition.close(error)
     assert played.outcomes == [(0, error)]
 
 
@@ -125,9 +148,9 @@ def test_watchers_hear_of_commits_log_starts_and_epochs() -> None:
     assert watcher.count == 1
     played.partition.log_start_changed()
     assert watcher.count == 2
-    played.partition.set_leader_epoch(0)
+    played.lead(0)
     assert watcher.count == 2
-    played.partition.set_leader_epoch(1)
+    played.lead(1)
     assert watcher.count == 3
     played.partition.watchers.discard(watcher)
     played.append()

@@ -59,7 +59,12 @@ REPLICATION_DEFINITIONS = (
         moot="the high watermark is the log's end where nobody follows",
     ),
     define(
-        "replica.lag.time.max.ms", "LONG", 30_000, "A setting of replication.", moot=_REPLICATION
+        "replica.lag.time.max.ms",
+        "LONG",
+        30_000,
+        "A follower that has not had all records for this long leaves the in-sync replicas.",
+        at_least(1),
+        CLUSTER,
     ),
     define(
         "replica.socket.receive.buffer.bytes",

@@ -234,6 +234,14 @@ _DEFINITIONS = (
         moot=TIERED_STORAGE,
     ),
     define(
+        "replica.lag.max.messages",
+        "LONG",
+        -1,
+        "A follower that lacks more records than this leaves the in-sync replicas, however short "
+        "the time; -1 for no bound.",
+        at_least(-1),
+    ),
+    define(
         "retention.bytes",
         "LONG",
         -1,

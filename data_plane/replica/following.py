@@ -1,0 +1,46 @@
+"""A follower's log as its leader's answers change it. Functions over a log, without a role."""
+
+from __future__ import annotations
+
+from data_plane.log.errors import AppendError
+from data_plane.log.log import Log
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel import scan_batches
+
+
+def append_from_leader(
+    log: Log,
+    buf: bytes | bytearray | memoryview,
+    start: int,
+    end: int,
+    leader_epoch: int,
+    now_ms: int,
+) -> None:
+    """Store the batches that the leader of `leader_epoch` sent for a fetch from the log end.
+
+    Raises AppendError and LogDirFailure."""
+    try:
+        log.append_as_follower(buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms)
+    except AppendError as error:
+        is_empty = log.log_start_offset == log.log_end_offset
+        if error.error_code is not ErrorCode.OFFSET_OUT_OF_RANGE or not is_empty:
+            raise
+        headers, _, _ = scan_batches(buf, start, end)
+        first = headers[0]
+        if not first.base_offset < log.log_end_offset < first.next_offset:
+            raise
+        # The leader's log begins within this batch (DeleteRecords), and so would this one. The
+        # batch is stored whole; the log start follows the leader's afterwards.
+        log.truncate_fully_and_start_at(first.base_offset)
+        log.append_as_follower(buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms)
+
+
+def follow_log_start(log: Log, leader_log_start_offset: int) -> bool:
+    """Let the log begin where the leader's does, as far as it is committed here. Whether it moved.
+
+    Raises LogDirFailure."""
+    offset = min(leader_log_start_offset, log.high_watermark)
+    if offset <= log.log_start_offset:
+        return False
+    log.delete_records(offset)
+    return True

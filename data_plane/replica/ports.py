@@ -1,0 +1,38 @@
+"""What a replica needs of the broker around it, and who may want to hear of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from data_plane.replica.partition import Partition
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know that there may be something new to read here."""
+
+    def partition_changed(self) -> None: ...
+
+
+class LogEndWatcher(Watcher, Protocol):
+    """A watcher that reads up to the log end: a follower's fetch. For it a high watermark that
+    moved is nothing to wake up for, only something to tell with the next answer."""
+
+    def high_watermark_changed(self) -> None: ...
+
+
+class Host(Protocol):
+    """The broker, as a replica sees it."""
+
+    @property
+    def replica_lag_time_max_ms(self) -> int:
+        """How long a follower in the ISR may not have been caught up."""
+
+    def request_sync(self, partition: Partition) -> None:
+        """Have `sync_finished` or `sync_failed` called once what the log holds now is synced."""
+
+    def may_join_isr(self, node_id: int, broker_epoch: int) -> bool:
+        """Whether that incarnation of a follower is registered and not fenced (KIP-903)."""
+
+    def isr_may_grow(self, partition: Partition) -> None:
+        """`propose_isr` has something to propose."""

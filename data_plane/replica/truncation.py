@@ -1,0 +1,73 @@
+"""Where two logs of one partition part, and what the follower drops (KIP-101, KIP-279, KIP-595).
+
+A batch is identified by its offset *and* its leader epoch. A follower that was cut off, or that led
+before, may hold batches which the present leader does not have, at offsets that the leader has
+filled otherwise. High watermarks cannot tell (they lag); epochs can. Each fetch names the epoch of
+the follower's last batch and the end of its log. The leader looks up where that epoch ended with
+it; when that is another epoch, or before the follower's end, it answers with what it found instead
+of records, and the follower truncates and asks again until there is nothing to answer:
+
+    leader     epoch 1: 0…9    epoch 3: 10…
+    follower   epoch 1: 0…11   epoch 2: 12…14        fetch from 15, last epoch 2
+      ← diverges: (1, 10), the leader's largest epoch up to 2 ends at 10
+    the follower's epoch 1 ends at 12; it truncates to min(12, 10)      fetch from 10, last epoch 1
+      ← records of epoch 3
+
+Two logs may have several such places, when leaders changed quickly without unclean elections
+(KIP-279). Then the follower does not know the epoch that the leader answered with; it truncates to
+the end of its largest epoch below, and asks again:
+
+    leader     epoch 1: 0…9    epoch 3: 10…19
+    follower   epoch 2: 0…14   epoch 4: 15…19        fetch from 20, last epoch 4
+      ← diverges: (3, 20)      the follower's largest epoch up to 3 is 2, it ends at 15
+    truncates to 15                                  fetch from 15, last epoch 2
+      ← diverges: (1, 10)      the follower knows nothing up to 1: it truncates to min(0, 10)
+"""
+
+from __future__ import annotations
+
+from data_plane.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+from data_plane.log.log import Log
+
+EpochEnd = tuple[int, int]
+UNDEFINED: EpochEnd = (UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+
+
+def leader_epoch_end(log: Log, leader_epoch: int, epoch: int) -> EpochEnd:
+    """(largest epoch ≤ `epoch`, where it ends), with the leader of `leader_epoch`.
+
+    The log's epochs are those of its batches; the leader's own epoch counts as soon as it leads,
+    beginning at its log end while it has not appended anything. Kafka writes such an entry into its
+    cache and has to take it out again when the leader resigns without a batch; nothing is written
+    here. (-1, -1) for an epoch that this leader does not know of."""
+    if epoch < 0 or epoch > leader_epoch:
+        return UNDEFINED
+    end_offset = log.log_end_offset
+    latest = log.latest_epoch
+    if epoch == leader_epoch or latest < 0:
+        # Nothing is stored: whatever epoch it was, it ends where the log will begin.
+        return epoch, end_offset
+    if epoch > latest:
+        return latest, end_offset
+    return log.end_offset_for_epoch(epoch)
+
+
+def diverges(found: EpochEnd, last_fetched_epoch: int, fetch_offset: int) -> bool:
+    """Whether a log that ends at `fetch_offset` with a batch of `last_fetched_epoch` left the
+    leader's, which has `found` for that epoch."""
+    return found[0] < last_fetched_epoch or found[1] < fetch_offset
+
+
+def truncation_offset(log: Log, leader_end: EpochEnd) -> int:
+    """Where the follower's log is to end, when the leader says that it diverges at `leader_end`.
+
+    It is below the log end whenever the leader's epoch is older than the log's last one, or its
+    offset below the log end; so asking and truncating comes to an end."""
+    epoch, end_offset = leader_end
+    own_epoch, own_end_offset = log.end_offset_for_epoch(epoch)
+    if own_epoch == UNDEFINED_EPOCH:
+        # It holds nothing of epochs that could be compared: the leader's word is all there is.
+        return min(end_offset, log.log_end_offset)
+    if own_epoch != epoch:
+        return min(own_end_offset, log.log_end_offset)
+    return min(own_end_offset, end_offset, log.log_end_offset)

@@ -1,0 +1,279 @@
+"""Where logs part: the scenarios of KIP-101 and KIP-279, and what a follower keeps."""
+
+from __future__ import annotations
+
+from data_plane.log.config import LogConfig
+from data_plane.replica.truncation import leader_epoch_end
+from data_plane.wire.errors import ErrorCode
+from tests.replica.cell import Cell, Node
+
+NONE = ErrorCode.NONE
+
+
+def assert_equal(*nodes: Node) -> None:
+    """Their logs are the same, byte for byte."""
+    first = nodes[0].batches()
+    for node in nodes[1:]:
+        assert node.batches() == first
+
+
+def test_kip_101_scenario_1_no_truncation_to_the_high_watermark() -> None:
+    """Two messages, both replicas have both, the follower's high watermark covers one; it restarts
+    and would truncate to that, then leads: the second one, which was acknowledged, would be gone.
+    """
+    cell = Cell(2, min_insync_replicas=1)
+    leader, follower = cell.nodes[1], cell.nodes[2]
+    fates: list[tuple[int, ErrorCode]] = []
+    leader.append()
+    cell.catch_up(2)
+    leader.append(lambda offset, error: fates.append((offset, error)))
+    cell.fetch(2)
+    # The next fetch acknowledges; its answer, with the new high watermark, is lost.
+    request = follower.ask()
+    assert request is not None
+    leader.answer(request)
+    assert fates == [(1, NONE)]
+    assert (follower.partition.high_watermark, follower.end) == (1, 2)
+    follower.checkpoint()
+    follower.stop()
+    cell.register(2, is_clean=True)
+    cell.deliver()
+    assert (follower.partition.high_watermark, follower.end) == (1, 2)
+    leader.stop()
+    cell.fence(1)
+    cell.deliver()
+    assert cell.state.leader == 2
+    assert follower.epochs() == [(0, 0), (1, 0)]
+    assert follower.partition.high_watermark == 2
+
+
+def test_kip_101_scenario_2_logs_that_went_different_ways_become_one() -> None:
+    """Both lose power; the one that lost the last message leads, and writes another in its place.
+    High watermarks say that the logs agree. Epochs know better."""
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    cell.catch_up(2)
+    one.append()
+    # Nobody but 1 has the second message. An unclean election.
+    cell.commit(isr=(2,), leader=2)
+    two.deliver()
+    two.append()
+    assert (one.epochs(), two.epochs()) == ([(0, 0), (1, 0)], [(0, 0), (1, 1)])
+    one.deliver()
+    # Its high watermark does not cover what it has to drop, and its log is as long.
+    answer = cell.fetch(1)
+    assert answer.diverging == (0, 1)
+    assert one.epochs() == [(0, 0)]
+    cell.catch_up(1)
+    assert_equal(one, two)
+
+
+def test_kip_279_the_leader_does_not_know_the_follower_s_last_epoch() -> None:
+    """The leader answers with its largest epoch below, and the follower's own end of that epoch
+    decides, when it comes earlier."""
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    one.append()
+    # Unclean: 2 leads with nothing, writes in epoch 1.
+    cell.commit(isr=(2,), leader=2)
+    two.deliver()
+    for _ in range(3):
+        two.append()
+    # Unclean: 1 leads again, in epoch 2, without having heard of epoch 1.
+    cell.commit(isr=(1,), leader=1)
+    one.deliver()
+    one.append()
+    assert one.epochs() == [(0, 0), (1, 0), (2, 2)]
+    assert two.epochs() == [(0, 1), (1, 1), (2, 1)]
+    two.deliver()
+    answer = cell.fetch(2)
+    # 1 knows epochs 0 and 2: its largest up to 1 is 0 and ends at 2. Follower 2 has nothing of
+    # epoch 0, its own epochs begin at 0: everything goes.
+    assert answer.diverging == (0, 2)
+    assert two.end == 0
+    cell.catch_up(2)
+    assert_equal(one, two)
+
+
+def test_kip_279_several_rounds_when_epochs_alternate() -> None:
+    """Epochs alternate between the logs, so that one answer is not enough."""
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    cell.catch_up(2)
+    for _ in range(2):
+        cell.commit(isr=(2,), leader=2)
+        two.deliver()
+        two.append()
+        two.append()
+        cell.commit(isr=(1,), leader=1)
+        one.deliver()
+        one.append()
+        one.append()
+    assert [epoch for _, epoch in one.epochs()] == [0, 2, 2, 4, 4]
+    assert [epoch for _, epoch in two.epochs()] == [0, 1, 1, 3, 3]
+    two.deliver()
+    answers = []
+    while (answer := cell.fetch(2)).diverging is not None:
+        answers.append((answer.diverging, two.end))
+    # 3 is not known to 1, whose epoch 2 ends at 3; 2's largest epoch up to 2 is 1, it ends at 3.
+    # 1 is not known either: epoch 0 ends at 1 in both logs.
+    assert answers == [((2, 3), 3), ((0, 1), 1)]
+    cell.catch_up(2)
+    assert_equal(one, two)
+
+
+def test_a_leader_that_has_written_nothing_yet_has_an_epoch_all_the_same() -> None:
+    """What a follower has of an epoch between the leader's last batch and its present epoch is not
+    the leader's."""
+    cell = Cell(3, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    cell.catch_up(2, 3)
+    cell.commit(isr=(2,), leader=2)
+    two.deliver()
+    two.append()
+    cell.commit(isr=(1,), leader=1)
+    one.deliver()
+    two.deliver()
+    answer = cell.fetch(2)
+    assert answer.diverging == (0, 1)
+    assert two.epochs() == [(0, 0)]
+    assert cell.fetch(2).error is NONE
+
+
+def test_a_follower_that_goes_on_where_the_leader_stopped_in_the_same_epoch() -> None:
+    """The leader lost the end of its last epoch (unclean), the follower still has it."""
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    cell.catch_up(2)
+    one.append()
+    one.append()
+    cell.commit(isr=(2,), leader=2)
+    cell.deliver()
+    answer = cell.fetch(1)
+    assert answer.diverging == (0, 1)
+    assert_equal(one, two)
+
+
+def test_a_batch_that_reaches_over_the_place_goes_whole() -> None:
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append(count=2)
+    cell.catch_up(2)
+    one.append(count=5)
+    cell.commit(isr=(2,), leader=2)
+    two.deliver()
+    two.append(count=2)
+    two.append(count=9)
+    one.deliver()
+    cell.catch_up(1)
+    assert_equal(one, two)
+
+
+def test_out_of_range_below_begins_anew_at_the_leader_s_log_start() -> None:
+    cell = Cell(2, min_insync_replicas=1, isr=(1,))
+    one, two = cell.nodes[1], cell.nodes[2]
+    for _ in range(6):
+        one.append()
+    one.partition.log.delete_records(4)
+    answer = cell.fetch(2)
+    assert answer.error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (two.partition.log.log_start_offset, two.end) == (4, 4)
+    cell.catch_up(2)
+    assert_equal(one, two)
+    assert two.partition.high_watermark == one.partition.high_watermark == 6
+
+
+def test_a_log_start_within_a_batch_is_followed_too() -> None:
+    """The leader sends the whole batch, which begins below the follower's log end."""
+    cell = Cell(2, min_insync_replicas=1, isr=(1,))
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append(count=10)
+    one.append(count=10)
+    one.partition.log.delete_records(15)
+    cell.fetch(2)
+    assert two.end == 15
+    request = two.ask()
+    assert request is not None
+    answer = one.answer(request)
+    whole = b"".join(data for base, _, data in one.batches() if base <= 15 < base + 10)
+    two.take(answer._replace(records=whole))
+    assert (two.partition.log.log_start_offset, two.end) == (15, 20)
+    assert two.partition.high_watermark == two.partition.log.high_watermark
+
+
+def test_an_empty_log_that_remembers_an_epoch_the_leader_does_not_know() -> None:
+    """Retention took everything, the epoch of what was there stayed. Asking and truncating has to
+    come to an end all the same."""
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    cell.commit(isr=(2,), leader=2)
+    two.deliver()
+    two.append()
+    two.partition.log.delete_records(1)
+    assert (two.partition.log.latest_epoch, two.end) == (1, 1)
+    cell.commit(isr=(1,), leader=1)
+    cell.deliver()
+    one.append()
+    assert cell.fetch(2).diverging == (0, 1)
+    cell.catch_up(2)
+    assert one.epochs() == [(0, 0), (1, 2)]
+    assert two.epochs() == [(1, 2)]
+
+
+def test_the_leader_s_log_start_moves_the_follower_s_within_what_is_committed() -> None:
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    for _ in range(4):
+        one.append()
+    cell.catch_up(2)
+    one.partition.log.delete_records(3)
+    cell.fetch(2)
+    assert two.partition.log.log_start_offset == 3
+
+
+def test_batches_of_a_later_epoch_than_the_leader_asked_are_not_stored() -> None:
+    cell = Cell(2)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    request = two.ask()
+    assert request is not None
+    answer = one.answer(request)
+    cell.lead(1)
+    batch = bytearray(answer.records)
+    batch[0:8] = (1).to_bytes(8, "big")
+    batch[12:16] = (9).to_bytes(4, "big")
+    two.take(answer._replace(records=answer.records + bytes(batch)))
+    assert two.epochs() == [(0, 0)]
+
+
+def test_answers_of_another_leader_epoch_are_refused() -> None:
+    cell = Cell(2)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    request = two.ask()
+    assert request is not None
+    answer = one.answer(request)
+    cell.commit(leader=2)
+    cell.commit(leader=1)
+    two.deliver()
+    two.take(answer)
+    assert two.end == 0
+
+
+def test_epoch_ends_of_a_leader() -> None:
+    cell = Cell(1, config=LogConfig())
+    node = cell.nodes[1]
+    log = node.partition.log
+    assert leader_epoch_end(log, 5, 3) == (3, 0)
+    assert leader_epoch_end(log, 5, 6) == (-1, -1)
+    assert leader_epoch_end(log, 5, -1) == (-1, -1)
+    node.append()
+    assert leader_epoch_end(log, 5, 0) == (0, 1)
+    assert leader_epoch_end(log, 5, 4) == (0, 1)
+    assert leader_epoch_end(log, 5, 5) == (5, 1)
