@@ -104,23 +104,14 @@ class BrokerProcess:
         http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})
         metrics_port = await http.start(settings.http_host, settings.http_port)
         self._install_signals()
-        servers, addresses = await self._take_addresses()
+        servers, addresses = await self._take_addresses(is_member=ports.shared_store is not None)
         entry = await self._enter(ports, addresses)
         if entry is None:
             self._close_executors()
             http.close()
             return
         services = make_services(settings, ports, entry)
-        self._listener = Listener(
-            "tenants",
-            services,
-            self._clock,
-            self._end_pass,
-            self._end_pass_soon,
-            sockets_max=budget.connections_max,
-        )
-        for server in servers:
-            self._listener.adopt(server)
+        self._make_listeners(services, servers, budget.connections_max)
         services.timers.on_earlier = self._wake_at
         services.unsent_bytes = lambda: self._listener.unsent_bytes
         self._add_metrics(services)
@@ -132,7 +123,8 @@ class BrokerProcess:
         self._tick()
         _tune_interpreter()
         # Only now: a client that comes earlier would be told of a broker that cannot answer yet.
-        await self._listener.serve()
+        for listener in self._listeners:
+            await listener.serve()
         await self._until_active()
         self._is_ready = True
         self._say_ready(addresses, metrics_port)
@@ -167,21 +159,59 @@ class BrokerProcess:
             open_segments_max=open_segments_max,
         )
 
-    async def _take_addresses(self) -> tuple[list[asyncio.Server], Addresses]:
-        """Bind what this broker listens on, so that the cell can be told the ports."""
+    async def _take_addresses(
+        self, *, is_member: bool
+    ) -> tuple[list[list[asyncio.Server]], Addresses]:
+        """Bind what this broker listens on, so that the cell can be told the ports. Returns the
+        servers of clients and of other brokers."""
         settings = self._settings
         backlog = settings.effective().get_int("socket.listen.backlog.size")
-        servers, ports = [], []
+        clients, ports = [], []
         for address in settings.listeners:
             server, port = await take_address(
                 address.host, address.port, backlog, lambda: Connection(self._listener)
             )
-            servers.append(server)
+            clients.append(server)
             ports.append(port)
         self._port = ports[0]
         advertised = settings.advertised_listeners[0]
-        host = advertised.host or socket.getfqdn()
-        return servers, Addresses(host, advertised.port or ports[0])
+        host, port = advertised.host or socket.getfqdn(), advertised.port or ports[0]
+        if not is_member:
+            return [clients], Addresses(host, port)
+        address = settings.inter_broker_listener
+        server, inter_broker_port = await take_address(
+            address.host, address.port, backlog, lambda: Connection(self._listeners[1])
+        )
+        return [clients, [server]], Addresses(host, port, address.host, inter_broker_port)
+
+    def _make_listeners(
+        self, services: Services, servers: list[list[asyncio.Server]], connections_max: int
+    ) -> None:
+        """One for clients and, in a cell, one for the other brokers; they share the dispatcher."""
+        self._listener = Listener(
+            "tenants",
+            services,
+            self._clock,
+            self._end_pass,
+            self._end_pass_soon,
+            sockets_max=connections_max,
+        )
+        self._listeners = [self._listener]
+        if len(servers) > 1:
+            self._listeners.append(
+                Listener(
+                    "inter-broker",
+                    services,
+                    self._clock,
+                    self._end_pass,
+                    self._end_pass_soon,
+                    is_inter_broker=True,
+                    dispatcher=self._listener.dispatcher,
+                )
+            )
+        for listener, addresses in zip(self._listeners, servers, strict=True):
+            for server in addresses:
+                listener.adopt(server)
 
     async def _enter(self, ports: Ports, addresses: Addresses) -> Entry | None:
         """Become a member; None when a signal came first. Waits for the store if it must."""
@@ -275,7 +305,8 @@ class BrokerProcess:
         services = self._services
         try:
             services.tick(now_ms)
-            self._listener.sweep(now_ms)
+            for listener in self._listeners:
+                listener.sweep(now_ms)
         except Exception as error:
             # A timer's bug must not stop the clock for everybody else.
             self._log.error("tick_failed", error=repr(error), exc_info=True)
@@ -329,10 +360,10 @@ class BrokerProcess:
             self._log.warning("controlled_shutdown_incomplete", reason=failure)
 
     async def _stop(self) -> None:
-        listener = self._listener
         services = self._services
-        listener.stop_accepting()
-        for connection in list(listener.connections):
+        for listener in self._listeners:
+            listener.stop_accepting()
+        for connection in self._connections():
             connection.stop_reading()
         now_ms = self._clock.now_ms()
         services.stop(now_ms)
@@ -340,10 +371,10 @@ class BrokerProcess:
         drain_ms_max = services.config.get_int("shutdown.timeout.ms")
         deadline_s = time.monotonic() + drain_ms_max / 1000
         await self._until(lambda: self._is_drained(), deadline_s)
-        for connection in list(listener.connections):
+        for connection in self._connections():
             connection.close("the broker stops", is_expected=True)
-        await self._until(lambda: not listener.connections, deadline_s)
-        for connection in list(listener.connections):
+        await self._until(lambda: not self._connections(), deadline_s)
+        for connection in self._connections():
             if connection.transport is not None:
                 connection.transport.abort()
         if self._timer is not None:
@@ -365,8 +396,11 @@ class BrokerProcess:
 
     def _is_drained(self) -> bool:
         return self._executor.open_count == 0 and all(
-            connection.is_answered for connection in self._listener.connections
+            connection.is_answered for connection in self._connections()
         )
+
+    def _connections(self) -> list[Connection]:
+        return [connection for listener in self._listeners for connection in listener.connections]
 
     @staticmethod
     async def _until(condition: Callable[[], bool], deadline_s: float) -> None:

@@ -1,7 +1,7 @@
 """Accepting connections and keeping them in bounds: how many, how idle, how long half a frame.
 
 Bounds and their effect
-- max.connections, max.connections.per.ip: a connection beyond is closed at once;
+- max.connections, max.connections.per.ip: a client's connection beyond is closed at once;
 - connections.max.idle.ms: closed when nothing came for so long and nothing is to be answered;
 - a frame must be complete FRAME_DEADLINE_MS after its first byte, plus the time its size takes at
   FRAME_BYTES_PER_MS_MIN;
@@ -59,13 +59,15 @@ class Listener:
         *,
         sockets_max: int = 1 << 20,
         is_inter_broker: bool = False,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
+        """`dispatcher` is given where several listeners share one, and so their passes' ends."""
         self.name = name
         self.clock = clock
         self.end_pass = end_pass
         self.end_pass_soon = end_pass_soon
         self.log: Logger = services.log
-        self.dispatcher = Dispatcher(services)
+        self.dispatcher = dispatcher or Dispatcher(services)
         self.memory = ReceiveMemory()
         self.connections: set[Connection] = set()
         self.bytes_in = 0
@@ -123,7 +125,10 @@ class Listener:
             is_inter_broker=self._is_inter_broker,
         )
         refused = None
-        if len(self.connections) >= self._config.get_int("max.connections"):
+        if self._is_inter_broker:
+            # Limits are for clients; the cell's own brokers are few.
+            pass
+        elif len(self.connections) >= self._config.get_int("max.connections"):
             refused = "max.connections is reached"
         elif len(self.connections) >= self._sockets_max:
             refused = "the process may not open more descriptors (ulimit -n)"
