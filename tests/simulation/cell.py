@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from data_plane.cell.changes import ChangePartition
 from data_plane.cell.metadata import MetadataImage, PartitionImage
-from data_plane.cell.metadata_store import Commit
 from tests.simulation import audit
+from tests.simulation.commits import CommitWatch
 from tests.simulation.faults import Faults
 from tests.simulation.history import History
 from tests.simulation.network import Network
@@ -83,10 +82,11 @@ class Cell:
         self.network = Network(self.world)
         self.store = CellStore(self, MetadataImage(CLUSTER_ID))
         self.history = History(self)
+        properties = PROPERTIES | self.options.properties
+        session_timeout_ms = int(properties["broker.session.timeout.ms"])
+        self.commits = CommitWatch(self, session_timeout_ms)
         self.promises = Promises(self)
         self._suspicions: list[str] = []
-        self._unclean_topics: dict[UUID, None] = {}
-        properties = PROPERTIES | self.options.properties
         self.nodes: dict[int, Node] = {
             node_id: Node(self, node_id, dict(properties), RACKS[node_id % len(RACKS)])
             for node_id in self.node_ids
@@ -139,6 +139,11 @@ class Cell:
         audit.check_logs(self)
         audit.check_records(self)
 
+    def close(self) -> None:
+        """Let go of threads."""
+        for node in self.nodes.values():
+            node.let_go()
+
     def suspect(self, text: str) -> None:
         """Something is wrong that broker code might swallow: fail after this event."""
         self._suspicions.append(text)
@@ -159,17 +164,14 @@ class Cell:
             directory.failure is not None for directory in services.logs.directories
         )
 
-    def allows_unclean(self, topic_id: UUID) -> bool:
-        """Whether the topic's settings have ever allowed an unclean election."""
-        return topic_id in self._unclean_topics
-
     def effective_min_isr(self, node: Node, key: tuple[UUID, int], state: PartitionImage) -> int:
         """min.insync.replicas of a partition as that broker's image has it."""
         services = node.services
         assert services is not None
         topic = services.image.topics_by_id[key[0]]
         value = int(topic.configs.get("min.insync.replicas", PROPERTIES["min.insync.replicas"]))
-        return min(value, len(state.replicas))
+        lasting = len(state.replicas) - len(state.adding_replicas)
+        return max(1, min(value, lasting))
 
     def is_fully_replicated(self) -> bool:
         """Whether every partition has a full ISR, and no disk misses anything."""
@@ -207,53 +209,3 @@ class Cell:
             for partition in self.history.partitions.values()
             if partition.topic == OFFSETS_TOPIC
         )
-
-    def committed(
-        self, who: str, before: MetadataImage, after: MetadataImage, commit: Commit
-    ) -> None:
-        """The store has taken a commit: look for what a run has to reach."""
-        world = self.world
-        for topic in after.topics_by_id.values():
-            if topic.configs.get("unclean.leader.election.enable") == "true":
-                self._unclean_topics[topic.topic_id] = None
-        for change in commit.changes:
-            if not isinstance(change, ChangePartition):
-                continue
-            old_topic = before.topics_by_id.get(change.topic_id)
-            if old_topic is None:
-                continue
-            self._count_partition(old_topic.partitions[change.index], change.partition)
-        if world.story is not None or commit.changes:
-            names = ", ".join(describe(change, after) for change in commit.changes[:6])
-            world.note("store", f"{who} commits {after.version}: {names}")
-
-    def _count_partition(self, old: PartitionImage, new: PartitionImage) -> None:
-        count = self.world.count
-        if new.leader_epoch > old.leader_epoch:
-            count("elections")
-            if old.leader >= 0 and new.leader >= 0 and new.leader != old.leader:
-                count("failovers")
-            if new.leader >= 0 and new.leader not in old.isr:
-                count("elections from outside the ISR")
-        if set(old.isr) - set(new.isr):
-            count("ISR shrinks")
-        if set(new.isr) - set(old.isr):
-            count("ISR expansions")
-        if set(new.elr) - set(old.elr):
-            count("ELR joins")
-        if new.replicas != old.replicas:
-            count("reassignment steps")
-
-
-def describe(change: object, image: MetadataImage) -> str:
-    """A change in a few words."""
-    if isinstance(change, ChangePartition):
-        topic = image.topics_by_id.get(change.topic_id)
-        name = "?" if topic is None else topic.name
-        state = change.partition
-        extra = f" elr {state.elr}" if state.elr else ""
-        return (
-            f"{name}-{change.index} leader {state.leader} epoch {state.leader_epoch} "
-            f"isr {state.isr} of {state.replicas}{extra}"
-        )
-    return repr(change)[:160]

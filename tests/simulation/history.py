@@ -33,10 +33,12 @@ SEQUENCES = 1 << 31
 
 @dataclass(slots=True)
 class LostRange:
-    """Offsets [start, end) that a disk had, and has lost."""
+    """Offsets [start, end) that a disk had, and has lost. Once its broker has registered again,
+    everybody has been told."""
 
     start: int
     end: int
+    is_registered: bool = False
 
 
 @dataclass(slots=True)
@@ -126,8 +128,9 @@ class History:
             self._world.count("unsynced tails lost")
             self._note_lost(old, max(new.end_offset, old.start_offset))
 
-    def _note_lost(self, view: DiskView, start: int) -> None:
+    def _note_lost(self, view: DiskView, start: int, *, is_disk_gone: bool = False) -> None:
         partition = self.partition(view.topic_partition)
+        self._check_synced(partition, view, start, is_disk_gone)
         partition.dropped[view.node_name] = LostRange(start, view.end_offset)
         end = min(view.end_offset, partition.end_offset)
         if start < end:
@@ -138,6 +141,19 @@ class History:
             self._world.count("committed tails lost by a disk")
             self._world.note(view.node_name, f"has lost {partition} {start}..{end}")
 
+    def _check_synced(
+        self, partition: Partition, view: DiskView, start: int, is_disk_gone: bool
+    ) -> None:
+        """Where a topic asks for syncs, no committed record is in anybody's unsynced tail."""
+        topic = self._cell.store.image.topics_by_id.get(partition.key[0])
+        if topic is None or topic.configs.get("durability") != "fsync" or is_disk_gone:
+            return
+        if start < min(view.high_watermark, view.end_offset):
+            self._world.violate(
+                f"{view}: {start}..{view.high_watermark} was committed with durability=fsync, and "
+                "power loss took it"
+            )
+
     def _is_hosted(self, node: Node, key: TopicPartition) -> bool:
         topic = self._cell.store.image.topics_by_id.get(key[0])
         return (
@@ -145,6 +161,13 @@ class History:
             and key[1] < len(topic.partitions)
             and node.node_id in topic.partitions[key[1]].replicas
         )
+
+    def registered(self, node_name: str) -> None:
+        """A new life of that broker has entered the cell: what its disk lost is known."""
+        for partition in self.partitions.values():
+            lost = partition.lost.get(node_name)
+            if lost is not None:
+                lost.is_registered = True
 
     def node_stops(self, node: Node) -> None:
         """The process ends; its disk keeps what it holds."""
@@ -154,7 +177,7 @@ class History:
     def disk_wiped(self, node: Node) -> None:
         """Everything on that disk is gone."""
         for view in self.disks.pop(node.name, {}).values():
-            self._note_lost(view, view.start_offset)
+            self._note_lost(view, view.start_offset, is_disk_gone=True)
 
     # Passes
 
@@ -220,7 +243,7 @@ class History:
     def _missing(self, node: Node, partition: Partition, offset: int) -> None:
         """The leader lacks committed records from `offset` on."""
         losers = [name for name, lost in partition.lost.items() if lost.start <= offset < lost.end]
-        is_unclean = self._cell.allows_unclean(partition.key[0])
+        is_unclean = self._cell.commits.allows_unclean(partition.key[0])
         if not is_unclean and len(losers) < partition.isr_min:
             self._world.violate(
                 f"{node.name} leads {partition} without the committed records from {offset} to "

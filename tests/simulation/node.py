@@ -377,6 +377,12 @@ class Node:
     def _executors(self) -> tuple[SimExecutor, ...]:
         return (self.executor, self.maintenance_executor, self.store_executor)
 
+    def let_go(self) -> None:
+        """The run is over."""
+        if self._fiber is not None:
+            self._fiber.kill()
+            self._fiber = None
+
     def wipe(self) -> None:
         """A new, empty disk."""
         self.cell.history.disk_wiped(self)

@@ -54,9 +54,21 @@ class CellStore:
         self.clock_offset_ms = 0
         self.inner = InMemoryMetadataStore(image, self._now_ms, "simulated")
         self.images: dict[int, MetadataImage] = {image.version: image}
-        self.is_down = False
+        self._is_down = False
         self.reply_loss_chance = 0.0
         self.late_chance = 0.0
+
+    @property
+    def is_down(self) -> bool:
+        return self._is_down
+
+    @is_down.setter
+    def is_down(self, is_down: bool) -> None:
+        self._is_down = is_down
+        if is_down:
+            self.cell.commits.store_went_down()
+        else:
+            self.cell.commits.store_came_back()
 
     def _now_ms(self) -> int:
         return self.world.now_ms + self.clock_offset_ms
@@ -81,12 +93,21 @@ class CellStore:
         if after is not before:
             self.images[after.version] = after
             commit = Commit(after.version, request_id, tuple(changes), controller_epoch)
-            self.cell.committed(node_name, before, after, commit)
+            self.cell.commits.committed(node_name, before, after, commit)
             for node in self.cell.nodes.values():
                 if self.random.random() >= POKE_LOST_CHANCE:
                     delay_us = CALL_US_MIN + int(self.random.expovariate(1 / CALL_US_MEAN))
                     node.at(delay_us, self._poke, node)
         return after
+
+    def heartbeat(
+        self, node_id: int, incarnation_id: str, lease_ms: int, *, wants_controller: bool
+    ) -> Heartbeat:
+        """Renew a session."""
+        self.cell.commits.renewed(node_id)
+        return self.inner.heartbeat(
+            node_id, incarnation_id, lease_ms, wants_controller=wants_controller
+        )
 
     def _poke(self, node: Node) -> None:
         if node.services is not None and not self.is_cut_off(node.name):
@@ -168,7 +189,7 @@ class StoreClient:
         self, node_id: int, incarnation_id: str, lease_ms: int, *, wants_controller: bool
     ) -> Heartbeat:
         return self._call(
-            lambda: self._store.inner.heartbeat(
+            lambda: self._store.heartbeat(
                 node_id, incarnation_id, lease_ms, wants_controller=wants_controller
             ),
             is_write=True,

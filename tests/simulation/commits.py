@@ -1,0 +1,198 @@
+"""Every commit of the metadata store, looked at when it happens.
+
+- A broker that has registered after its disk lost committed records is in no ISR and no ELR until
+  it has them again (KIP-966, KIP-903).
+- Leaders are elected by the controller alone: the broker that holds the lease at that moment, and
+  under its epoch; from the ISR or the ELR, or where there is neither the last known leader, unless
+  the topic allows unclean elections.
+- Nobody is fenced by mistake: not before his session has been silent for a session timeout, in
+  which the time of store outages does not count.
+- No commit has two successors, and epochs grow by one.
+
+It also counts what a run has to reach. Deliberately absent: whether brokers follow what was
+committed, which is history.py's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from data_plane.cell.changes import ChangeBroker, ChangePartition, RegisterBroker
+from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
+from data_plane.cell.metadata_store import Commit
+from tests.simulation.world import US_PER_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.cell import Cell
+
+UNCLEAN = "unclean.leader.election.enable"
+# Clocks run up to 10 % fast, and heartbeats are counted when they arrive.
+SILENCE_SHARE_MIN = 0.75
+
+
+class CommitWatch:
+    """See the module."""
+
+    def __init__(self, cell: Cell, session_timeout_ms: int) -> None:
+        self._cell = cell
+        self._world = cell.world
+        self._session_timeout_ms = session_timeout_ms
+        self._unclean_topics: dict[UUID, None] = {}
+        self._controller_epoch = 0
+        # Node id → when its session was last renewed, in microseconds the store was up for.
+        self._renewed_us: dict[int, int] = {}
+        self._down_us = 0
+        self._down_since_us: int | None = None
+
+    def allows_unclean(self, topic_id: UUID) -> bool:
+        """Whether the topic's settings have ever allowed an unclean election."""
+        return topic_id in self._unclean_topics
+
+    # Sessions
+
+    def store_went_down(self) -> None:
+        if self._down_since_us is None:
+            self._down_since_us = self._world.now_us
+
+    def store_came_back(self) -> None:
+        if self._down_since_us is not None:
+            self._down_us += self._world.now_us - self._down_since_us
+            self._down_since_us = None
+
+    def _up_us(self) -> int:
+        return self._world.now_us - self._down_us
+
+    def renewed(self, node_id: int) -> None:
+        """The store has taken a heartbeat."""
+        self._renewed_us[node_id] = self._up_us()
+
+    # Commits
+
+    def committed(
+        self, who: str, before: MetadataImage, after: MetadataImage, commit: Commit
+    ) -> None:
+        """Check and count one commit."""
+        for topic in after.topics_by_id.values():
+            if topic.configs.get(UNCLEAN) == "true":
+                self._unclean_topics[topic.topic_id] = None
+        if commit.version != before.version + 1 or after.version != commit.version:
+            self._world.violate(f"commit {commit.version} follows {before.version}")
+        self._check_controller(who, commit)
+        for change in commit.changes:
+            if isinstance(change, RegisterBroker):
+                self._cell.history.registered(f"b{change.broker.node_id}")
+                self._renewed_us[change.broker.node_id] = self._up_us()
+            elif isinstance(change, ChangeBroker):
+                self._check_fencing(who, before, change, commit)
+        for change in commit.changes:
+            if isinstance(change, ChangePartition):
+                known = before.topics_by_id.get(change.topic_id)
+                if known is not None and change.index < len(known.partitions):
+                    old = known.partitions[change.index]
+                    self._partition_changed(old, change, commit, known.name)
+        if self._world.story is not None:
+            names = ", ".join(describe(change, after) for change in commit.changes[:6])
+            self._world.note("store", f"{who} commits {after.version}: {names}")
+        else:
+            self._world.note("store", f"{who} commits {after.version}")
+
+    def _check_controller(self, who: str, commit: Commit) -> None:
+        epoch = commit.controller_epoch
+        if epoch is None:
+            return
+        if epoch < self._controller_epoch:
+            self._world.violate(f"{who} commits {commit.version} under the old epoch {epoch}")
+        if epoch > self._controller_epoch:
+            self._controller_epoch = epoch
+            self._world.count("controller changes")
+
+    def _check_fencing(
+        self, who: str, before: MetadataImage, change: ChangeBroker, commit: Commit
+    ) -> None:
+        node_id = change.broker.node_id
+        old = before.brokers[node_id]
+        if old.is_fenced == change.broker.is_fenced:
+            return
+        if not change.broker.is_fenced:
+            self._world.count("unfenced")
+            return
+        if who == f"b{node_id}" and commit.controller_epoch is None:
+            return  # Its own farewell.
+        self._world.count("fenced")
+        silent_us = self._up_us() - self._renewed_us.get(node_id, 0)
+        if silent_us < self._session_timeout_ms * SILENCE_SHARE_MIN * US_PER_MS:
+            self._world.violate(
+                f"{who} fences b{node_id}, whose session was renewed {silent_us / 1000:.0f} ms ago"
+            )
+
+    def _partition_changed(
+        self, old: PartitionImage, change: ChangePartition, commit: Commit, topic: str
+    ) -> None:
+        new = change.partition
+        self._count(old, new)
+        key = (change.topic_id, change.index)
+        name = f"{topic}-{change.index}"
+        partition = self._cell.history.partitions.get(key)
+        if partition is not None:
+            for node_id in (*new.isr, *new.elr):
+                lost = partition.lost.get(f"b{node_id}")
+                if lost is not None and lost.is_registered and not partition.is_lossy:
+                    self._world.violate(
+                        f"{name}: b{node_id} is in ISR {new.isr} or ELR {new.elr} without the "
+                        f"committed records {lost.start}..{lost.end}, which it lost"
+                    )
+        if set(new.isr) & set(new.elr) or not {*new.isr, *new.elr} <= set(new.replicas):
+            self._world.violate(f"{name}: {new} is not a state of a partition")
+        is_election = new.leader != NO_LEADER and new.leader_epoch > old.leader_epoch
+        if not is_election:
+            return
+        if commit.controller_epoch is None:
+            self._world.violate(f"{name}: {new} is elected by a commit that no lease stands for")
+        if new.leader not in new.isr:
+            self._world.violate(f"{name}: the leader of {new} is not in its ISR")
+        if new.leader in (*old.isr, *old.elr) or self.allows_unclean(change.topic_id):
+            return
+        if old.isr or old.elr or old.last_known_leader not in (NO_LEADER, new.leader):
+            self._world.violate(f"{name}: {new} is elected from {old}")
+
+    def _count(self, old: PartitionImage, new: PartitionImage) -> None:
+        count = self._world.count
+        if new.leader_epoch > old.leader_epoch and new.leader >= 0:
+            count("elections")
+            if new.leader not in (old.leader, old.last_known_leader):
+                count("failovers")
+            if new.leader in old.elr:
+                count("elections from the ELR")
+            elif new.leader not in old.isr:
+                count("elections of the last known or an unclean leader")
+        if set(old.isr) - set(new.isr):
+            count("ISR shrinks")
+        if set(new.isr) - set(old.isr):
+            count("ISR expansions")
+        if set(new.elr) - set(old.elr):
+            count("ELR joins")
+        if new.replicas != old.replicas:
+            count("reassignment steps")
+
+
+def describe(change: object, image: MetadataImage) -> str:
+    """A change in a few words."""
+    if isinstance(change, ChangePartition):
+        topic = image.topics_by_id.get(change.topic_id)
+        name = "?" if topic is None else topic.name
+        state = change.partition
+        extra = f" elr {state.elr}" if state.elr else ""
+        return (
+            f"{name}-{change.index} leader {state.leader} epoch {state.leader_epoch} "
+            f"isr {state.isr} of {state.replicas}{extra}"
+        )
+    if isinstance(change, (ChangeBroker, RegisterBroker)):
+        broker = change.broker
+        states = [
+            name
+            for name in ("is_fenced", "in_controlled_shutdown", "is_draining")
+            if getattr(broker, name)
+        ]
+        return f"{type(change).__name__} b{broker.node_id} {' '.join(states)}"
+    return repr(change)[:160]

@@ -1,0 +1,75 @@
+"""What a planted bug is: a name, what is wrong, and a patch of the real code while it is tried.
+
+The suite has to kill each mutant: some seed within its budget must end in a violation. A mutant
+that survives means that the workload never gets there, or that no invariant looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.cell import Options
+from tests.simulation.runs import STEPS, Outcome, run_seed
+
+
+class Patch:
+    """Replaces attributes, and puts them back."""
+
+    def __init__(self) -> None:
+        self._originals: list[tuple[Any, str, Any]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> Any:
+        """`owner.name` becomes `value`; returns what it was."""
+        original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
+        self._originals.append((owner, name, original))
+        setattr(owner, name, value)
+        return original
+
+    def undo(self) -> None:
+        for owner, name, original in reversed(self._originals):
+            setattr(owner, name, original)
+        self._originals.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A planted bug.
+
+    - `seeds`: those that have killed it before, tried first.
+    - `budget`: so many further seeds, from 1 on, may be tried.
+    """
+
+    name: str
+    wrong: str
+    plant: Callable[[Patch], None]
+    seeds: tuple[int, ...] = ()
+    budget: int = 40
+    steps: int = STEPS
+    options: Options | None = None
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """The mutant is alive within."""
+    patch = Patch()
+    try:
+        mutant.plant(patch)
+        yield
+    finally:
+        patch.undo()
+
+
+def hunt(mutant: Mutant) -> tuple[int, Outcome | None]:
+    """(seeds tried, the outcome that killed it or None)."""
+    tried = 0
+    seeds = [*mutant.seeds, *(seed for seed in range(1, mutant.budget + 1))]
+    with planted(mutant):
+        for seed in seeds:
+            tried += 1
+            outcome = run_seed(seed, mutant.steps, mutant.options)
+            if outcome.failure is not None:
+                return tried, outcome
+    return tried, None
