@@ -10,7 +10,12 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.plugins.rooms", "tests.plugins.leftovers", "tests.plugins.serial"]
+pytest_plugins = [
+    "tests.plugins.rooms",
+    "tests.plugins.leftovers",
+    "tests.plugins.serial",
+    "tests.plugins.interruptions",
+]
 
 # A shared machine is slow at times; that is no property of the code, so no deadline per example.
 settings.register_profile(

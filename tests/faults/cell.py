@@ -21,7 +21,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+import psycopg
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -38,6 +40,10 @@ STOP_SECONDS_MAX = 40.0
 SETTLED_SECONDS_MAX = 40.0
 LOOK_UP_S = 0.05
 LOG_TAIL_CHARACTERS = 3000
+STORE_SCHEMA = "tidewheel_cell"
+CONTROLLER_QUERY = (
+    "SELECT node_id FROM controller WHERE node_id IS NOT NULL AND expires_at > clock_timestamp()"
+)
 SETTINGS = {"group.initial.rebalance.delay.ms": "100", "logging.format": "json"}
 
 
@@ -225,6 +231,23 @@ class Cell:
         if found is None or found.error is not None:
             return {}
         return {p.id: (p.leader, p.isrs) for p in found.partitions.values()}
+
+    def controller(self) -> int:
+        """Who holds the controller lease, as the metadata store says; waits until somebody does."""
+        found: list[int] = []
+
+        def look() -> bool:
+            found[:] = [int(row[0]) for row in self.query(CONTROLLER_QUERY)]
+            return bool(found)
+
+        self.wait_for(look, "a controller")
+        return found[0]
+
+    def query(self, text: str) -> list[tuple[Any, ...]]:
+        """Rows from the metadata store, not through any proxy."""
+        with psycopg.connect(self.postgres.dsn, autocommit=True, connect_timeout=5) as connection:
+            connection.execute(f"SET search_path TO {STORE_SCHEMA}")
+            return connection.execute(text.encode()).fetchall()
 
     def wait_for(
         self, condition: Callable[[], bool], what: str, seconds_max: float = SETTLED_SECONDS_MAX

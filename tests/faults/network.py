@@ -20,6 +20,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from types import TracebackType
 
 HOST = 0
@@ -149,3 +150,32 @@ def _run(*command: str) -> None:
 
 def _try(*command: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def can_connect(network: Network, one: int, other: int) -> bool:
+    """Whether a TCP connection from one node to another comes about within half a second."""
+    server = subprocess.Popen(
+        [*network.prefix(other), sys.executable, "-c", _ACCEPT, network.address(other)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with server:
+        assert server.stdout is not None
+        port = server.stdout.readline().strip()
+        client = [*network.prefix(one), sys.executable, "-c", _CONNECT]
+        try:
+            return _try(*client, network.address(other), port)
+        finally:
+            server.kill()
+
+
+_ACCEPT = """
+import socket, sys
+server = socket.create_server((sys.argv[1], 0))
+print(server.getsockname()[1], flush=True)
+server.accept()
+"""
+_CONNECT = """
+import socket, sys
+socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=0.5)
+"""
