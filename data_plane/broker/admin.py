@@ -12,13 +12,14 @@ from data_plane.broker import (
     delete_topics,
     describe_configs,
     describe_topic_partitions,
+    elect_leaders,
     log_dirs,
     metadata,
     partitions_admin,
     producers,
     quorum,
+    reassignments,
     records_admin,
-    replica_placement,
     topics,
 )
 from data_plane.broker.api import HandlerTable
@@ -36,7 +37,8 @@ _MODULES = (
     log_dirs,
     producers,
     quorum,
-    replica_placement,
+    elect_leaders,
+    reassignments,
 )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.authorized_operations import CLUSTER_OPERATIONS
-from data_plane.broker.metadata import brokers
+from data_plane.broker.cell_view import controller_id, live_brokers
 from data_plane.broker.services import Services
+from data_plane.cell.metadata import BrokerImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_cluster_request import DescribeClusterRequest
 from data_plane.wire.messages.describe_cluster_response import (
@@ -34,17 +35,29 @@ def handle_describe_cluster(
         )
     response = DescribeClusterResponse(
         cluster_id=services.cluster_id,
-        controller_id=services.node_id,
+        controller_id=controller_id(services),
         brokers=[
             DescribeClusterBroker(
-                broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
+                broker_id=broker.node_id,
+                host=broker.host,
+                port=broker.port,
+                rack=broker.rack,
+                is_fenced=broker.is_fenced,
             )
-            for broker in brokers(services)
+            for broker in _described(services, request.include_fenced_brokers)
         ],
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _described(services: Services, include_fenced: bool) -> list[BrokerImage]:
+    brokers = live_brokers(services)
+    if include_fenced:
+        brokers += [broker for broker in services.image.brokers.values() if broker.is_fenced]
+        brokers.sort(key=lambda broker: broker.node_id)
+    return brokers
 
 
 def register(table: HandlerTable) -> None:

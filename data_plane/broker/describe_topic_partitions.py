@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from data_plane.broker.cell_view import NOBODY, leader_shown, live_ids, offline_replicas
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
 from data_plane.cell.metadata import INTERNAL_TOPICS, PartitionImage, TopicImage
@@ -46,6 +47,7 @@ def handle_describe_topic_partitions(
             first_partition = cursor.partition_index
     limit = services.config.get_int("max.request.partition.size.limit")
     budget = max(1, min(limit, request.response_partition_limit))
+    live = live_ids(image, services.node_id)
     response = DescribeTopicPartitionsResponse()
     for name in names:
         topic = image.topic(name)
@@ -56,7 +58,7 @@ def handle_describe_topic_partitions(
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)
             break
         end = min(len(topic.partitions), first_partition + budget)
-        response.topics.append(_page(topic, first_partition, end))
+        response.topics.append(_page(topic, first_partition, end, live))
         budget -= max(0, end - first_partition)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
@@ -90,27 +92,37 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _page(topic: TopicImage, first: int, end: int) -> DescribeTopicPartitionsResponseTopic:
+def _page(
+    topic: TopicImage, first: int, end: int, live: frozenset[int]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(index, topic.partitions[index]) for index in range(first, end)],
+        partitions=[
+            _partition(index, topic.partitions[index], live) for index in range(first, end)
+        ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
-    has_leader = partition.leader >= 0
+def _partition(
+    index: int, partition: PartitionImage, live: frozenset[int]
+) -> DescribeTopicPartitionsResponsePartition:
+    leader = leader_shown(partition, live)
+    has_leader = leader != NOBODY
+    last_known = partition.last_known_leader
     return DescribeTopicPartitionsResponsePartition(
         error_code=int(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
+        eligible_leader_replicas=list(partition.elr),
+        # With an ELR there is no need to know who led last.
+        last_known_elr=[] if partition.elr or last_known == NOBODY else [last_known],
+        offline_replicas=offline_replicas(partition, live),
     )
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from data_plane.broker.cell_view import controller_id, live_brokers, live_ids
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.metadata_encoding import (
     FLEXIBLE_VERSION,
@@ -62,6 +63,8 @@ def handle_metadata(
     encoded = services.parts.get(PART)
     if encoded is None:
         encoded = services.parts[PART] = EncodedTopics()
+    if encoded.brokers is not services.image.brokers:
+        encoded.show_brokers(services.image.brokers, live_ids(services.image, services.node_id))
     writer = Writer()
     writer.buf += begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
     encode_response(writer, response, items, version, operations, encoded)
@@ -79,7 +82,7 @@ def _answer(
     response = MetadataResponse(
         brokers=brokers(services),
         cluster_id=services.cluster_id,
-        controller_id=services.node_id,
+        controller_id=controller_id(services),
     )
     if version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -92,14 +95,12 @@ def _answer(
 
 
 def brokers(services: Services) -> list[MetadataResponseBroker]:
-    """All live brokers: this one."""
+    """All live brokers."""
     return [
         MetadataResponseBroker(
-            node_id=services.node_id,
-            host=services.advertised_host,
-            port=services.advertised_port,
-            rack=services.rack,
+            node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
         )
+        for broker in live_brokers(services)
     ]
 
 

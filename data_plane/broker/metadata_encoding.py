@@ -3,7 +3,8 @@
 Every client asks for metadata when it starts, when a leader moves and every few minutes; with
 10,000 partitions the message objects and the generated encoder would hold up the loop for 100 ms
 each time. A topic's bytes depend on its image (which is replaced when anything changes), the
-version and the asked-for operations, so they are kept beside it. The fields around the topics come
+version and the asked-for operations, so they are kept beside it; and on which brokers are live,
+so all are made anew when that changes. The fields around the topics come
 from the generated encoder (see splicing.py). The same is done inside a topic: partitions with equal
 images differ in their index alone.
 tests/broker/test_metadata_encoding.py compares with the generated encoder, version by version.
@@ -12,11 +13,12 @@ tests/broker/test_metadata_encoding.py compares with the generated encoder, vers
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
+from data_plane.broker.cell_view import NOBODY, leader_shown, offline_replicas
 from data_plane.broker.splicing import ArrayPlace
-from data_plane.cell.metadata import PartitionImage, TopicImage
+from data_plane.cell.metadata import BrokerImage, PartitionImage, TopicImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_response import (
     MetadataResponse,
@@ -42,11 +44,23 @@ Item = TopicImage | MetadataResponseTopic
 class EncodedTopics:
     """The bytes of topics, by what they depend on."""
 
-    def __init__(self) -> None:
+    def __init__(self, live: frozenset[int] = frozenset()) -> None:
+        self._live = live
+        # The brokers that `live` was found among, to see that they have changed.
+        self.brokers: Mapping[int, BrokerImage] | None = None
         self._kept: dict[tuple[str, int, int], tuple[TopicImage, bytes]] = {}
         self._partitions_count = 0
         # Most partitions of a cell have equal images, of different topics too.
         self._templates: dict[tuple[PartitionImage, int], tuple[bytes, bytes]] = {}
+
+    def show_brokers(self, brokers: Mapping[int, BrokerImage], live: frozenset[int]) -> None:
+        """Go by these brokers from now on; `live` are the ids of those that clients can use."""
+        self.brokers = brokers
+        if live != self._live:
+            self._live = live
+            self._kept.clear()
+            self._partitions_count = 0
+            self._templates.clear()
 
     def encode(self, topic: TopicImage, version: int, operations: int) -> bytes:
         """One element of the array of topics."""
@@ -82,7 +96,7 @@ class EncodedTopics:
         key = (partition, version)
         template = self._templates.get(key)
         if template is None:
-            data = _encode_partition(partition, version)
+            data = _encode_partition(partition, self._live, version)
             template = (data[:_INDEX_START], data[_INDEX_END:])
             if len(self._templates) >= TEMPLATES_KEPT_MAX:
                 self._templates.clear()
@@ -100,16 +114,20 @@ def describe_topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
     )
 
 
-def describe_partition(index: int, partition: PartitionImage) -> MetadataResponsePartition:
+def describe_partition(
+    index: int, partition: PartitionImage, live: frozenset[int]
+) -> MetadataResponsePartition:
     """A partition as the generated codec knows it."""
-    has_leader = partition.leader >= 0
+    leader = leader_shown(partition, live)
+    has_leader = leader != NOBODY
     return MetadataResponsePartition(
         error_code=int(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
         partition_index=index,
-        leader_id=partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
+        offline_replicas=offline_replicas(partition, live),
     )
 
 
@@ -134,9 +152,9 @@ def encode_response(
     writer.buf += _topics_place(version).splice(around.buf, len(items), chunks)
 
 
-def _encode_partition(partition: PartitionImage, version: int) -> bytes:
+def _encode_partition(partition: PartitionImage, live: frozenset[int], version: int) -> bytes:
     """One element of the array of partitions."""
-    topic = MetadataResponseTopic(name="", partitions=[describe_partition(0, partition)])
+    topic = MetadataResponseTopic(name="", partitions=[describe_partition(0, partition, live)])
     empty = _encode_described(MetadataResponseTopic(name=""), version)
     return _partitions_place(version).elements(_encode_described(topic, version), empty, 1)
 

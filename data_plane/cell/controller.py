@@ -259,8 +259,22 @@ class Controller:
 
     @property
     def observed(self) -> Observed:
-        """What is known of the brokers, for elections on request."""
+        """What is known of the brokers."""
         return self._situation.observed
+
+    def electable(self, image: MetadataImage) -> frozenset[int]:
+        """Who may lead now, by node id: for elections on request."""
+        observed = self._situation.observed
+        brokers = {
+            broker.node_id: decide_broker(broker, image, observed)
+            for broker in image.brokers.values()
+        }
+        unfenced = {
+            node_id: broker
+            for node_id, broker in brokers.items()
+            if not image.brokers[node_id].is_fenced
+        }
+        return Standing.of(unfenced, observed).electable
 
     def _forget(self) -> None:
         self._tracker.restart()

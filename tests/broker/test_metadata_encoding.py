@@ -17,17 +17,20 @@ from data_plane.broker.metadata_encoding import (
     describe_topic,
     encode_response,
 )
-from data_plane.cell.metadata import PartitionImage, TopicImage
+from data_plane.cell.metadata import BrokerImage, PartitionImage, TopicImage
+from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
+    decode_metadata_response,
     encode_metadata_response,
 )
-from data_plane.wire.primitives import Writer
+from data_plane.wire.primitives import Reader, Writer
 
 OPERATIONS = 3576
 SHARED = PartitionImage((1,), (1,), 1)
+LIVE = frozenset({0, 1, 2, 3, 5, 7})
 PARTITIONS = st.one_of(
     st.just(SHARED),
     st.builds(
@@ -63,7 +66,7 @@ def expected(items: list[Item], version: int) -> bytes:
         if isinstance(item, TopicImage):
             topic = describe_topic(item, OPERATIONS)
             topic.partitions = [
-                describe_partition(index, partition)
+                describe_partition(index, partition, LIVE)
                 for index, partition in enumerate(item.partitions)
             ]
             message.topics.append(topic)
@@ -82,7 +85,7 @@ def spliced(items: list[Item], version: int, encoded: EncodedTopics) -> bytes:
 
 @given(st.lists(st.one_of(TOPICS, MISSING), max_size=6), st.integers(0, 13))
 def test_the_bytes_are_the_generated_encoders(items: list[Item], version: int) -> None:
-    encoded = EncodedTopics()
+    encoded = EncodedTopics(LIVE)
     for _ in range(2):
         assert spliced(items, version, encoded) == expected(items, version)
 
@@ -91,23 +94,38 @@ def test_the_bytes_are_the_generated_encoders(items: list[Item], version: int) -
 def test_counts_at_the_edges_of_their_encoding(count: int) -> None:
     topic = TopicImage("t", UUID(int=1), (SHARED,) * count)
     for version in (8, 9, 13):
-        assert spliced([topic], version, EncodedTopics()) == expected([topic], version)
+        assert spliced([topic], version, EncodedTopics(LIVE)) == expected([topic], version)
     many: list[Item] = [TopicImage("t", UUID(int=1), (SHARED,))] * count
-    assert spliced(many, 12, EncodedTopics()) == expected(many, 12)
+    assert spliced(many, 12, EncodedTopics(LIVE)) == expected(many, 12)
 
 
 def test_a_changed_topic_has_new_bytes() -> None:
-    encoded = EncodedTopics()
+    encoded = EncodedTopics(LIVE)
     small = TopicImage("t", UUID(int=1), (SHARED,))
     large = TopicImage("t", UUID(int=1), (SHARED, SHARED))
     for topic in (small, large, small):
         assert spliced([topic], 12, encoded) == expected([topic], 12)
 
 
+def test_bytes_are_made_anew_when_a_broker_goes_or_comes() -> None:
+    topic = TopicImage("t", UUID(int=1), (PartitionImage((1, 2), (1, 2), 1),))
+    brokers = {1: BrokerImage(1, "h", 1), 2: BrokerImage(2, "h", 1)}
+    encoded = EncodedTopics()
+    seen = []
+    for live in ({1, 2}, {1}, {2}, {1, 2}):
+        encoded.show_brokers(dict(brokers), frozenset(live))
+        data = spliced([topic], 12, encoded)
+        decoded = decode_metadata_response(Reader(data, 0, len(data)), 12)
+        (partition,) = decoded.topics[0].partitions
+        seen.append((partition.leader_id, partition.error_code, partition.offline_replicas))
+    unavailable = int(ErrorCode.LEADER_NOT_AVAILABLE)
+    assert seen == [(1, 0, []), (1, 0, [2]), (-1, unavailable, [1]), (1, 0, [])]
+
+
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_encoding, "TOPICS_KEPT_MAX", 10)
     monkeypatch.setattr(metadata_encoding, "PARTITIONS_KEPT_MAX", 25)
-    encoded = EncodedTopics()
+    encoded = EncodedTopics(LIVE)
     for number in range(100):
         topic = TopicImage(f"t{number}", UUID(int=number), (SHARED,) * (number % 7))
         assert spliced([topic], 12, encoded) == expected([topic], 12)
@@ -117,7 +135,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ten_thousand_partitions_do_not_hold_up_the_loop() -> None:
-    encoded = EncodedTopics()
+    encoded = EncodedTopics(LIVE)
     topic = TopicImage("t", UUID(int=1), (SHARED,) * 10_000)
     spliced([topic], 12, encoded)
     durations_s = []

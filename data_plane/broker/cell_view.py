@@ -1,0 +1,68 @@
+"""Who is in the cell, as clients are told: live brokers, offline replicas, the controller.
+
+A broker without a shared store is its own cell: it registers nowhere, is alive as long as it can
+answer, and is its own controller.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data_plane.broker.services import Services
+from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage
+
+if TYPE_CHECKING:
+    from data_plane.cell.controller import Controller
+
+NOBODY = -1
+# Where the part of a broker stands that is a member of a cell (membership.py).
+MEMBERSHIP_PART = "membership"
+
+
+def controller_of(services: Services) -> Controller | None:
+    """This broker's half of the controller; None in a cell without a shared store."""
+    membership = services.parts.get(MEMBERSHIP_PART)
+    if membership is None:
+        return None
+    controller: Controller = membership.controller
+    return controller
+
+
+def controller_id(services: Services) -> int:
+    """Who holds the controller lease, by this broker's last heartbeat; -1 when nobody does or
+    clients cannot reach it."""
+    controller = controller_of(services)
+    if controller is None:
+        return services.node_id
+    if controller.lease is None:
+        return NOBODY
+    broker = services.image.brokers.get(controller.lease.node_id)
+    return NOBODY if broker is None or broker.is_fenced else broker.node_id
+
+
+def live_brokers(services: Services) -> list[BrokerImage]:
+    """The brokers that clients may use, by id."""
+    image, node_id = services.image, services.node_id
+    brokers = [broker for _, broker in sorted(image.brokers.items()) if not broker.is_fenced]
+    if node_id not in image.brokers:
+        brokers.append(
+            BrokerImage(node_id, services.advertised_host, services.advertised_port, services.rack)
+        )
+    return brokers
+
+
+def live_ids(image: MetadataImage, node_id: int) -> frozenset[int]:
+    """The ids of live brokers, as the broker `node_id` sees it."""
+    ids = {broker.node_id for broker in image.brokers.values() if not broker.is_fenced}
+    if node_id not in image.brokers:
+        ids.add(node_id)
+    return frozenset(ids)
+
+
+def leader_shown(partition: PartitionImage, live: frozenset[int]) -> int:
+    """The leader, -1 when there is none or clients could not reach it."""
+    return partition.leader if partition.leader in live else NOBODY
+
+
+def offline_replicas(partition: PartitionImage, live: frozenset[int]) -> list[int]:
+    return [node_id for node_id in partition.replicas if node_id not in live]
