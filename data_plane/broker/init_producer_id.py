@@ -2,8 +2,9 @@
 
 Ids come from blocks that the metadata store has given to this broker durably before one of them is
 used, so that no id is ever given out twice, not even after a crash; what is left of a block then is
-lost. The next block is fetched when half of the current one is used up, so that new producers
-need not wait for the store and, for a while, do not even need it.
+lost. A broker that is alone fetches its first block when it needs one and each further one when
+half of the current is used up. A member of a cell has a block in use and one in reserve from its
+start on: its store may be away for a while, and new producers must work meanwhile.
 
 A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, a code that every client
 treats as fatal at once; the transaction APIs are not advertised, and most clients notice that
@@ -32,18 +33,41 @@ PART = "producer_ids"
 BLOCK_IDS = 1000
 # More requests than this wait for a block only when the store is gone; the client asks again.
 WAITING_MAX = 10_000
+# How soon a store that did not give a block is asked again; the commit itself waits, too.
+RETRY_MS = 1_000
 
 
 class ProducerIds:
-    """Hands out producer ids from the current block and keeps the next one ready."""
+    """A component: hands out producer ids from the current block and keeps the next one ready."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._keeps_reserve = services.store.is_shared
+        self._retry_ms: int | None = None
+        self._now_ms = 0
         self._next_id = 0
         self._end_id = 0
         self._reserve: tuple[int, int] | None = None
         self._is_fetching = False
         self._waiting: deque[Deferred[InitProducerIdResponse]] = deque()
+
+    def start(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        if self._keeps_reserve:
+            self._fetch()
+
+    def next_deadline_ms(self) -> int | None:
+        return self._retry_ms
+
+    def tick(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        if self._retry_ms is not None and now_ms >= self._retry_ms:
+            self._retry_ms = None
+            self._fetch()
+
+    def stop(self, now_ms: int) -> None:
+        self._retry_ms = None
+        self._keeps_reserve = False
 
     def allocate(self) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
         """A new id, now or when the store has given a block."""
@@ -52,7 +76,7 @@ class ProducerIds:
             self._reserve = None
         if self._next_id < self._end_id:
             response = self._take()
-            if self._end_id - self._next_id < BLOCK_IDS // 2 and self._reserve is None:
+            if self._is_reserve_wanted():
                 self._fetch()
             return response
         if len(self._waiting) >= WAITING_MAX:
@@ -61,6 +85,11 @@ class ProducerIds:
         self._waiting.append(deferred)
         self._fetch()
         return deferred
+
+    def _is_reserve_wanted(self) -> bool:
+        if self._reserve is not None or self._retry_ms is not None:
+            return False
+        return self._keeps_reserve or self._end_id - self._next_id < BLOCK_IDS // 2
 
     def _take(self) -> InitProducerIdResponse:
         producer_id = self._next_id
@@ -81,6 +110,8 @@ class ProducerIds:
             self._is_fetching = False
             if error is not None:
                 self._services.log.error("producer_ids_unavailable", error=repr(error))
+                if self._keeps_reserve:
+                    self._retry_ms = self._now_ms + RETRY_MS
                 while self._waiting:
                     self._waiting.popleft().complete(_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
@@ -91,7 +122,7 @@ class ProducerIds:
                 self._reserve = (first, first + BLOCK_IDS)
             while self._waiting and self._next_id < self._end_id:
                 self._waiting.popleft().complete(self._take())
-            if self._waiting:
+            if self._waiting or (self._keeps_reserve and self._is_reserve_wanted()):
                 self._fetch()
 
         self._services.metadata.write(decide, done)

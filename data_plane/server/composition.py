@@ -120,7 +120,8 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
             log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
     services.parts[log_dirs.PART] = ports.measure_space
     services.parts[log_threshold.PART] = ports.log_threshold
-    services.parts[init_producer_id.PART] = ProducerIds(services)
+    producer_ids = ProducerIds(services)
+    services.parts[init_producer_id.PART] = producer_ids
     sessions = FetchSessions(services)
     services.parts[fetch_poll.PART] = sessions
     services.groups = GroupService(services)
@@ -128,6 +129,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         LogMaintenance(services, ports.maintenance_executor),
         services.groups,
         sessions,
+        producer_ids,
     ]
     if entry.broker is not None:
         _join_cell(services, settings, ports, entry, collector)

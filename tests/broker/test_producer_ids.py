@@ -1,0 +1,96 @@
+"""Blocks of producer ids: one in reserve in a cell, none before they are needed when alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from data_plane.broker.api import Deferred
+from data_plane.broker.init_producer_id import BLOCK_IDS, ProducerIds
+from data_plane.wire.errors import ErrorCode
+from tests.broker.cell_player import Member
+
+
+def started(member: Member) -> ProducerIds:
+    ids = ProducerIds(member.services)
+    member.services.components.append(ids)
+    member.services.start(member.now_ms())
+    member.run_jobs()
+    return ids
+
+
+def take(ids: ProducerIds) -> int:
+    response = ids.allocate()
+    assert not isinstance(response, Deferred), "this one has to wait"
+    assert response.error_code == 0
+    return response.producer_id
+
+
+def test_new_producers_work_while_the_store_is_away() -> None:
+    member = Member()
+    ids = started(member)
+    member.store.is_down = True
+    taken = [take(ids) for _ in range(2 * BLOCK_IDS)]
+    assert taken == list(range(2 * BLOCK_IDS))
+    assert isinstance(ids.allocate(), Deferred)
+
+
+def test_after_the_first_id_of_the_reserve_there_is_a_new_reserve() -> None:
+    member = Member()
+    ids = started(member)
+    for _ in range(BLOCK_IDS + 1):
+        take(ids)
+    member.run_jobs()
+    member.store.is_down = True
+    for _ in range(2 * BLOCK_IDS - 1):
+        take(ids)
+
+
+def test_a_reserve_that_could_not_be_had_is_fetched_later() -> None:
+    member = Member()
+    member.store.is_down = True
+    ids = started(member)
+    waiting = ids.allocate()
+    assert isinstance(waiting, Deferred)
+    member.pass_time(20_000, 100)
+    answers: list[int] = []
+    waiting.when_complete(lambda response: answers.append(response.error_code))
+    assert answers == [int(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    member.store.is_down = False
+    member.pass_time(3_000, 100)
+    member.store.is_down = True
+    taken = {take(ids) for _ in range(2 * BLOCK_IDS)}
+    assert len(taken) == 2 * BLOCK_IDS
+
+
+def test_alone_a_block_is_fetched_when_it_is_needed() -> None:
+    member = Member(is_shared=False)
+    ids = started(member)
+    assert member.image.next_producer_id == 0
+    waiting = ids.allocate()
+    assert isinstance(waiting, Deferred)
+    member.run_jobs()
+    assert member.image.next_producer_id == BLOCK_IDS
+    for _ in range(BLOCK_IDS // 2 + 1):
+        take(ids)
+    member.run_jobs()
+    assert member.image.next_producer_id == 2 * BLOCK_IDS
+
+
+def test_two_brokers_never_give_out_the_same_id() -> None:
+    first = Member()
+    second = Member(first.cell_store, first.clock, node_id=2)
+    both = [started(first), started(second)]
+    taken = [take(ids) for ids in both for _ in range(2 * BLOCK_IDS)]
+    assert len(set(taken)) == len(taken)
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_a_stopped_broker_fetches_nothing(is_shared: bool) -> None:
+    member = Member(is_shared=is_shared)
+    ids = started(member)
+    version = member.cell_store.read().version
+    member.services.stop(member.now_ms())
+    member.services.tick(member.now_ms() + 60_000)
+    member.run_jobs()
+    assert ids.next_deadline_ms() is None
+    assert member.cell_store.read().version == version
