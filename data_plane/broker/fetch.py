@@ -4,7 +4,8 @@ A full request (session epoch 0 or -1) names all its partitions; an incremental 
 its session (KIP-227). What then is read and when it is answered is fetch_poll.py's.
 
 Follower fetches (replica_id ≥ 0) are refused with CLUSTER_AUTHORIZATION_FAILED unless the
-connection came through the inter-broker listener.
+connection came through the inter-broker listener. The partitions that a follower names are those
+whose log ends it reports; in a session, what it does not name has not changed.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def handle_fetch(
             return _refuse(services, context, view, found)
         fetch_set = found
     fetch_set.use_isolation_level(view.isolation_level)
-    poll = Poll(services, context, view, fetch_set, is_full)
+    if fetch_set.is_follower:
+        fetch_set.report(view.topics)
+    poll = Poll(services, context, view, fetch_set, is_full, now_ms)
     if poll.evaluate() or view.max_wait_ms <= 0 or not fetch_set.partitions_count:
         return poll.answer()
     return poll.park(now_ms + view.max_wait_ms)
@@ -73,7 +76,9 @@ def _open_session(
     sessions: FetchSessions, context: RequestContext, view: FetchRequestView, now_ms: int
 ) -> FetchSet:
     """A new set, which becomes a session when there is a slot and memory for it."""
-    fetch_set = FetchSet(context.api_version >= TOPIC_IDS_VERSION, now_ms)
+    fetch_set = FetchSet(
+        context.api_version >= TOPIC_IDS_VERSION, now_ms, is_follower=view.replica_id >= 0
+    )
     fetch_set.name_all(view.topics)
     kept_count = sessions.kept_partitions_count() + fetch_set.partitions_count
     if fetch_set.partitions_count and kept_count <= KEPT_PARTITIONS_MAX:
@@ -87,7 +92,13 @@ def _continue_session(
     """The session with the request's changes, or the error that is the whole answer."""
     cache = sessions.cache
     uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
-    fetch_set = cache.find(view.session_id, view.session_epoch, uses_topic_ids, now_ms)
+    fetch_set = cache.find(
+        view.session_id,
+        view.session_epoch,
+        uses_topic_ids,
+        now_ms,
+        is_follower=view.replica_id >= 0,
+    )
     if isinstance(fetch_set, ErrorCode):
         return fetch_set
     if fetch_set.parked is not None:
@@ -118,13 +129,18 @@ def _set_of_connection(
     """The set of the connection's last poll with this one's changes, or a new set."""
     connection = context.connection
     uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
+    is_follower = view.replica_id >= 0
     kept: FetchSet | None = connection.fetch_set
-    if kept is not None and (kept.parked is not None or kept.uses_topic_ids != uses_topic_ids):
+    if kept is not None and (
+        kept.parked is not None
+        or kept.uses_topic_ids != uses_topic_ids
+        or kept.is_follower != is_follower
+    ):
         # A second poll while the first one waits: it has a set of its own.
         kept = None
     fetch_set = kept
     if fetch_set is None:
-        fetch_set = FetchSet(uses_topic_ids, now_ms)
+        fetch_set = FetchSet(uses_topic_ids, now_ms, is_follower=is_follower)
     before_count = fetch_set.partitions_count
     fetch_set.name_all(view.topics)
     if kept is not None:

@@ -13,7 +13,8 @@ The poll is answered when it has min_bytes, an error, or waited max_wait; until 
 and each pass in which one of its partitions changed evaluates it once more. Records that are not in
 memory are read by the executor; the poll is answered when they are there.
 
-Deliberately absent: sessions and their epochs (fetch.py), the answer's bytes (fetch_response.py).
+Deliberately absent: who may read what (fetch_rights.py), sessions and their epochs (fetch.py), the
+answer's bytes (fetch_response.py).
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from data_plane.broker.fetch_response import (
     encode_fetch_response,
     encode_full_response,
 )
+from data_plane.broker.fetch_rights import FetchRights
 from data_plane.broker.fetch_sessions import (
     NO_SESSION_ID,
     FetchPartition,
     FetchSessionCache,
     FetchSet,
 )
+from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
 from data_plane.log.errors import LogError
@@ -41,7 +44,6 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FetchRequestView
 from data_plane.wire.registry import ApiKey
 
-READ_COMMITTED = 1
 PART = "fetch_sessions"
 
 # Answers that clients do not read fill memory. The more of it is taken the less a fetch gets: half
@@ -85,10 +87,11 @@ class Poll:
         "_context",
         "_fetch_set",
         "_is_full",
-        "_is_read_committed",
         "_is_session_opening",
         "_news",
+        "_now_ms",
         "_results",
+        "_rights",
         "_services",
         "_size",
         "_timer",
@@ -103,13 +106,15 @@ class Poll:
         view: FetchRequestView,
         fetch_set: FetchSet,
         is_full: bool,
+        now_ms: int,
     ) -> None:
         self._services = services
+        self._now_ms = now_ms
+        self._rights = FetchRights(services, context, view)
         self._context = context
         self._fetch_set = fetch_set
         self._is_full = is_full
         self._is_session_opening = is_full and fetch_set.session_id != NO_SESSION_ID
-        self._is_read_committed = view.isolation_level == READ_COMMITTED
         self._bytes_wanted = max(0, min(view.max_bytes, services.config.get_int("fetch.max.bytes")))
         self._bytes_max = self._bytes_wanted
         self._bytes_min = view.min_bytes
@@ -142,10 +147,14 @@ class Poll:
     def _read(self, target: FetchPartition) -> PartitionResult | None:
         """The result of a dirty partition; None when it has nothing to send."""
         partition = target.partition
-        if partition is None or partition.resigned is not ErrorCode.NONE:
+        rights = self._rights
+        if partition is None or (
+            partition.resigned is not ErrorCode.NONE and not rights.may_read(partition)
+        ):
             partition = self._resolve(target)
             if partition is None:
-                result = self._error(target, self._lookup_error(target))
+                error = rights.error(target, self._fetch_set.uses_topic_ids)
+                result = self._error(target, error)
                 # As Kafka has it where it finds no partition, whatever the isolation level.
                 result.aborted = ()
                 return result
@@ -159,22 +168,26 @@ class Poll:
             )
         log = partition.log
         offset = wanted.fetch_offset
-        if offset < log.log_start_offset or offset > log.log_end_offset:
-            return self._error(target, ErrorCode.OFFSET_OUT_OF_RANGE)
-        if wanted.last_fetched_epoch >= 0:
-            epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-            if epoch < 0 or end_offset < 0:
-                # Nothing is known of that epoch; Kafka says so in these words.
-                return self._error(target, ErrorCode.OFFSET_OUT_OF_RANGE)
-            if epoch < wanted.last_fetched_epoch or end_offset < offset:
-                # The fetcher's log left the leader's there (KIP-595).
+        if (
+            wanted.last_fetched_epoch >= 0
+            or offset < log.log_start_offset
+            or offset > log.log_end_offset
+        ):
+            place = partition.locate_fetch(offset, wanted.last_fetched_epoch)
+            if place is not ErrorCode.NONE:
+                return self._lost(target, partition, place)
+        if target.is_reporting:
+            error = rights.report(target, partition, self._now_ms)
+            if error is not ErrorCode.NONE:
+                return self._error(target, error)
+        limit = rights.limit(partition)
+        if rights.rack_id:
+            preferred_replica = rights.preferred_replica(target, partition)
+            if preferred_replica != NO_PREFERRED_REPLICA:
                 result = self._result(target, partition)
-                result.diverging = (epoch, end_offset)
+                result.preferred_read_replica = preferred_replica
                 self.must_answer = True
                 return result
-        limit = partition.high_watermark
-        if self._is_read_committed:
-            limit = partition.last_stable_offset
         if offset >= limit:
             del self._fetch_set.dirty[target]
             if (
@@ -216,7 +229,7 @@ class Poll:
         result.buffers = read.buffers
         result.size = read.size
         self._size += read.size
-        if self._is_read_committed:
+        if self._rights.is_read_committed:
             result.aborted = partition.log.aborted_transactions(offset, read.next_offset)
         return result
 
@@ -225,13 +238,29 @@ class Poll:
         result.high_watermark = partition.high_watermark
         result.last_stable_offset = partition.last_stable_offset
         result.log_start_offset = partition.log.log_start_offset
-        if self._is_read_committed:
+        if self._rights.is_read_committed:
             result.aborted = ()
         return result
 
     def _error(self, target: FetchPartition, error: ErrorCode) -> PartitionResult:
         self.must_answer = True
         return PartitionResult(target, int(error))
+
+    def _lost(
+        self, target: FetchPartition, partition: Partition, place: ErrorCode | tuple[int, int]
+    ) -> PartitionResult:
+        """The fetcher's log is not one that could be gone on with here."""
+        if isinstance(place, ErrorCode):
+            result = self._error(target, place)
+            if self._rights.is_follower:
+                # It begins anew there.
+                result.log_start_offset = partition.log.log_start_offset
+            return result
+        # It left the leader's there (KIP-595).
+        result = self._result(target, partition)
+        result.diverging = place
+        self.must_answer = True
+        return result
 
     def _read_failed(
         self, target: FetchPartition, partition: Partition, error: BaseException
@@ -249,23 +278,14 @@ class Poll:
 
     def _resolve(self, target: FetchPartition) -> Partition | None:
         target.unwatch()
-        partitions = self._services.partitions
-        if self._fetch_set.uses_topic_ids:
-            partition = partitions.get(target.topic_id, target.index)
-        else:
-            partition = partitions.get_by_name(target.topic, target.index)
-        if partition is None or partition.resigned is not ErrorCode.NONE:
+        partition = self._rights.find(target, self._fetch_set.uses_topic_ids)
+        if partition is None:
             return None
         if self._fetch_set.is_kept or self.deferred is not None:
             target.watch(partition)
         else:
             target.partition = partition
         return partition
-
-    def _lookup_error(self, target: FetchPartition) -> ErrorCode:
-        if self._fetch_set.uses_topic_ids:
-            return self._services.partitions.error(target.topic_id, target.index)
-        return self._services.partitions.error_by_name(target.topic, target.index)
 
     # Parking and answering.
 
@@ -277,7 +297,7 @@ class Poll:
         if not fetch_set.is_kept:
             for target in fetch_set.partitions():
                 if target.partition is not None:
-                    target.partition.watchers.add(target)
+                    target.watch(target.partition)
         fetch_set.parked = self
         self._services.parts[PART].parked.add(self)
         self._timer = self._services.timers.schedule(deadline_ms, self._timed_out)
@@ -291,6 +311,7 @@ class Poll:
         """Called once per pass in which something changed."""
         if self._fetch_set.parked is not self:
             return
+        self._now_ms = now_ms
         try:
             if self.evaluate():
                 self._finish_parked()
@@ -374,7 +395,7 @@ class Poll:
         buffers, size, next_offset = cast("tuple[list[Buffer], int, int]", outcome)
         result.buffers = buffers
         result.size = size
-        if self._is_read_committed:
+        if self._rights.is_read_committed:
             result.aborted = read.partition.log.aborted_transactions(read.offset, next_offset)
 
     def _encode(self) -> list[Buffer]:
@@ -416,7 +437,7 @@ class Poll:
                     target.sent_high_watermark = target.partition.high_watermark
                     target.sent_log_start_offset = target.partition.log.log_start_offset
         return encode_full_response(
-            self._services, self._context, fetch_set, by_target, self._is_read_committed
+            self._services, self._context, fetch_set, by_target, self._rights.is_read_committed
         )
 
 

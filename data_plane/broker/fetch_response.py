@@ -14,6 +14,7 @@ from data_plane.broker.api import Buffer, RequestContext
 from data_plane.broker.fetch_sessions import FetchPartition, FetchSet
 from data_plane.broker.frames import begin_frame
 from data_plane.broker.produce_response import node_endpoints
+from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.wire import kernel
@@ -25,8 +26,6 @@ FLEXIBLE_VERSION = 12
 TOPIC_IDS_VERSION = 13
 
 _LEADER_ERRORS = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
-
-NO_PREFERRED_REPLICA = -1
 
 _Topics = list[tuple[str, bytes, list[tuple[Any, ...]]]]
 
@@ -42,6 +41,7 @@ class PartitionResult:
         "high_watermark",
         "last_stable_offset",
         "log_start_offset",
+        "preferred_read_replica",
         "size",
         "target",
     )
@@ -56,6 +56,7 @@ class PartitionResult:
         self.aborted: Sequence[AbortedTransaction] | None = None
         # (leader_epoch, end_offset) where the fetcher's log left the leader's (KIP-595).
         self.diverging: tuple[int, int] | None = None
+        self.preferred_read_replica = NO_PREFERRED_REPLICA
         self.buffers: Sequence[Buffer] = ()
         self.size = 0
 
@@ -138,7 +139,7 @@ def _fields(services: Services, result: PartitionResult, leader_hints: set[int])
         result.last_stable_offset,
         result.log_start_offset,
         aborted,
-        NO_PREFERRED_REPLICA,
+        result.preferred_read_replica,
         result.buffers,
         result.diverging,
         leader,

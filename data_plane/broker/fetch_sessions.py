@@ -71,6 +71,7 @@ class FetchPartition:
     __slots__ = (
         "generation",
         "index",
+        "is_reporting",
         "owner",
         "partition",
         "quiet_fields",
@@ -91,6 +92,8 @@ class FetchPartition:
         self.index = wanted.partition
         self.wanted = wanted
         self.generation = 0
+        # A follower has named it, and its leader has not taken note of that yet.
+        self.is_reporting = False
         self.partition: Partition | None = None
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
@@ -105,13 +108,24 @@ class FetchPartition:
         if owner.parked is not None:
             owner.parked.wake()
 
+    def high_watermark_changed(self) -> None:
+        """As `partition_changed`, for a follower's fetch: to be told with the next answer, and
+        nothing to answer for."""
+        self.owner.dirty[self] = None
+
     def watch(self, partition: Partition) -> None:
         self.partition = partition
-        partition.watchers.add(self)
+        if self.owner.is_follower:
+            partition.log_end_watchers.add(self)
+        else:
+            partition.watchers.add(self)
 
     def unwatch(self) -> None:
         if self.partition is not None:
-            self.partition.watchers.discard(self)
+            if self.owner.is_follower:
+                self.partition.log_end_watchers.discard(self)
+            else:
+                self.partition.watchers.discard(self)
             self.partition = None
 
 
@@ -126,6 +140,7 @@ class FetchSet:
         "dirty",
         "epoch",
         "generation",
+        "is_follower",
         "is_kept",
         "isolation_level",
         "last_used_ms",
@@ -136,8 +151,9 @@ class FetchSet:
         "uses_topic_ids",
     )
 
-    def __init__(self, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, uses_topic_ids: bool, now_ms: int, *, is_follower: bool = False) -> None:
         self.session_id = NO_SESSION_ID
+        self.is_follower = is_follower
         self.epoch = EPOCH_FINAL
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
@@ -189,6 +205,15 @@ class FetchSet:
                 if target.generation != self.generation:
                     self.forget(target.topic, target.topic_id, target.index)
 
+    def report(self, topics: Sequence[FetchTopicView]) -> None:
+        """A follower has named `topics`: where it fetches from, there its logs end."""
+        for topic in topics:
+            group = self.topics[(topic.name, topic.topic_id)]
+            for wanted in topic.partitions:
+                target = group[wanted.partition]
+                target.is_reporting = True
+                self.dirty[target] = None
+
     def forget(self, topic: str, topic_id: bytes, index: int) -> None:
         key = (topic, topic_id)
         group = self.topics.get(key)
@@ -233,11 +258,17 @@ class FetchSessionCache:
         return sum(session.partitions_count for session in self._sessions.values())
 
     def find(
-        self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int
+        self,
+        session_id: int,
+        epoch: int,
+        uses_topic_ids: bool,
+        now_ms: int,
+        *,
+        is_follower: bool = False,
     ) -> FetchSet | ErrorCode:
         """The session that an incremental request goes on with, advanced to its next epoch."""
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.is_follower != is_follower:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -271,15 +302,22 @@ class FetchSessionCache:
     def _evict(self, newcomer: FetchSet, now_ms: int) -> bool:
         if self._slots_max == 0:
             return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.last_used_ms > EVICTION_AGE_MS:
-            victim = oldest
+        sessions = [
+            session
+            for session in self._sessions.values()
+            if newcomer.is_follower or not session.is_follower
+        ]
+        if sessions and now_ms - sessions[0].last_used_ms > EVICTION_AGE_MS:
+            victim = sessions[0]
         else:
             evictable = [
                 session
-                for session in self._sessions.values()
+                for session in sessions
                 if now_ms - session.created_ms > EVICTION_AGE_MS
-                and session.partitions_count < newcomer.partitions_count
+                and (
+                    session.partitions_count < newcomer.partitions_count
+                    or (newcomer.is_follower and not session.is_follower)
+                )
             ]
             if not evictable:
                 return False

@@ -23,6 +23,7 @@ from data_plane.broker import (
     fetch_poll,
     group_handlers,
     init_producer_id,
+    isr,
     list_offsets,
     log_dirs,
     log_threshold,
@@ -161,8 +162,10 @@ def _join_cell(
     )
     services.parts[metadata_follower.PART] = follower
     services.parts[membership_module.PART] = membership
+    isr_manager = isr.IsrManager(services)
+    services.parts[isr.PART] = isr_manager
     services.components[:0] = [follower]
-    services.components += [membership]
+    services.components += [isr_manager, membership]
     gauges: list[tuple[str, str, Callable[[], Any]]] = [
         ("tidewheel_metadata_version", "Metadata version.", lambda: services.image.version),
         ("tidewheel_is_controller", "1: this is the controller.", lambda: membership.is_controller),
@@ -170,6 +173,12 @@ def _join_cell(
     ]
     for name, documentation, read in gauges:
         collector.add_gauge(name, documentation, read)
+    collector.add_total(
+        "tidewheel_isr_expands", "Followers taken into an ISR.", lambda: isr_manager.expands_count
+    )
+    collector.add_total(
+        "tidewheel_isr_shrinks", "ISRs left by followers.", lambda: isr_manager.shrinks_count
+    )
     collector.add_total(
         "tidewheel_metadata_store_outages",
         "Times that the metadata store could not be reached.",

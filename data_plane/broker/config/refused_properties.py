@@ -29,7 +29,6 @@ REFUSED_PROPERTIES = MappingProxyType(
         "alter.config.policy.class.name": _NO_CLASSES,
         "create.topic.policy.class.name": _NO_CLASSES,
         "client.quota.callback.class": _NO_CLASSES,
-        "replica.selector.class": _NO_CLASSES,
         "metric.reporters": _NO_CLASSES,
         "kafka.metrics.reporters": _NO_CLASSES,
         "config.providers": _NO_CLASSES,

@@ -7,6 +7,7 @@ from data_plane.broker.config.definition import (
     Update,
     at_least,
     define,
+    one_of,
 )
 
 CLUSTER = Update.CLUSTER_WIDE
@@ -65,6 +66,14 @@ REPLICATION_DEFINITIONS = (
         "A follower that has not had all records for this long leaves the in-sync replicas.",
         at_least(1),
         CLUSTER,
+    ),
+    define(
+        "replica.selector.class",
+        "STRING",
+        "",
+        "Where consumers that name their rack read: at an in-sync replica in that rack with "
+        "`org.apache.kafka.common.replica.RackAwareReplicaSelector`, else at the leader.",
+        one_of("", "org.apache.kafka.common.replica.RackAwareReplicaSelector"),
     ),
     define(
         "replica.socket.receive.buffer.bytes",

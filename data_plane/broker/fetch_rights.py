@@ -1,0 +1,124 @@
+"""What one Fetch request may read of a partition: how far, of whose replica, and what it reports.
+
+- A consumer reads committed records: up to the high watermark, or with read_committed to the last
+  stable offset. From version 11 on it may read at a follower, up to that one's high watermark
+  (KIP-392); its leader may send it to a follower in its rack.
+- A follower reads up to the log end, at the leader alone. Its fetch offset is the end of its log
+  and so an acknowledgement; it is taken note of once a request has named the partition, and only
+  when the follower's log has not diverged from the leader's (KIP-595) and the fetch comes from the
+  incarnation that is registered (KIP-903).
+
+Deliberately absent: sessions, parking, records (fetch_poll.py).
+"""
+
+from __future__ import annotations
+
+from data_plane.broker.api import RequestContext
+from data_plane.broker.fetch_sessions import FetchPartition
+from data_plane.broker.replica_selector import RACK_AWARE, preferred_read_replica
+from data_plane.broker.services import Services
+from data_plane.replica.partition import Partition
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel_types import FetchRequestView
+
+READ_COMMITTED = 1
+# The first version whose consumers may read at followers.
+FOLLOWER_READS_VERSION = 11
+
+
+class FetchRights:
+    """Of one request.
+
+    - `is_follower`: it comes from another broker's replica fetcher.
+    - `rack_id`: where the consumer is, "" when that does not matter."""
+
+    __slots__ = (
+        "_broker_epoch",
+        "_is_stale",
+        "_node_id",
+        "_services",
+        "is_follower",
+        "is_read_committed",
+        "rack_id",
+        "reads_at_followers",
+    )
+
+    def __init__(self, services: Services, context: RequestContext, view: FetchRequestView) -> None:
+        self._services = services
+        self.is_read_committed = view.isolation_level == READ_COMMITTED
+        self.is_follower = view.replica_id >= 0
+        self.reads_at_followers = (
+            not self.is_follower and context.api_version >= FOLLOWER_READS_VERSION
+        )
+        self.rack_id = ""
+        if (
+            self.reads_at_followers
+            and view.rack_id
+            and services.config.get_str("replica.selector.class") == RACK_AWARE
+        ):
+            self.rack_id = view.rack_id
+        if self.is_follower:
+            self._node_id = view.replica_id
+            self._broker_epoch = view.replica_epoch
+            registered = services.image.brokers.get(view.replica_id)
+            self._is_stale = registered is not None and (
+                registered.broker_epoch > view.replica_epoch
+            )
+
+    def may_read(self, partition: Partition) -> bool:
+        """Whether this replica is one to read at."""
+        return partition.resigned is ErrorCode.NONE or (
+            self.reads_at_followers and partition.is_follower
+        )
+
+    def find(self, target: FetchPartition, uses_topic_ids: bool) -> Partition | None:
+        """The replica to read at, or None; `error` then says why."""
+        partitions = self._services.partitions
+        if uses_topic_ids:
+            partition = partitions.get(target.topic_id, target.index)
+        else:
+            partition = partitions.get_by_name(target.topic, target.index)
+        if partition is None and self.reads_at_followers:
+            if uses_topic_ids:
+                partition = partitions.replica(target.topic_id, target.index)
+            else:
+                partition = partitions.replica_by_name(target.topic, target.index)
+        return partition if partition is not None and self.may_read(partition) else None
+
+    def error(self, target: FetchPartition, uses_topic_ids: bool) -> ErrorCode:
+        """Why `find` finds none."""
+        if uses_topic_ids:
+            return self._services.partitions.error(target.topic_id, target.index)
+        return self._services.partitions.error_by_name(target.topic, target.index)
+
+    def limit(self, partition: Partition) -> int:
+        """Where reading ends."""
+        if self.is_follower:
+            return partition.log.log_end_offset
+        return partition.last_stable_offset if self.is_read_committed else partition.high_watermark
+
+    def preferred_replica(self, target: FetchPartition, partition: Partition) -> int:
+        """The broker where the consumer should read instead; -1 for none."""
+        brokers = self._services.image.brokers
+        return preferred_read_replica(partition, self.rack_id, target.wanted.fetch_offset, brokers)
+
+    def report(self, target: FetchPartition, partition: Partition, now_ms: int) -> ErrorCode:
+        """A follower has named `target`, and its log goes with the leader's: take note of it."""
+        wanted = target.wanted
+        if self._is_stale:
+            # Kafka's words for a fetch of an incarnation that is no more.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        is_replica = partition.follower_fetched(
+            self._node_id,
+            self._broker_epoch,
+            wanted.fetch_offset,
+            wanted.log_start_offset,
+            now_ms,
+        )
+        if is_replica:
+            target.is_reporting = False
+            return ErrorCode.NONE
+        # With a leader epoch this broker's image may be the older one, without nobody can say.
+        if wanted.current_leader_epoch >= 0:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
