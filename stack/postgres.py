@@ -290,7 +290,7 @@ def stop_leftover(home: Path, timeout_s: float = STOP_TIMEOUT_S) -> bool:
 def _works_in(pid: int, data: Path) -> bool:
     """Whether a process is the Postgres of this data folder, as far as can be seen."""
     command = subprocess.run(
-        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+        ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout
     return "postgres" in command and str(data) in command
 
