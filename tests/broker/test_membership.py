@@ -9,7 +9,12 @@ import pytest
 
 from data_plane.broker.controlled_shutdown import ControlledShutdown
 from data_plane.broker.membership import Membership
-from data_plane.cell.changes import ChangeBroker, CreateTopic, UnregisterBroker
+from data_plane.cell.changes import (
+    ChangeBroker,
+    ChangePartition,
+    CreateTopic,
+    UnregisterBroker,
+)
 from data_plane.cell.controller import Controller
 from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore
@@ -454,3 +459,31 @@ def test_a_fence_from_an_old_epoch_does_not_touch_the_next_life(cell: Cell) -> N
     outcome = member.write(ChangeBroker(replace(old, is_fenced=True)))
     member.run_jobs()
     assert outcome.error is not None
+
+
+def test_what_the_controller_commits_names_its_epoch(cell: Cell) -> None:
+    cell.create_topic(2, 1, 3)
+    cell.members[1].kill()
+    cell.pass_time(4_000)
+    decided = [
+        epoch
+        for _, changes, epoch in cell.members[0].store.applied
+        if any(isinstance(change, ChangeBroker | ChangePartition) for change in changes)
+    ]
+    assert len(decided) >= 2
+    assert set(decided) == {1}
+
+
+def test_a_controller_whose_epoch_is_over_learns_it_from_the_store(cell: Cell) -> None:
+    """It was slow, and another broker has the lease: its decision does not happen."""
+    first = cell.members[0]
+    cell.create_topic(2, 1, 3)
+    cell.members[1].kill()
+    cell.pass_time(1_500)
+    # Only the store's clock runs on; then somebody else takes the lease.
+    cell.clock.now_ms += 4_000
+    cell.store.heartbeat(9, "x", 60_000, wants_controller=True)
+    cell.clock.now_ms -= 4_000
+    cell.pass_time(1_500)
+    assert first.membership.controller.epoch is None
+    assert cell.partition().leader == 2

@@ -1,0 +1,337 @@
+"""Entering a cell: what a starting process may do, and when it has to wait or give up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from data_plane.cell.changes import AllocateProducerIds, ChangeBroker, CreateTopic
+from data_plane.cell.identity import IdentityMismatch
+from data_plane.cell.metadata import BrokerImage, MetadataImage
+from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
+from data_plane.log.errors import DirectoryLocked
+from data_plane.log.sim_file_system import SimFileSystem
+from data_plane.server.configuration import load_configuration
+from data_plane.server.entry import Addresses, Entry, NodeIdTaken, enter_cell
+from data_plane.server.ports import Ports
+from tests.broker.cell_player import Clock, FaultyStore
+from tests.broker.doubles import QueueExecutor, RememberingLog
+
+ADDRESSES = Addresses("clients.example", 1001, "brokers.example", 1002)
+
+
+class Machine:
+    """A disk and a way to the store; each `enter` is a new process."""
+
+    def __init__(
+        self,
+        store: InMemoryMetadataStore | None,
+        clock: Clock,
+        set: Mapping[str, str] | None = None,
+    ) -> None:
+        self.clock = clock
+        self.store = None if store is None else FaultyStore(store)
+        self.fs = SimFileSystem()
+        self.while_asleep: Callable[[], None] = lambda: None
+        self.slept_ms = 0
+        self._lives = 0
+        flags = {"node.id": "1", "log.dirs": "/data", **(set or {})}
+        self.settings = load_configuration(flags=[f"{key}={flags[key]}" for key in flags])
+
+    def enter(self) -> Entry:
+        self._lives += 1
+        anything: Any = None
+        executor = QueueExecutor()
+        ports = Ports(
+            fs=self.fs,
+            executor=executor,
+            maintenance_executor=executor,
+            now_ms=lambda: self.clock.now_ms,
+            random=random.Random(f"{id(self)} {self._lives}"),
+            log=RememberingLog(),
+            log_threshold=anything,
+            make_peers=anything,
+            measure_space=anything,
+            shared_store=self.store,
+            sleep_ms=self._sleep,
+        )
+        return enter_cell(self.settings, ports, ADDRESSES)
+
+    def _sleep(self, duration_ms: int) -> None:
+        self.slept_ms += duration_ms
+        self.clock.now_ms += duration_ms
+        self.while_asleep()
+
+    def live(self, *, is_clean: bool) -> BrokerImage:
+        """A whole life of a process; returns the broker as it was registered."""
+        entry = self.enter()
+        entry.logs.start(self.clock.now_ms)
+        broker = entry.image.brokers[self.settings.node_id]
+        epoch = broker.broker_epoch
+        entry.logs.close(self.clock.now_ms, clean=is_clean, broker_epoch=epoch)
+        return broker
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> InMemoryMetadataStore:
+    return InMemoryMetadataStore(MetadataImage("cluster"), lambda: clock.now_ms)
+
+
+@pytest.fixture
+def machine(store: InMemoryMetadataStore, clock: Clock) -> Machine:
+    return Machine(store, clock)
+
+
+def add_topic(store: InMemoryMetadataStore) -> None:
+    image = store.read()
+    store.apply([CreateTopic("t", UUID(int=7), ((1, 2),))], image.version, "create")
+
+
+def isr(store: InMemoryMetadataStore) -> tuple[int, ...]:
+    return store.read().topics_by_name["t"].partitions[0].isr
+
+
+def unfence(store: InMemoryMetadataStore, node_id: int) -> None:
+    from dataclasses import replace
+
+    image = store.read()
+    broker = replace(image.brokers[node_id], is_fenced=False)
+    store.apply([ChangeBroker(broker)], image.version, f"unfence {image.version}")
+
+
+def test_a_new_broker_is_registered_before_anything_else(
+    machine: Machine, store: InMemoryMetadataStore
+) -> None:
+    entry = machine.enter()
+    assert entry.is_current
+    assert entry.image == store.read()
+    broker = store.read().brokers[1]
+    assert entry.broker == broker
+    assert (broker.host, broker.port) == ("clients.example", 1001)
+    assert (broker.inter_broker_host, broker.inter_broker_port) == ("brokers.example", 1002)
+    assert broker.host_id == "clients.example"
+    assert broker.is_fenced
+    assert broker.broker_epoch == 1
+    assert len(broker.incarnation_id) == 32
+
+
+def test_each_life_has_an_incarnation_and_an_epoch_of_its_own(machine: Machine) -> None:
+    first = machine.live(is_clean=True)
+    second = machine.live(is_clean=True)
+    assert first.incarnation_id != second.incarnation_id
+    assert second.broker_epoch > first.broker_epoch
+
+
+def test_a_clean_stop_keeps_the_broker_in_its_isr(
+    machine: Machine, store: InMemoryMetadataStore
+) -> None:
+    add_topic(store)
+    machine.live(is_clean=True)
+    assert isr(store) == (2,), "nobody knows what a new disk has lost"
+    store_back_in_isr(store)
+    machine.live(is_clean=True)
+    assert isr(store) == (2, 1)
+
+
+def store_back_in_isr(store: InMemoryMetadataStore) -> None:
+    from dataclasses import replace
+
+    from data_plane.cell.changes import ChangePartition
+    from data_plane.cell.partition_state import next_epochs
+
+    image = store.read()
+    old = image.topics_by_name["t"].partitions[0]
+    new = next_epochs(old, replace(old, isr=(2, 1)))
+    store.apply([ChangePartition(UUID(int=7), 0, new)], image.version, f"isr {image.version}")
+
+
+def test_after_a_crash_the_broker_leaves_its_isr(
+    machine: Machine, store: InMemoryMetadataStore
+) -> None:
+    add_topic(store)
+    machine.live(is_clean=False)
+    store_back_in_isr(store)
+    machine.live(is_clean=False)
+    assert isr(store) == (2,)
+
+
+def test_a_mark_of_an_older_life_vouches_for_nothing(
+    machine: Machine, store: InMemoryMetadataStore, clock: Clock
+) -> None:
+    """The disk was copied, or put back from a backup, and another life came in between."""
+    add_topic(store)
+    machine.live(is_clean=True)
+    Machine(store, clock).live(is_clean=True)
+    store_back_in_isr(store)
+    machine.live(is_clean=True)
+    assert isr(store) == (2,)
+
+
+def test_a_lost_answer_to_the_registration_is_understood(
+    machine: Machine, store: InMemoryMetadataStore
+) -> None:
+    assert machine.store is not None
+    machine.store.lost_replies = 1
+    entry = machine.enter()
+    assert entry.image.brokers[1].broker_epoch == 1
+    assert store.read().version == 1
+
+
+def test_others_may_commit_in_between(machine: Machine, store: InMemoryMetadataStore) -> None:
+    assert machine.store is not None
+    machine.store.before_apply = lambda: add_topic(store)
+    entry = machine.enter()
+    assert entry.image.version == 2
+    assert entry.image.brokers[1].broker_epoch == 2
+
+
+# Without the store
+
+
+def test_after_a_clean_stop_a_broker_may_begin_with_the_image_on_its_disk(
+    machine: Machine, store: InMemoryMetadataStore
+) -> None:
+    before = machine.live(is_clean=True)
+    assert machine.store is not None
+    machine.store.is_down = True
+    entry = machine.enter()
+    assert not entry.is_current
+    assert entry.clean_broker_epoch == before.broker_epoch
+    assert entry.image.brokers[1] == before
+    assert entry.broker is not None
+    assert entry.broker.incarnation_id != before.incarnation_id
+
+
+def test_after_a_crash_a_broker_waits_for_the_store(machine: Machine) -> None:
+    machine.live(is_clean=False)
+    assert machine.store is not None
+    machine.store.is_down = True
+    with pytest.raises(StoreUnavailable, match="not clean"):
+        machine.enter()
+    machine.store.is_down = False
+    assert machine.enter().is_current, "and has let go of its directories meanwhile"
+
+
+def test_a_new_broker_waits_for_the_store(machine: Machine) -> None:
+    assert machine.store is not None
+    machine.store.is_down = True
+    with pytest.raises(StoreUnavailable):
+        machine.enter()
+
+
+def test_a_mark_of_another_life_than_that_of_the_image_does_not_let_it_begin(
+    machine: Machine,
+) -> None:
+    entry = machine.enter()
+    entry.logs.start(machine.clock.now_ms)
+    entry.logs.close(machine.clock.now_ms, broker_epoch=99)
+    assert machine.store is not None
+    machine.store.is_down = True
+    with pytest.raises(StoreUnavailable, match="not clean"):
+        machine.enter()
+
+
+# Numbers and directories that are taken
+
+
+def test_a_number_that_somebody_renews_is_refused(
+    store: InMemoryMetadataStore, clock: Clock
+) -> None:
+    running, late = Machine(store, clock), Machine(store, clock)
+    broker = running.enter().image.brokers[1]
+    unfence(store, 1)
+    version = store.read().version
+
+    def renew() -> None:
+        store.heartbeat(1, broker.incarnation_id, 2000, wants_controller=True)
+
+    late.while_asleep = renew
+    with pytest.raises(NodeIdTaken, match=r"broker 1 .* running already, at clients.example:1001"):
+        late.enter()
+    assert late.slept_ms == 500
+    assert store.read().version == version, "the running one has noticed nothing"
+    with pytest.raises(NodeIdTaken):
+        late.enter()
+
+
+def test_a_number_whose_broker_died_is_taken_over_after_its_session(
+    store: InMemoryMetadataStore, clock: Clock
+) -> None:
+    Machine(store, clock).live(is_clean=False)
+    unfence(store, 1)
+    late = Machine(store, clock)
+    late.enter()
+    assert late.slept_ms == 2000
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_next_life_on_the_same_disk_does_not_wait(
+    machine: Machine, store: InMemoryMetadataStore, is_clean: bool
+) -> None:
+    machine.live(is_clean=is_clean)
+    unfence(store, 1)
+    machine.enter()
+    assert machine.slept_ms == 0
+
+
+def test_a_second_process_on_the_same_disk_registers_nothing(
+    machine: Machine, store: InMemoryMetadataStore
+) -> None:
+    machine.enter()
+    unfence(store, 1)
+    version = store.read().version
+    with pytest.raises(DirectoryLocked):
+        machine.enter()
+    assert store.read().version == version
+
+
+def test_the_disk_of_a_broker_that_is_alone_does_not_join(
+    store: InMemoryMetadataStore, clock: Clock
+) -> None:
+    alone = Machine(None, clock)
+    alone.enter().store.close()
+    member = Machine(store, clock)
+    member.fs = alone.fs
+    with pytest.raises(IdentityMismatch, match="cannot join a cell"):
+        member.enter()
+    assert store.read().version == 0
+
+
+def test_the_disk_of_a_member_does_not_begin_alone(machine: Machine, clock: Clock) -> None:
+    machine.live(is_clean=True)
+    alone = Machine(None, clock)
+    alone.fs = machine.fs
+    with pytest.raises(IdentityMismatch, match=r"metadata\.store\.url"):
+        alone.enter()
+
+
+def test_the_store_of_another_cell_is_refused(store: InMemoryMetadataStore, clock: Clock) -> None:
+    machine = Machine(store, clock, set={"cluster.id": "another"})
+    with pytest.raises(IdentityMismatch, match=r"cluster\.id is another"):
+        machine.enter()
+    first = Machine(store, clock)
+    first.live(is_clean=True)
+    first.store = FaultyStore(
+        InMemoryMetadataStore(MetadataImage("other cell"), lambda: clock.now_ms)
+    )
+    with pytest.raises(IdentityMismatch, match="other cell"):
+        first.enter()
+
+
+def test_the_image_is_on_disk_as_soon_as_the_broker_is_registered(
+    machine: Machine, store: InMemoryMetadataStore
+) -> None:
+    store.apply([AllocateProducerIds(0, 5)], 0, "ids")
+    machine.live(is_clean=True)
+    assert machine.store is not None
+    machine.store.is_down = True
+    assert machine.enter().image == store.read()
