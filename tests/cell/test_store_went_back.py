@@ -20,11 +20,10 @@ from data_plane.cell.changes import (
     CreateTopic,
     apply_changes,
 )
-from data_plane.cell.image_file import IMAGE_FILE, ImageFile
+from data_plane.cell.image_file import ImageFile
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import (
     StaleControllerEpoch,
-    StoreCorrupt,
     StoreUnavailable,
     StoreWentBack,
     VersionConflict,
@@ -353,31 +352,3 @@ def test_the_command(
     for path in (str(damaged), str(tmp_path / "missing")):
         assert recovery.main([*arguments[:5], path]) == 1
         assert path in capsys.readouterr().err
-
-
-# --- the image file ---
-
-
-def test_the_image_file_holds_image_and_identity(tmp_path: Path) -> None:
-    file = ImageFile(OsFileSystem(), str(tmp_path))
-    assert file.read() is None
-    image = apply_changes(MetadataImage("cluster"), [ORDERS])
-    file.write(MetadataImage("cluster"), "first")
-    file.write(image, "second")
-    assert file.read() == (image, "second")
-    assert [path.name for path in tmp_path.iterdir()] == ["metadata-image.json"]
-
-
-def test_a_damaged_image_file_is_never_taken_for_an_image(tmp_path: Path) -> None:
-    file = ImageFile(OsFileSystem(), str(tmp_path))
-    file.write(apply_changes(MetadataImage("cluster"), [ORDERS]), "id")
-    path = Path(file.path)
-    whole = path.read_bytes()
-    for position in range(len(whole)):
-        for damaged in (
-            whole[:position],
-            whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :],
-        ):
-            path.write_bytes(damaged)
-            with pytest.raises(StoreCorrupt, match=IMAGE_FILE.replace(".", r"\.")):
-                file.read()
