@@ -1,0 +1,39 @@
+"""All planted bugs, and how to try them: python -m tests.simulation.mutants [--only NAME]."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.simulation.mutant import Mutant, hunt
+from tests.simulation.mutants_broker import BROKER_MUTANTS
+from tests.simulation.mutants_cell import CELL_MUTANTS
+from tests.simulation.mutants_replica import REPLICA_MUTANTS
+
+MUTANTS: tuple[Mutant, ...] = (*REPLICA_MUTANTS, *CELL_MUTANTS, *BROKER_MUTANTS)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="those with this in their name")
+    arguments = parser.parse_args()
+    survivors = 0
+    for mutant in MUTANTS:
+        if arguments.only not in mutant.name:
+            continue
+        started = time.perf_counter()
+        tried, killed = hunt(mutant)
+        took_s = time.perf_counter() - started
+        if killed is None or killed.failure is None:
+            survivors += 1
+            print(f"LIVES   {mutant.name}: {tried} seeds, {took_s:.1f} s")
+        else:
+            reason = killed.failure.strip().splitlines()[-1][:150]
+            print(f"killed  {mutant.name}: seed {killed.seed}, {tried} tried, {took_s:.1f} s")
+            print(f"            {reason}")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

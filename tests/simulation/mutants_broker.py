@@ -1,0 +1,245 @@
+"""Planted bugs of the broker, groups and log rooms: who is answered what, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from data_plane.broker.groups import GroupService
+from data_plane.broker.init_producer_id import ProducerIds
+from data_plane.broker.offsets_topic import BrokerOffsetsTopic
+from data_plane.groups.coordinator import GroupCoordinator
+from data_plane.log import log_appends, truncation
+from data_plane.log.flush import FlushJob
+from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.log import Log
+from data_plane.log.producer_state import ProducerEntry, ProducerStates
+from data_plane.replica.partition import Partition
+from data_plane.wire.errors import ErrorCode
+from tests.simulation.mutant import Mutant, Patch
+
+
+def _coordinator_keeps_partitions(patch: Patch) -> None:
+    """Groups are never unloaded, and appends go wherever this broker leads."""
+
+    def unload(self: GroupService, partition: int, now_ms: int) -> None:
+        return
+
+    patch.set(GroupService, "_unload", unload)
+
+    original: Any = BrokerOffsetsTopic.__dict__["append"]
+
+    def append(
+        self: BrokerOffsetsTopic,
+        partition: int,
+        epoch: int,
+        records: Any,
+        now_ms: int,
+        on_done: Any,
+    ) -> None:
+        replica = self._services.partitions.get_by_name("__consumer_offsets", partition)
+        if replica is not None:
+            epoch = replica.leader_epoch
+        original(self, partition, epoch, records, now_ms, on_done)
+
+    patch.set(BrokerOffsetsTopic, "append", append)
+
+
+def _offsets_not_loaded(patch: Patch) -> None:
+    def reader(self: BrokerOffsetsTopic, partition: int) -> None:
+        return None
+
+    patch.set(BrokerOffsetsTopic, "reader", reader)
+
+
+def _commit_before_replication(patch: Patch) -> None:
+    original: Any = BrokerOffsetsTopic.__dict__["append"]
+
+    def append(
+        self: BrokerOffsetsTopic,
+        partition: int,
+        epoch: int,
+        records: Any,
+        now_ms: int,
+        on_done: Any,
+    ) -> None:
+        told: list[None] = []
+
+        def once(error: ErrorCode) -> None:
+            if not told:
+                told.append(None)
+                on_done(error)
+
+        original(self, partition, epoch, records, now_ms, once)
+        once(ErrorCode.NONE)
+
+    patch.set(BrokerOffsetsTopic, "append", append)
+
+
+def _loading_coordinator_answers(patch: Patch) -> None:
+    """A coordinator that is still loading answers from what it has."""
+    original: Any = GroupCoordinator.__dict__["start_loading"]
+
+    def start_loading(self: GroupCoordinator, partition: int, epoch: int) -> bool:
+        found: bool = original(self, partition, epoch)
+        self.load(partition, epoch, {}, 0)
+        return found
+
+    patch.set(GroupCoordinator, "start_loading", start_loading)
+
+
+def _ids_given_twice(patch: Patch) -> None:
+    def fetch(self: ProducerIds) -> None:
+        self._next_id, self._end_id = 0, 1000
+        while self._waiting:
+            self._waiting.popleft().complete(self._take())
+
+    patch.set(ProducerIds, "_fetch", fetch)
+
+
+def _duplicates_stored(patch: Patch) -> None:
+    patch.set(ProducerEntry, "find_duplicate", lambda self, epoch, first, last: None)
+    patch.set(ProducerStates, "_check_sequence", staticmethod(lambda *args: None))
+
+
+def _sequences_unchecked(patch: Patch) -> None:
+    patch.set(ProducerStates, "_check_sequence", staticmethod(lambda *args: None))
+
+
+def _followers_keep_no_producers(patch: Patch) -> None:
+    """Only a leader folds producers: its successor takes every retry for new."""
+    original: Any = Log.append_as_follower
+
+    def append_as_follower(self: Log, *args: Any, **options: Any) -> Any:
+        states = self.producers
+        apply = ProducerStates.apply
+        try:
+            ProducerStates.apply = lambda *rest: None  # type: ignore[method-assign]
+            return original(self, *args, **options)
+        finally:
+            ProducerStates.apply = apply  # type: ignore[method-assign]
+            assert states is self.producers
+
+    patch.set(log_appends.LogAppends, "append_as_follower", append_as_follower)
+
+
+def _truncation_keeps_producers(patch: Patch) -> None:
+    original: Any = truncation.truncate_to
+
+    def truncate_to(log: Log, offset: int) -> None:
+        folds = log.folds
+        original(log, offset)
+        log.set_folds(folds)
+
+    patch.set(truncation, "truncate_to", truncate_to)
+
+
+def _truncation_keeps_epochs(patch: Patch) -> None:
+    patch.set(LeaderEpochs, "truncate_from_end", lambda self, end_offset: None)
+
+
+def _followers_note_no_epochs(patch: Patch) -> None:
+    original: Any = LeaderEpochs.__dict__["assign"]
+
+    def assign(self: LeaderEpochs, epoch: int, start_offset: int) -> None:
+        if self.latest_epoch < 0:
+            original(self, epoch, start_offset)
+
+    patch.set(LeaderEpochs, "assign", assign)
+
+
+def _sync_does_nothing(patch: Patch) -> None:
+    original: Any = FlushJob.__dict__["run"]
+
+    def run(self: FlushJob) -> None:
+        fs: Any = self.log.log_directory.fs
+        sync = fs.sync_data
+        fs.sync_data = lambda file, site: None
+        try:
+            original(self)
+        finally:
+            fs.sync_data = sync
+
+    patch.set(FlushJob, "run", run)
+
+
+def _timeout_is_success(patch: Patch) -> None:
+    from data_plane.broker import produce
+
+    original: Any = produce._WaitingProduce.__dict__["_timed_out"]
+
+    def timed_out(self: Any, now_ms: int) -> None:
+        self._open.clear()
+        original(self, now_ms)
+
+    patch.set(produce._WaitingProduce, "_timed_out", timed_out)
+
+
+def _consumers_read_everything(patch: Patch) -> None:
+    """Consumers are given records above the high watermark."""
+    from data_plane.broker import fetch_poll
+
+    original: Any = fetch_poll.Poll.__dict__["_read_records"]
+
+    def read_records(self: Any, target: Any, partition: Partition, limit: int, *rest: Any) -> Any:
+        return original(self, target, partition, partition.log.log_end_offset, *rest)
+
+    patch.set(fetch_poll.Poll, "_read_records", read_records)
+
+
+BROKER_MUTANTS: Iterable[Mutant] = (
+    Mutant(
+        "coordinator acts after losing its epoch",
+        "groups are not unloaded, and appends do not look at the epoch",
+        _coordinator_keeps_partitions,
+    ),
+    Mutant("offsets not loaded", "a new coordinator begins with nothing", _offsets_not_loaded),
+    Mutant(
+        "commit offset before replication",
+        "offset commits are answered when the leader has them",
+        _commit_before_replication,
+    ),
+    Mutant(
+        "loading coordinator answers",
+        "a coordinator answers from what it has before it has loaded",
+        _loading_coordinator_answers,
+    ),
+    Mutant(
+        "producer ids given twice",
+        "ids come from no block of the store",
+        _ids_given_twice,
+    ),
+    Mutant("duplicates stored", "a repeated batch is stored again", _duplicates_stored),
+    Mutant("sequences unchecked", "gaps of sequences are let through", _sequences_unchecked),
+    Mutant(
+        "followers keep no producers",
+        "producer states are the leader's alone",
+        _followers_keep_no_producers,
+    ),
+    Mutant(
+        "truncation keeps producers",
+        "producer states remember batches that were cut off",
+        _truncation_keeps_producers,
+    ),
+    Mutant(
+        "truncation keeps epochs",
+        "leader epochs remember batches that were cut off",
+        _truncation_keeps_epochs,
+    ),
+    Mutant(
+        "epochs noted once",
+        "only the first leader epoch of a log is noted",
+        _followers_note_no_epochs,
+    ),
+    Mutant("sync does nothing", "flushes leave data in the page cache", _sync_does_nothing),
+    Mutant(
+        "timeout is success",
+        "a produce that was not replicated in time is acknowledged",
+        _timeout_is_success,
+    ),
+    Mutant(
+        "consumers read everything",
+        "consumers are given records above the high watermark",
+        _consumers_read_everything,
+    ),
+)

@@ -1,0 +1,470 @@
+"""Planted bugs of the replica room: what is committed, who is in sync, what is truncated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from data_plane.log.log import Log
+from data_plane.replica import truncation
+from data_plane.replica.fetcher import ReplicaFetcher
+from data_plane.replica.followers import Follower
+from data_plane.replica.leadership import Leadership, LogEnds
+from data_plane.replica.partition import Partition
+from data_plane.wire.errors import ErrorCode
+from tests.simulation.mutant import Mutant, Patch
+
+
+def _commit_without_followers(patch: Patch) -> None:
+    def committed_offset(
+        self: Leadership, own_end_offset: int, log_end_offset: int, now_ms: int | None
+    ) -> int:
+        return own_end_offset
+
+    patch.set(Leadership, "committed_offset", committed_offset)
+
+
+def _commit_by_proposed_isr(patch: Patch) -> None:
+    def maximal_isr(self: Leadership) -> frozenset[int]:
+        return frozenset(self.committed_isr if self.proposed_isr is None else self.proposed_isr)
+
+    patch.set(Leadership, "maximal_isr", maximal_isr)
+
+
+def _commit_by_committed_isr_only(patch: Patch) -> None:
+    def maximal_isr(self: Leadership) -> frozenset[int]:
+        return frozenset(self.committed_isr)
+
+    original: Any = Leadership.__dict__["committed_offset"]
+
+    def committed_offset(
+        self: Leadership, own_end_offset: int, log_end_offset: int, now_ms: int | None
+    ) -> int:
+        outside, self._outside = self._outside, []
+        try:
+            offset: int = original(self, own_end_offset, log_end_offset, now_ms)
+        finally:
+            self._outside = outside
+        return offset
+
+    patch.set(Leadership, "maximal_isr", maximal_isr)
+    patch.set(Leadership, "committed_offset", committed_offset)
+
+
+def _commit_below_min_isr(patch: Patch) -> None:
+    original: Any = Leadership.__dict__["committed_offset"]
+
+    def committed_offset(
+        self: Leadership, own_end_offset: int, log_end_offset: int, now_ms: int | None
+    ) -> int:
+        settings = self.settings
+        self.settings = settings._replace(min_isr=1)
+        try:
+            offset: int = original(self, own_end_offset, log_end_offset, now_ms)
+        finally:
+            self.settings = settings
+        return offset
+
+    patch.set(Leadership, "committed_offset", committed_offset)
+
+
+def _join_before_catching_up(patch: Patch) -> None:
+    def may_join(self: Leadership, follower: Follower, ends: LogEnds) -> bool:
+        return follower.log_end_offset >= 0 and self._host.may_join_isr(
+            follower.node_id, follower.broker_epoch
+        )
+
+    patch.set(Leadership, "may_join", may_join)
+
+
+def _join_before_epoch_start(patch: Patch) -> None:
+    def may_join(self: Leadership, follower: Follower, ends: LogEnds) -> bool:
+        return follower.log_end_offset >= ends.high_watermark and self._host.may_join_isr(
+            follower.node_id, follower.broker_epoch
+        )
+
+    patch.set(Leadership, "may_join", may_join)
+
+
+def _progress_survives_epochs(patch: Patch) -> None:
+    def begin_epoch(self: Leadership, state: Any) -> None:
+        self.leader_epoch = state.leader_epoch
+        self._is_grace_due = True
+        self._take(state)
+
+    original: Any = Leadership.__dict__["begin_epoch"]
+
+    def begin(self: Leadership, state: Any) -> None:
+        if self.followers:
+            begin_epoch(self, state)
+        else:
+            original(self, state)
+
+    patch.set(Leadership, "begin_epoch", begin)
+
+
+def _progress_only_grows(patch: Patch) -> None:
+    original: Any = Follower.__dict__["fetched"]
+
+    def fetched(self: Follower, broker_epoch: int, fetch_offset: int, *rest: Any) -> None:
+        known = self.log_end_offset
+        original(self, broker_epoch, fetch_offset, *rest)
+        self.log_end_offset = max(known, fetch_offset)
+
+    patch.set(Follower, "fetched", fetched)
+
+
+def _follower_counts_what_it_was_sent(patch: Patch) -> None:
+    original: Any = Follower.__dict__["fetched"]
+
+    def fetched(
+        self: Follower,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        leader_end_offset: int,
+        now_ms: int,
+    ) -> None:
+        original(self, broker_epoch, fetch_offset, log_start_offset, leader_end_offset, now_ms)
+        self.log_end_offset = leader_end_offset
+
+    patch.set(Follower, "fetched", fetched)
+
+
+def _no_truncation(patch: Patch) -> None:
+    def truncate_for_divergence(self: Partition, epoch: int, end_offset: int) -> None:
+        return
+
+    patch.set(Partition, "truncate_for_divergence", truncate_for_divergence)
+
+
+def _truncate_to_high_watermark(patch: Patch) -> None:
+    def truncate_for_divergence(self: Partition, epoch: int, end_offset: int) -> None:
+        self._check_follower()
+        self.log.truncate_to(self.high_watermark)
+        self._log_was_cut()
+
+    patch.set(Partition, "truncate_for_divergence", truncate_for_divergence)
+
+
+def _truncate_to_high_watermark_at_role_change(patch: Patch) -> None:
+    original: Any = Partition.__dict__["follow_image"]
+
+    def follow_image(self: Partition, state: Any, *rest: Any) -> bool:
+        is_news: bool = original(self, state, *rest)
+        if is_news and self.is_follower and self.high_watermark < self.log.log_end_offset:
+            self.log.truncate_to(max(self.high_watermark, self.log.log_start_offset))
+        return is_news
+
+    def locate_fetch(self: Partition, fetch_offset: int, last_fetched_epoch: int) -> Any:
+        log = self.log
+        if not log.log_start_offset <= fetch_offset <= log.log_end_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return ErrorCode.NONE
+
+    patch.set(Partition, "follow_image", follow_image)
+    patch.set(Partition, "locate_fetch", locate_fetch)
+
+
+def _truncate_in_one_step(patch: Patch) -> None:
+    def truncation_offset(log: Log, leader_end: tuple[int, int]) -> int:
+        return min(leader_end[1], log.log_end_offset)
+
+    patch.set(truncation, "truncation_offset", truncation_offset)
+
+
+def _divergence_unseen(patch: Patch) -> None:
+    def diverges(found: Any, last_fetched_epoch: int, fetch_offset: int) -> bool:
+        return False
+
+    patch.set(truncation, "diverges", diverges)
+
+
+def _divergence_by_offset_only(patch: Patch) -> None:
+    def diverges(found: Any, last_fetched_epoch: int, fetch_offset: int) -> bool:
+        return bool(found[1] < fetch_offset)
+
+    patch.set(truncation, "diverges", diverges)
+
+
+def _own_epoch_unknown(patch: Patch) -> None:
+    """The leader forgets that its own epoch begins at its log end."""
+
+    def leader_epoch_end(log: Log, leader_epoch: int, epoch: int) -> tuple[int, int]:
+        if epoch < 0:
+            return truncation.UNDEFINED
+        if epoch >= log.latest_epoch:
+            return epoch, log.log_end_offset
+        return log.end_offset_for_epoch(epoch)
+
+    patch.set(truncation, "leader_epoch_end", leader_epoch_end)
+
+
+def _append_in_any_epoch(patch: Patch) -> None:
+    original: Any = Partition.__dict__["append_as_follower"]
+
+    def append_as_follower(self: Partition, *args: Any, **options: Any) -> None:
+        options["leader_epoch"] = self.leader_epoch
+        original(self, *args, **options)
+
+    def take_always(self: ReplicaFetcher) -> None:
+        return
+
+    patch.set(Partition, "append_as_follower", append_as_follower)
+    patch.set(Partition, "_check_follower", take_always)
+
+
+def _older_images_followed(patch: Patch) -> None:
+    original: Any = Partition.__dict__["follow_image"]
+
+    def follow_image(self: Partition, state: Any, *rest: Any) -> bool:
+        if state.leader_epoch < self.leader_epoch:
+            self.leader_epoch = state.leader_epoch - 1
+        found: bool = original(self, state, *rest)
+        return found
+
+    patch.set(Partition, "follow_image", follow_image)
+
+
+def _epoch_kept_by_new_leader(patch: Patch) -> None:
+    """A new leader writes under the epoch it followed in."""
+    original: Any = Partition.__dict__["append_as_leader"]
+
+    def append_as_leader(self: Partition, *args: Any, **options: Any) -> Any:
+        epoch = self.leader_epoch
+        self.leader_epoch = max(0, self.log.latest_epoch)
+        try:
+            return original(self, *args, **options)
+        finally:
+            self.leader_epoch = epoch
+
+    patch.set(Partition, "append_as_leader", append_as_leader)
+
+
+def _high_watermark_of_new_leader(patch: Patch) -> None:
+    """Whoever begins to lead takes all it has for committed."""
+    original: Any = Partition.__dict__["_lead"]
+
+    def lead(self: Partition, *args: Any, **options: Any) -> None:
+        was_leader = self.is_leader
+        original(self, *args, **options)
+        if not was_leader:
+            self._advance_high_watermark(self.log.log_end_offset)
+
+    patch.set(Partition, "_lead", lead)
+
+
+def _resigned_leader_serves(patch: Patch) -> None:
+    """A deposed leader goes on leading in its own eyes."""
+    original: Any = Partition.__dict__["follow_image"]
+
+    def follow_image(self: Partition, state: Any, *rest: Any) -> bool:
+        if self.is_leader and state.leader != self.node_id:
+            return False
+        found: bool = original(self, state, *rest)
+        return found
+
+    patch.set(Partition, "follow_image", follow_image)
+
+
+def _waiters_told_too_early(patch: Patch) -> None:
+    def when_committed(self: Partition, offset: int, callback: Any) -> None:
+        self.when_appended(offset, callback)
+
+    patch.set(Partition, "when_committed", when_committed)
+
+
+def _resigning_leader_acknowledges(patch: Patch) -> None:
+    def fail_waiters(self: Partition, error: ErrorCode) -> None:
+        self._committed_waiters.fail(ErrorCode.NONE)
+        self._own_waiters.fail(ErrorCode.NONE)
+
+    patch.set(Partition, "_fail_waiters", fail_waiters)
+
+
+def _unsynced_copy_counts(patch: Patch) -> None:
+    def needs_sync(self: Partition) -> bool:
+        return False
+
+    patch.set(Partition, "_needs_sync", needs_sync)
+
+
+def _follower_fetches_before_sync(patch: Patch) -> None:
+    patch.set(Partition, "is_syncing", property(lambda self: False))
+
+
+def _answers_of_any_request_taken(patch: Patch) -> None:
+    """An answer is taken for what a partition is now, whatever it was asked for."""
+    original: Any = ReplicaFetcher.__dict__["handle_response"]
+
+    def handle_response(self: ReplicaFetcher, number: int, *rest: Any) -> Any:
+        for one in self._followed.values():
+            one.named_in = min(one.named_in, number) or number
+            one.state = one.replica.fetch_state()
+        return original(self, number, *rest)
+
+    patch.set(ReplicaFetcher, "handle_response", handle_response)
+
+
+def _isr_never_grows(patch: Patch) -> None:
+    def may_join(self: Leadership, follower: Follower, ends: LogEnds) -> bool:
+        return False
+
+    patch.set(Leadership, "may_join", may_join)
+
+
+def _follower_high_watermark_is_its_end(patch: Patch) -> None:
+    original: Any = Partition.__dict__["append_as_follower"]
+
+    def append_as_follower(self: Partition, *args: Any, **options: Any) -> None:
+        options["leader_high_watermark"] = 1 << 60
+        original(self, *args, **options)
+
+    patch.set(Partition, "append_as_follower", append_as_follower)
+
+
+def _log_watchers(patch: Patch) -> None:
+    """Nobody is told that the high watermark has moved."""
+    original: Any = Partition.__dict__["_advance_high_watermark"]
+
+    def advance(self: Partition, offset: int) -> None:
+        watchers, self.watchers = self.watchers, set()
+        log_end_watchers, self.log_end_watchers = self.log_end_watchers, set()
+        try:
+            original(self, offset)
+        finally:
+            self.watchers = watchers
+            self.log_end_watchers = log_end_watchers
+
+    patch.set(Partition, "_advance_high_watermark", advance)
+
+
+REPLICA_MUTANTS: Iterable[Mutant] = (
+    Mutant(
+        "ack before replication",
+        "the high watermark is the leader's log end",
+        _commit_without_followers,
+    ),
+    Mutant(
+        "ack on an unconfirmed ISR",
+        "a proposed smaller ISR counts before the store has it",
+        _commit_by_proposed_isr,
+    ),
+    Mutant(
+        "ack without the joining",
+        "who is being taken into the ISR is not waited for",
+        _commit_by_committed_isr_only,
+    ),
+    Mutant(
+        "commit below min ISR",
+        "the high watermark advances however small the ISR is",
+        _commit_below_min_isr,
+    ),
+    Mutant(
+        "join before catching up",
+        "any follower that fetches joins the ISR",
+        _join_before_catching_up,
+    ),
+    Mutant(
+        "join before the epoch's start",
+        "the high watermark is enough to join the ISR of a new leader",
+        _join_before_epoch_start,
+    ),
+    Mutant(
+        "progress survives epochs",
+        "a leader that is elected again remembers what followers had before",
+        _progress_survives_epochs,
+    ),
+    Mutant(
+        "progress only grows",
+        "a follower that lost its tail still counts with it",
+        _progress_only_grows,
+    ),
+    Mutant(
+        "sent is stored",
+        "a follower counts with what was sent to it",
+        _follower_counts_what_it_was_sent,
+    ),
+    Mutant("no truncation", "a follower keeps what its leader does not have", _no_truncation),
+    Mutant(
+        "truncate to the high watermark",
+        "divergence is cut at the follower's high watermark (KIP-101)",
+        _truncate_to_high_watermark,
+    ),
+    Mutant(
+        "truncate at every change of leaders",
+        "followers cut to their high watermark, leaders compare no epochs (before KIP-101)",
+        _truncate_to_high_watermark_at_role_change,
+    ),
+    Mutant(
+        "truncate in one step",
+        "the leader's offset is taken without a look at the own epochs (KIP-279)",
+        _truncate_in_one_step,
+    ),
+    Mutant("divergence unseen", "a leader answers any follower with records", _divergence_unseen),
+    Mutant(
+        "divergence by offset only",
+        "a leader compares ends of epochs but not epochs",
+        _divergence_by_offset_only,
+    ),
+    Mutant(
+        "own epoch unknown",
+        "a leader without records of its epoch takes the follower's for its own",
+        _own_epoch_unknown,
+    ),
+    Mutant(
+        "append in any epoch",
+        "a follower takes records that another leader's epoch was asked for",
+        _append_in_any_epoch,
+    ),
+    Mutant("older images followed", "an older leader epoch takes effect", _older_images_followed),
+    Mutant(
+        "epoch kept by a new leader",
+        "a new leader's records carry the old epoch",
+        _epoch_kept_by_new_leader,
+    ),
+    Mutant(
+        "new leader commits all it has",
+        "the high watermark jumps to the log end at an election",
+        _high_watermark_of_new_leader,
+    ),
+    Mutant(
+        "deposed leader serves on", "a newer image does not stop a leader", _resigned_leader_serves
+    ),
+    Mutant(
+        "acks=all at the append",
+        "producers of acks=all are answered when the leader has the record",
+        _waiters_told_too_early,
+    ),
+    Mutant(
+        "resigning leader acknowledges",
+        "whoever waits at a leader that resigns is told that all is well",
+        _resigning_leader_acknowledges,
+    ),
+    Mutant(
+        "unsynced copy counts",
+        "durability=fsync is not waited for",
+        _unsynced_copy_counts,
+    ),
+    Mutant(
+        "fetch before the sync",
+        "a follower acknowledges what it has not synced, where the topic asks for syncs",
+        _follower_fetches_before_sync,
+    ),
+    Mutant(
+        "answers of any request taken",
+        "what was asked for before a truncation or an election is appended after it",
+        _answers_of_any_request_taken,
+    ),
+    Mutant("ISR never grows", "a follower that caught up stays outside", _isr_never_grows),
+    Mutant(
+        "follower's high watermark is its end",
+        "a follower shows consumers all it has",
+        _follower_high_watermark_is_its_end,
+    ),
+    Mutant(
+        "nobody is woken",
+        "a moved high watermark wakes no waiting fetch",
+        _log_watchers,
+    ),
+)
