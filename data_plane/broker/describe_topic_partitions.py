@@ -109,19 +109,17 @@ def _page(
 def _partition(
     index: int, partition: PartitionImage, live: frozenset[int]
 ) -> DescribeTopicPartitionsResponsePartition:
-    leader = leader_shown(partition, live)
-    has_leader = leader != NOBODY
     last_known = partition.last_known_leader
     return DescribeTopicPartitionsResponsePartition(
-        error_code=int(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
+        # As in Apache Kafka: unlike in Metadata, the leader that is not there is no error.
+        error_code=int(ErrorCode.NONE),
         partition_index=index,
-        leader_id=leader,
+        leader_id=leader_shown(partition, live),
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.elr),
-        # With an ELR there is no need to know who led last.
-        last_known_elr=[] if partition.elr or last_known == NOBODY else [last_known],
+        last_known_elr=[] if last_known == NOBODY else [last_known],
         offline_replicas=offline_replicas(partition, live),
     )
 

@@ -17,6 +17,7 @@ from data_plane.broker.services import Services
 from data_plane.cell.changes import Change
 from data_plane.cell.election import elect, elect_preferred
 from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from data_plane.cell.metadata_store import StaleControllerEpoch
 from data_plane.cell.partitions_draft import PartitionsDraft, Place
 from data_plane.cell.settings import ControllerSettings
 from data_plane.wire.errors import ErrorCode
@@ -75,6 +76,9 @@ def handle_elect_leaders(
     def done(error: BaseException | None) -> None:
         if error is None:
             deferred.complete(ElectLeadersResponse(replica_election_results=results))
+        elif isinstance(error, StaleControllerEpoch):
+            refusal = Refusal(ErrorCode.NOT_CONTROLLER, _NOT_CONTROLLER)
+            deferred.complete(_failed(request, refusal))
         else:
             deferred.complete(_failed(request, commit_refusal(error)))
 

@@ -1,214 +1,93 @@
-"""A broker as member of a cell, without logs: one image, and a shared store with faults.
+"""A broker that is one of a cell's, without server and without the others.
 
-Several members may share one store and one clock. Work runs when told to, in any order the test
-likes; time passes only in `pass_time`.
+The others are registered and answer nothing: what they would do to the image (fence, join an ISR)
+tests do with `change`. The controller is this broker, and sees those alive that are not fenced.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
-from data_plane.broker.config.effective import EffectiveConfig
-from data_plane.broker.metadata_follower import MetadataFollower
-from data_plane.broker.metadata_writer import MetadataWriter
-from data_plane.broker.services import Services
-from data_plane.cell.changes import Change, CreateTopic
-from data_plane.cell.metadata import MetadataImage
-from data_plane.cell.metadata_store import (
-    Commit,
-    Heartbeat,
-    InMemoryMetadataStore,
-    StoreUnavailable,
-)
-from tests.broker.doubles import NOW_MS, QueueExecutor, RememberingLog
+from data_plane.broker.cell_view import MEMBERSHIP_PART
+from data_plane.cell.changes import Change, ChangeBroker, ChangePartition, RegisterBroker
+from data_plane.cell.controller import Controller
+from data_plane.cell.metadata import BrokerImage, PartitionImage
+from data_plane.cell.metadata_store import BrokerSession, ControllerLease, Heartbeat
+from data_plane.cell.partition_state import next_epochs
+from data_plane.cell.settings import ControllerSettings
+from tests.broker.admin_player import AdminPlayer
+from tests.broker.broker_player import NODE_ID
 
 
-class FaultyStore:
-    """A broker's way to a store: it can be cut, and answers can get lost."""
-
-    def __init__(self, store: InMemoryMetadataStore) -> None:
-        self.store = store
-        self.is_down = False
-        # How many of the next commits are made, and their answers lost.
-        self.lost_replies = 0
-        self.applied: list[tuple[str, tuple[Change, ...], int | None]] = []
-        # Runs once, just before the next commit reaches the store: somebody else was faster.
-        self.before_apply: Callable[[], None] | None = None
-        self.feeds = 0
-
-    @property
-    def is_shared(self) -> bool:
-        return self.store.is_shared
-
-    @property
-    def identity(self) -> str:
-        return self.store.identity
-
-    def _check(self) -> None:
-        if self.is_down:
-            raise StoreUnavailable("cut")
-
-    def read(self) -> MetadataImage:
-        self._check()
-        return self.store.read()
-
-    def apply(
-        self,
-        changes: Sequence[Change],
-        expected_version: int,
-        request_id: str,
-        *,
-        controller_epoch: int | None = None,
-    ) -> MetadataImage:
-        self._check()
-        if self.before_apply is not None:
-            before, self.before_apply = self.before_apply, None
-            before()
-        self.applied.append((request_id, tuple(changes), controller_epoch))
-        image = self.store.apply(
-            changes, expected_version, request_id, controller_epoch=controller_epoch
-        )
-        if self.lost_replies:
-            self.lost_replies -= 1
-            raise StoreUnavailable("the answer is lost")
-        return image
-
-    def feed(self, after_version: int) -> Sequence[Commit]:
-        self._check()
-        self.feeds += 1
-        return self.store.feed(after_version)
-
-    def heartbeat(
-        self, node_id: int, incarnation_id: str, lease_ms: int, *, wants_controller: bool
-    ) -> Heartbeat:
-        self._check()
-        return self.store.heartbeat(
-            node_id, incarnation_id, lease_ms, wants_controller=wants_controller
-        )
-
-    def wait(self, after_version: int, timeout_ms: int) -> bool:
-        self._check()
-        return self.store.wait(after_version, timeout_ms)
-
-    def close(self) -> None:
-        pass
-
-
-class FakePartitions:
-    """Notes the versions it was shown."""
-
-    def __init__(self) -> None:
-        self.versions: list[int] = []
-
-    def apply_image(self, image: MetadataImage, now_ms: int) -> None:
-        self.versions.append(image.version)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ms = NOW_MS
-
-
-class Member:
-    """One broker's metadata side."""
+class CellPlayer(AdminPlayer):
+    """Brokers 1, 2 and 7; this one is 7."""
 
     def __init__(
         self,
-        store: InMemoryMetadataStore | None = None,
-        clock: Clock | None = None,
-        *,
-        node_id: int = 1,
-        image: MetadataImage | None = None,
-        is_shared: bool = True,
+        properties: Mapping[str, str] | None = None,
+        brokers: Collection[int] = (1, 2, NODE_ID),
     ) -> None:
-        self.clock = clock or Clock()
-        if store is None:
-            time = (lambda: self.clock.now_ms) if is_shared else None
-            store = InMemoryMetadataStore(MetadataImage("cluster"), time)
-        self.cell_store = store
-        self.store = FaultyStore(store)
-        self.executor = QueueExecutor()
-        self.log = RememberingLog()
-        self.partitions = FakePartitions()
-        anything: Any = None
-        partitions: Any = self.partitions
-        self.services = Services(
-            config=EffectiveConfig({}, node_id),
-            store=self.store,
-            image=image or store.read(),
-            logs=anything,
-            partitions=partitions,
-            handlers=anything,
-            executor=self.executor,
-            counters=anything,
-            metrics=anything,
-            node_id=node_id,
-            cluster_id="cluster",
-            random=random.Random(node_id),
-            log=self.log,
+        super().__init__(properties)
+        self.change(
+            *(
+                RegisterBroker(
+                    BrokerImage(
+                        node_id,
+                        f"host-{node_id}",
+                        9000 + node_id,
+                        f"rack-{node_id}",
+                        incarnation_id=f"{node_id}-a",
+                    )
+                )
+                for node_id in brokers
+            )
         )
-        self.services.metadata = MetadataWriter(self.services, self.now_ms)
-        self.files: list[MetadataImage] = []
-        self.follower = MetadataFollower(self.services, self.now_ms, self.files.append)
+        self.controller = Controller(ControllerSettings())
+        self.services.parts[MEMBERSHIP_PART] = SimpleNamespace(controller=self.controller)
+        self.services.store.heartbeat(NODE_ID, f"{NODE_ID}-a", 10_000, wants_controller=True)
+        self.hold_lease(NODE_ID)
 
-    def now_ms(self) -> int:
-        return self.clock.now_ms
+    def change(self, *changes: Change) -> None:
+        image = self.services.image
+        image = self.services.store.apply(changes, image.version, f"change {image.version}")
+        self.services.apply_image(image, self.now_ms)
 
-    @property
-    def image(self) -> MetadataImage:
-        return self.services.image
+    def change_broker(self, node_id: int, **fields: Any) -> None:
+        self.change(ChangeBroker(replace(self.services.image.brokers[node_id], **fields)))
+        self.hold_lease(NODE_ID)
 
-    def run_jobs(self) -> None:
-        """All work that is due now, and what it leads to."""
-        for _ in range(1000):
-            if not self.executor.queue:
-                return
-            self.executor.run_one()
-        raise AssertionError("the work does not end")
+    def hold_lease(self, node_id: int | None) -> None:
+        """Have this broker (or another, or nobody) be the controller, and see who lives."""
+        for step in range(3):
+            self.now_ms += 500
+            sessions = {
+                broker.node_id: BrokerSession(broker.node_id, broker.incarnation_id, step)
+                for broker in self.services.image.brokers.values()
+                if not broker.is_fenced
+            }
+            lease = None
+            if node_id is not None:
+                lease = ControllerLease(node_id, f"{node_id}-a", 1, is_ours=node_id == NODE_ID)
+            heartbeat = Heartbeat(self.services.image.version, lease, sessions)
+            self.controller.observe_heartbeat(heartbeat, self.services.image, self.now_ms)
 
-    def pass_time(self, ms: int, step_ms: int = 10) -> None:
-        """Let time pass in steps; work runs after each."""
-        for _ in range(max(1, ms // step_ms)):
-            self.clock.now_ms += step_ms
-            self.services.tick(self.clock.now_ms)
-            self.run_jobs()
+    def state(self, name: str, index: int = 0) -> PartitionImage:
+        return self.services.image.topics_by_name[name].partitions[index]
 
-    def write(self, *changes: Change, controller_epoch: int | None = None) -> Outcome:
-        """Have fixed changes committed."""
-        return self.decide(lambda image: changes, controller_epoch)
+    def change_partition(self, name: str, index: int = 0, **fields: Any) -> None:
+        topic = self.services.image.topics_by_name[name]
+        old = topic.partitions[index]
+        new = next_epochs(old, replace(old, **fields))
+        self.change(ChangePartition(topic.topic_id, index, new))
+        self.hold_lease(NODE_ID)
 
-    def decide(
-        self,
-        decide: Callable[[MetadataImage], Sequence[Change]],
-        controller_epoch: int | None = None,
-    ) -> Outcome:
-        outcome = Outcome(self)
-        self.services.metadata.write(decide, outcome.done, controller_epoch)
-        return outcome
+    def run_controller(self) -> None:
+        """Commit what the controller wants now."""
+        while changes := self.controller.tick(self.services.image, self.now_ms):
+            self.change(*changes)
 
-
-class Outcome:
-    """What became of one `write`."""
-
-    def __init__(self, member: Member) -> None:
-        self._member = member
-        self.calls = 0
-        self.error: BaseException | None = None
-        # The image's version when the answer came.
-        self.version: int | None = None
-
-    def done(self, error: BaseException | None) -> None:
-        self.calls += 1
-        self.error = error
-        self.version = self._member.image.version
-
-    @property
-    def is_ok(self) -> bool:
-        return self.calls == 1 and self.error is None
-
-
-def topic(name: str, number: int, replicas: tuple[int, ...] = (1,)) -> CreateTopic:
-    return CreateTopic(name, UUID(int=number), (replicas,))
+    def replicas(self, name: str) -> Sequence[tuple[int, ...]]:
+        return [item.replicas for item in self.services.image.topics_by_name[name].partitions]

@@ -1,0 +1,385 @@
+"""Topics, elections, reassignments and metadata where there are several brokers.
+
+What is marked "as Apache Kafka" was taken from Apache Kafka 4.3.1 with three nodes, one of them
+stopped where the test says so, with the same raw requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from data_plane.wire.messages.create_partitions_request import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from data_plane.wire.messages.describe_cluster_request import DescribeClusterRequest
+from data_plane.wire.messages.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from data_plane.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from data_plane.wire.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from data_plane.wire.registry import ApiKey
+from tests.broker.admin_player import Outcome, new_topic
+from tests.broker.broker_player import NODE_ID
+from tests.broker.cell_player import CellPlayer
+
+E = ErrorCode
+ALL = (1, 2, NODE_ID)
+
+
+@pytest.fixture
+def cell() -> CellPlayer:
+    return CellPlayer()
+
+
+# Creation
+
+
+def test_replicas_and_leaders_are_spread_over_the_brokers(cell: CellPlayer) -> None:
+    cell.create(new_topic("t", 6, 3))
+    assert all(sorted(replicas) == [1, 2, NODE_ID] for replicas in cell.replicas("t"))
+    leaders = [cell.state("t", index).leader for index in range(6)]
+    assert sorted(leaders) == [1, 1, 2, 2, NODE_ID, NODE_ID]
+
+
+def test_topics_of_one_request_are_balanced_together(cell: CellPlayer) -> None:
+    cell.create(*(new_topic(f"t{number}", 1, 1) for number in range(6)))
+    leaders = [cell.state(f"t{number}").leader for number in range(6)]
+    assert sorted(leaders) == [1, 1, 2, 2, NODE_ID, NODE_ID]
+
+
+@pytest.mark.parametrize("brokers", [(NODE_ID,), (1, NODE_ID), ALL, (*ALL, 8)])
+def test_the_default_factor_is_three_or_what_there_is(brokers: tuple[int, ...]) -> None:
+    cell = CellPlayer(brokers=brokers)
+    (result,) = cell.create(new_topic("t", -1, -1))
+    assert result.replication_factor == min(3, len(brokers))
+
+
+def test_a_default_factor_that_somebody_has_set_is_meant() -> None:
+    cell = CellPlayer({"default.replication.factor": "4"})
+    assert cell.create_outcome(new_topic("t", -1, -1)) == (
+        E.INVALID_REPLICATION_FACTOR,
+        "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot "
+        "be reached because only 3 broker(s) are registered or some brokers have all their log "
+        "directories cordoned.",
+    )
+
+
+def test_a_topic_can_be_made_while_a_broker_is_away_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.change_broker(2, is_fenced=True)
+    cell.create(new_topic("t", 4, 3))
+    for index in range(4):
+        state = cell.state("t", index)
+        assert sorted(state.replicas) == [1, 2, NODE_ID]
+        assert state.leader == state.replicas[0] != 2
+        assert state.replicas[2] == 2
+        assert sorted(state.isr) == [1, NODE_ID]
+    assert cell.create_outcome(new_topic("u", 1, 4))[0] == E.INVALID_REPLICATION_FACTOR
+    (default,) = cell.create(new_topic("v", 1, -1))
+    assert default.replication_factor == 2
+
+
+def test_nothing_can_be_placed_where_all_are_fenced(cell: CellPlayer) -> None:
+    for node_id in ALL:
+        cell.change_broker(node_id, is_fenced=True)
+    code, message = cell.create_outcome(new_topic("t", 1, 1))
+    assert code == E.INVALID_REPLICATION_FACTOR
+    assert message is not None
+    assert "currently fenced" in message
+
+
+def test_manual_assignments_with_a_fenced_broker_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.change_broker(2, is_fenced=True)
+    assert cell.create_outcome(new_topic("h", -1, -1, [(0, [2])])) == (
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "All brokers specified in the manual partition assignment for partition 0 are fenced or "
+        "in controlled shutdown.",
+    )
+    cell.create(new_topic("i", -1, -1, [(0, [2, 1])]))
+    state = cell.state("i")
+    assert (state.replicas, state.isr, state.leader) == ((2, 1), (1,), 1)
+
+
+def test_new_partitions_are_placed_like_the_first(cell: CellPlayer) -> None:
+    cell.create(new_topic("t", 1, 2))
+    cell.change_broker(1, is_fenced=True)
+    wanted = [CreatePartitionsTopic(name="t", count=3, assignments=None)]
+    response = cell.ask(ApiKey.CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics=wanted))
+    assert [result.error_code for result in response.results] == [0]
+    for index in (1, 2):
+        assert sorted(cell.state("t", index).replicas) == [2, NODE_ID]
+    assignment = CreatePartitionsAssignment(broker_ids=[1, 2])
+    wanted = [CreatePartitionsTopic(name="t", count=4, assignments=[assignment])]
+    cell.ask(ApiKey.CREATE_PARTITIONS, 3, CreatePartitionsRequest(topics=wanted))
+    assert (cell.state("t", 3).isr, cell.state("t", 3).leader) == ((2,), 2)
+
+
+def test_draining_and_stopping_brokers_get_nothing_new(cell: CellPlayer) -> None:
+    cell.change_broker(1, is_draining=True)
+    cell.change_broker(2, in_controlled_shutdown=True)
+    cell.create(new_topic("t", 3, -1))
+    assert cell.replicas("t") == [(NODE_ID,)] * 3
+
+
+# Metadata
+
+
+def metadata(cell: CellPlayer, name: str) -> tuple[list[int], int, Any]:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+    response = cell.ask(ApiKey.METADATA, 12, request)
+    brokers = [broker.node_id for broker in response.brokers]
+    return brokers, response.controller_id, response.topics[0].partitions[0]
+
+
+def test_metadata_with_a_broker_away_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.create(
+        new_topic("a", -1, -1, [(0, [2, 1, NODE_ID])]), new_topic("only", -1, -1, [(0, [2])])
+    )
+    assert metadata(cell, "a")[0] == [1, 2, NODE_ID]
+    cell.change_partition("a", isr=(1, NODE_ID), leader=1)
+    cell.change_partition("only", isr=(), elr=(2,), leader=-1, last_known_leader=2)
+    cell.change_broker(2, is_fenced=True)
+    brokers, controller, one = metadata(cell, "a")
+    assert (brokers, controller) == ([1, NODE_ID], NODE_ID)
+    assert (one.error_code, one.leader_id, one.isr_nodes) == (0, 1, [1, NODE_ID])
+    assert (one.replica_nodes, one.offline_replicas) == ([2, 1, NODE_ID], [2])
+    _, _, one = metadata(cell, "only")
+    assert (one.error_code, one.leader_id) == (E.LEADER_NOT_AVAILABLE, -1)
+    assert (one.isr_nodes, one.offline_replicas) == ([], [2])
+
+
+def test_the_controller_is_who_has_the_lease(cell: CellPlayer) -> None:
+    cell.create(new_topic("t"))
+    for holder, shown in ((NODE_ID, NODE_ID), (1, 1), (None, -1), (99, -1)):
+        cell.hold_lease(holder)
+        assert metadata(cell, "t")[1] == shown
+        response = cell.ask(ApiKey.DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
+        assert response.controller_id == shown
+
+
+def test_fenced_brokers_are_described_on_request_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.change_broker(2, is_fenced=True)
+    for asked, expected in (
+        (False, [(1, False), (7, False)]),
+        (True, [(1, False), (2, True), (7, False)]),
+    ):
+        request = DescribeClusterRequest(include_fenced_brokers=asked)
+        response = cell.ask(ApiKey.DESCRIBE_CLUSTER, 2, request)
+        assert [(one.broker_id, one.is_fenced) for one in response.brokers] == expected
+
+
+def test_eligible_leaders_are_described_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.create(new_topic("only", -1, -1, [(0, [2])]))
+    cell.change_partition("only", isr=(), elr=(2,), leader=-1, last_known_leader=2)
+    cell.change_broker(2, is_fenced=True)
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name="only")], response_partition_limit=10
+    )
+    response = cell.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+    (one,) = response.topics[0].partitions
+    assert (one.error_code, one.leader_id, one.isr_nodes) == (0, -1, [])
+    assert (one.eligible_leader_replicas, one.last_known_elr) == ([2], [2])
+    assert one.offline_replicas == [2]
+
+
+# Elections
+
+
+def elect(
+    cell: CellPlayer, *wanted: tuple[str, list[int]], unclean: bool = False, version: int = 2
+) -> list[Outcome]:
+    topics = [TopicPartitions(topic=name, partitions=indexes) for name, indexes in wanted]
+    request = ElectLeadersRequest(
+        election_type=int(unclean), topic_partitions=topics if wanted else None
+    )
+    response = cell.ask(ApiKey.ELECT_LEADERS, version, request)
+    return [
+        (one.error_code, one.error_message)
+        for topic in response.replica_election_results
+        for one in topic.partition_result
+    ]
+
+
+_NO_PREFERRED = (E.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+_NOT_NEEDED = (E.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+_NOBODY = (
+    E.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    "Eligible topic partition leaders are not available.",
+)
+
+
+def test_the_preferred_leader_is_elected_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7]), (1, [1, 2, 7]), (2, [1, 2, 7])]))
+    cell.change_partition("t", 0, leader=2)
+    cell.change_partition("t", 1, leader=2, isr=(2, 7))
+    assert elect(cell, ("t", [0, 1, 2])) == [(0, None), _NO_PREFERRED, _NOT_NEEDED]
+    assert [cell.state("t", index).leader for index in range(3)] == [1, 2, 1]
+    assert cell.state("t", 0).leader_epoch == 2
+    # Everywhere: only those are named that do not lead already.
+    assert elect(cell) == [_NO_PREFERRED]
+
+
+def test_a_preferred_leader_that_is_away_is_not_elected(cell: CellPlayer) -> None:
+    cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7])]))
+    cell.change_partition("t", 0, leader=2)
+    cell.change_broker(1, is_fenced=True)
+    assert elect(cell, ("t", [0])) == [_NO_PREFERRED]
+    assert cell.state("t").leader == 2
+
+
+def test_an_unclean_election_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.create(new_topic("t", -1, -1, [(0, [1, 2]), (1, [2, 1])]))
+    cell.create(new_topic("only", -1, -1, [(0, [1])]))
+    for name in ("t", "only"):
+        cell.change_partition(name, isr=(), elr=(1,), leader=-1, last_known_leader=1)
+    cell.change_broker(1, is_fenced=True)
+    assert elect(cell, ("t", [0])) == [_NO_PREFERRED]
+    assert elect(cell, ("t", [0, 1]), ("only", [0]), unclean=True) == [
+        (0, None),
+        _NOT_NEEDED,
+        _NOBODY,
+    ]
+    state = cell.state("t", 0)
+    assert (state.leader, state.isr, state.elr, state.last_known_leader) == (2, (2,), (), -1)
+
+
+def test_a_controller_whose_epoch_is_over_does_not_elect(cell: CellPlayer) -> None:
+    cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7])]))
+    cell.change_partition("t", 0, leader=2)
+    cell.services.store.heartbeat(NODE_ID, "7-a", 10_000, wants_controller=False)
+    assert elect(cell, ("t", [0])) == [
+        (E.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+    ]
+    assert cell.state("t").leader == 2
+
+
+def test_only_the_controller_elects(cell: CellPlayer) -> None:
+    cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7])]))
+    cell.change_partition("t", 0, leader=2)
+    cell.hold_lease(1)
+    request = ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="t", partitions=[0])])
+    response = cell.ask(ApiKey.ELECT_LEADERS, 2, request)
+    assert response.error_code == E.NOT_CONTROLLER
+    assert cell.state("t").leader == 2
+
+
+# Reassignments
+
+
+def alter(
+    cell: CellPlayer,
+    name: str,
+    index: int,
+    replicas: Sequence[int] | None,
+    *,
+    may_change_factor: bool = True,
+) -> Outcome:
+    request = AlterPartitionReassignmentsRequest(
+        allow_replication_factor_change=may_change_factor,
+        topics=[
+            ReassignableTopic(
+                name=name,
+                partitions=[
+                    ReassignablePartition(
+                        partition_index=index,
+                        replicas=None if replicas is None else list(replicas),
+                    )
+                ],
+            )
+        ],
+    )
+    response = cell.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request)
+    assert (response.error_code, response.error_message) == (0, None)
+    assert response.allow_replication_factor_change == may_change_factor
+    (one,) = response.responses[0].partitions
+    return one.error_code, one.error_message
+
+
+def ongoing(cell: CellPlayer, *asked: tuple[str, list[int]]) -> list[Any]:
+    topics = [
+        ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
+        for name, indexes in asked
+    ]
+    request = ListPartitionReassignmentsRequest(topics=topics or None)
+    response = cell.ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, request)
+    return [
+        (topic.name, one.partition_index, one.replicas, one.adding_replicas, one.removing_replicas)
+        for topic in response.topics
+        for one in topic.partitions
+    ]
+
+
+def test_a_reassignment_from_the_request_to_its_end_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.create(new_topic("one", -1, -1, [(0, [1])]))
+    assert alter(cell, "one", 0, [2]) == (0, None)
+    expected = [("one", 0, [2, 1], [2], [1])]
+    assert ongoing(cell) == ongoing(cell, ("one", [0, 1]), ("nosuch", [0])) == expected
+    cell.run_controller()
+    assert ongoing(cell) == expected
+    cell.change_partition("one", isr=(1, 2))
+    cell.run_controller()
+    assert ongoing(cell) == []
+    state = cell.state("one")
+    assert (state.replicas, state.isr, state.leader) == ((2,), (2,), 2)
+
+
+def test_cancelling_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.create(new_topic("one", -1, -1, [(0, [1])]))
+    assert alter(cell, "one", 0, None) == (E.NO_REASSIGNMENT_IN_PROGRESS, None)
+    alter(cell, "one", 0, [2])
+    assert alter(cell, "one", 0, None) == (0, None)
+    assert ongoing(cell) == []
+    state = cell.state("one")
+    assert (state.replicas, state.leader, state.leader_epoch) == ((1,), 1, 1)
+
+
+def test_a_changed_number_of_replicas_as_apache_kafka(cell: CellPlayer) -> None:
+    cell.create(new_topic("a", -1, -1, [(0, [1, 2, 7])]))
+    assert alter(cell, "a", 0, [1, 2], may_change_factor=False) == (
+        E.INVALID_REPLICATION_FACTOR,
+        "The replication factor is changed from 3 to 2",
+    )
+    assert alter(cell, "a", 0, [2, 1, 7], may_change_factor=False) == (0, None)
+    assert cell.state("a").replicas == (2, 1, 7)
+    assert cell.state("a").leader == 1
+    assert elect(cell, ("a", [0])) == [(0, None)]
+    # Under way from one to one: two would be a change.
+    cell.create(new_topic("one", -1, -1, [(0, [1])]))
+    alter(cell, "one", 0, [2])
+    assert alter(cell, "one", 0, [1, 7], may_change_factor=False) == (
+        E.INVALID_REPLICATION_FACTOR,
+        "The replication factor is changed from 1 to 2",
+    )
+    assert alter(cell, "a", 0, [1, 2]) == (0, None)
+    cell.run_controller()
+    assert (cell.state("a").replicas, cell.state("a").isr) == ((1, 2), (1, 2))
+
+
+def test_a_reassignment_to_a_broker_that_is_not_registered(cell: CellPlayer) -> None:
+    cell.create(new_topic("a", -1, -1, [(0, [1, 2, 7])]))
+    assert alter(cell, "a", 0, [1, 2, 9]) == (
+        E.INVALID_REPLICA_ASSIGNMENT,
+        "The manual partition assignment includes broker 9, but no such broker is registered.",
+    )
+
+
+def test_a_broker_that_is_not_the_controller_takes_reassignments_too(cell: CellPlayer) -> None:
+    cell.create(new_topic("one", -1, -1, [(0, [1])]))
+    cell.hold_lease(1)
+    assert alter(cell, "one", 0, [2]) == (0, None)
+    assert ongoing(cell) == [("one", 0, [2, 1], [2], [1])]
