@@ -9,6 +9,12 @@
     ≥0  the first record whose timestamp is at least this
 
 An answer of offset -1 without an error means that there is no such record.
+
+A leader that was just elected may not know yet how far its predecessor had committed: its high
+watermark lies below the start of its epoch until its followers have shown themselves. Until then an
+end that it could give might be one that a client has seen beyond, so consumers get
+OFFSET_NOT_AVAILABLE (KIP-207; before version 5 LEADER_NOT_AVAILABLE). Other brokers, on the
+inter-broker listener, see the log up to its end.
 """
 
 from __future__ import annotations
@@ -46,13 +52,14 @@ FIRST_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 READ_COMMITTED = 1
-CONSUMER_REPLICA_ID = -1
+# The first version that knows OFFSET_NOT_AVAILABLE.
+OFFSET_NOT_AVAILABLE_VERSION = 5
 
 
 class _Search:
     """A look-up that reads index and log files, which a worker thread does."""
 
-    __slots__ = ("answer", "limit", "partition", "timestamp")
+    __slots__ = ("answer", "if_none", "limit", "partition", "timestamp")
 
     def __init__(
         self,
@@ -60,8 +67,10 @@ class _Search:
         timestamp: int,
         limit: int,
         answer: ListOffsetsPartitionResponse,
+        if_none: ErrorCode,
     ) -> None:
         self.partition = partition
+        self.if_none = if_none
         self.timestamp = timestamp
         self.limit = limit
         self.answer = answer
@@ -102,7 +111,7 @@ def handle_list_offsets(
             ):
                 answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
             else:
-                _look_up(services, topic.name, wanted, request.isolation_level, answer, searches)
+                _look_up(services, context, request, topic.name, wanted, answer, searches)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     response = ListOffsetsResponse(topics=topics)
     if searches:
@@ -112,15 +121,16 @@ def handle_list_offsets(
 
 def _look_up(
     services: Services,
+    context: RequestContext,
+    request: ListOffsetsRequest,
     topic: str,
     wanted: ListOffsetsPartition,
-    isolation_level: int,
     answer: ListOffsetsPartitionResponse,
     searches: list[_Search],
 ) -> None:
     """Fill in the answer, or add a search that will."""
     partition = services.partitions.get_by_name(topic, wanted.partition_index)
-    if partition is None:
+    if partition is None or partition.resigned is not ErrorCode.NONE:
         error = services.partitions.error_by_name(topic, wanted.partition_index)
         answer.error_code = int(error)
         return
@@ -128,12 +138,12 @@ def _look_up(
     if error is not ErrorCode.NONE:
         answer.error_code = int(error)
         return
-    limit = partition.high_watermark
-    if isolation_level == READ_COMMITTED:
-        limit = partition.last_stable_offset
+    limit, unknown_end = _readable_end(partition, request, context.api_version)
     log = partition.log
     timestamp = wanted.timestamp
-    if timestamp == LATEST:
+    if timestamp == LATEST and unknown_end is not ErrorCode.NONE:
+        answer.error_code = int(unknown_end)
+    elif timestamp == LATEST:
         answer.offset, answer.leader_epoch = limit, partition.leader_epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
@@ -142,7 +152,24 @@ def _look_up(
             # An empty log: what comes first will be of this epoch.
             answer.leader_epoch = partition.leader_epoch
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        searches.append(_Search(partition, timestamp, limit, answer))
+        searches.append(_Search(partition, timestamp, limit, answer, unknown_end))
+
+
+def _readable_end(
+    partition: Partition, request: ListOffsetsRequest, version: int
+) -> tuple[int, ErrorCode]:
+    """Where reading ends, and the error if that end cannot be told for certain."""
+    if request.replica_id >= 0:
+        return partition.log.log_end_offset, ErrorCode.NONE
+    limit = partition.high_watermark
+    error = ErrorCode.NONE
+    if limit < partition.epoch_start_offset:
+        error = ErrorCode.OFFSET_NOT_AVAILABLE
+        if version < OFFSET_NOT_AVAILABLE_VERSION:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+    if request.isolation_level == READ_COMMITTED:
+        limit = partition.last_stable_offset
+    return limit, error
 
 
 def _search_later(
@@ -162,6 +189,8 @@ def _search_later(
                 search.answer.error_code = int(found.error_code)
             elif found is not None:
                 search.answer.offset, search.answer.timestamp, search.answer.leader_epoch = found
+            else:
+                search.answer.error_code = int(search.if_none)
         deferred.complete(response)
 
     services.executor.submit(lambda: [search.run() for search in searches], done)

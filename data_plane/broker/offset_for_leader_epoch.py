@@ -45,21 +45,14 @@ def handle_offset_for_leader_epoch(
 def _answer(services: Services, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     partition = services.partitions.get_by_name(topic, wanted.partition)
-    if partition is None:
+    if partition is None or partition.resigned is not ErrorCode.NONE:
         answer.error_code = int(services.partitions.error_by_name(topic, wanted.partition))
         return answer
     error = check_leader_epoch(partition, wanted.current_leader_epoch)
     if error is not ErrorCode.NONE:
         answer.error_code = int(error)
         return answer
-    if wanted.leader_epoch == partition.leader_epoch:
-        # The current epoch has not ended: it reaches to the log end.
-        answer.leader_epoch = partition.leader_epoch
-        answer.end_offset = partition.log.log_end_offset
-    else:
-        answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
-            wanted.leader_epoch
-        )
+    answer.leader_epoch, answer.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     return answer
 
 

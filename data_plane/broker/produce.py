@@ -6,9 +6,15 @@ Records of one partition that are refused do not touch the other partitions of t
 
 When the answer leaves:
 - acks=0: never. An error closes the connection, the only way to tell (as Kafka does).
-- acks=1 and acks=all: at once when everything is committed; else when the last partition commits
-  (a sync that the topic asks for, in-sync replicas later), or at the request's timeout with
-  REQUEST_TIMED_OUT for the partitions that did not.
+- acks=1: when this leader has the records, synced where the topic asks for that.
+- acks=all: when they are committed: every in-sync replica has them, and these are enough. A
+  partition whose ISR is below the effective min ISR is refused before the append
+  (NOT_ENOUGH_REPLICAS). One that falls below it afterwards waits: nothing is committed then
+  (KIP-966), so NOT_ENOUGH_REPLICAS_AFTER_APPEND, Kafka's word for committed by too few, has no
+  case left.
+- A duplicate of an idempotent producer waits like its original, which may not be committed yet.
+- What is not there at the request's timeout is a REQUEST_TIMED_OUT; what a leader that is replaced
+  still owes a NOT_LEADER_OR_FOLLOWER, with the new leader where the version has room (KIP-951).
 
 Refused as Kafka refuses it: more or less than one batch per partition, control batches, internal
 topics, acks other than -1, 0, 1, old message formats. Transactional batches get INVALID_TXN_STATE,
@@ -52,7 +58,7 @@ _NONE = int(ErrorCode.NONE)
 
 
 class _WaitingProduce:
-    """A produce whose records are appended and not all committed yet."""
+    """A produce whose records are appended and not all as safe yet as it asked."""
 
     __slots__ = ("_answers", "_context", "_open", "_services", "_timer", "deferred")
 
@@ -61,8 +67,9 @@ class _WaitingProduce:
         services: Services,
         context: RequestContext,
         answers: Answers,
-        uncommitted: list[tuple[Partition, PartitionAnswer, int]],
+        waiting: list[tuple[Partition, PartitionAnswer, int]],
         deadline_ms: int,
+        needs_all: bool,
     ) -> None:
         self._services = services
         self._context = context
@@ -70,14 +77,18 @@ class _WaitingProduce:
         self._open: dict[int, PartitionAnswer] = {}
         self._timer: Timer | None = None
         self.deferred: Deferred[list[Buffer]] = Deferred()
-        for number, (_, answer, _) in enumerate(uncommitted):
+        for number, (_, answer, _) in enumerate(waiting):
             self._open[number] = answer
-        for number, (partition, _, offset) in enumerate(uncommitted):
-            partition.when_committed(offset, functools.partial(self._committed, number))
+        for number, (partition, _, offset) in enumerate(waiting):
+            done = functools.partial(self._done, number)
+            if needs_all:
+                partition.when_committed(offset, done)
+            else:
+                partition.when_appended(offset, done)
         if self._open:
             self._timer = services.timers.schedule(deadline_ms, self._timed_out)
 
-    def _committed(self, number: int, error: ErrorCode) -> None:
+    def _done(self, number: int, error: ErrorCode) -> None:
         answer = self._open.pop(number, None)
         if answer is None:
             return
@@ -101,9 +112,18 @@ class _WaitingProduce:
 
 
 class _Appender:
-    """Appends the pieces of one request, and remembers what is not committed yet."""
+    """Appends the pieces of one request, and remembers what to wait for: (partition, answer, last
+    offset)."""
 
-    __slots__ = ("_buf", "_has_transactional_id", "_now_ms", "_services", "_version", "uncommitted")
+    __slots__ = (
+        "_buf",
+        "_has_transactional_id",
+        "_needs_all",
+        "_now_ms",
+        "_services",
+        "_version",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -111,6 +131,7 @@ class _Appender:
         version: int,
         buf: bytearray | memoryview,
         has_transactional_id: bool,
+        needs_all: bool,
         now_ms: int,
     ) -> None:
         self._services = services
@@ -118,7 +139,8 @@ class _Appender:
         self._buf = buf
         self._has_transactional_id = has_transactional_id
         self._now_ms = now_ms
-        self.uncommitted: list[tuple[Partition, PartitionAnswer, int]] = []
+        self._needs_all = needs_all
+        self.waiting: list[tuple[Partition, PartitionAnswer, int]] = []
 
     def append(self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer) -> None:
         """Append one partition's records and fill in its answer."""
@@ -156,8 +178,9 @@ class _Appender:
         answer.base_offset = result.first_offset
         answer.log_append_time_ms = result.log_append_time_ms
         answer.log_start_offset = result.log_start_offset
-        if result.last_offset >= partition.high_watermark:
-            self.uncommitted.append((partition, answer, result.last_offset))
+        reached = partition.high_watermark if self._needs_all else partition.own_end_offset
+        if result.last_offset >= reached:
+            self.waiting.append((partition, answer, result.last_offset))
 
     def _find(
         self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer
@@ -187,6 +210,9 @@ class _Appender:
                 ErrorCode.INVALID_RECORD,
                 "Produce requests must have at least one record batch per partition",
             )
+            return None
+        if self._needs_all and partition.is_under_min_isr:
+            answer.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
             return None
         return partition
 
@@ -237,7 +263,9 @@ def handle_produce(
     version = context.api_version
     view = parse_produce(buf, position, end, version)
     acks = view.acks
-    appender = _Appender(services, version, buf, view.transactional_id is not None, now_ms)
+    has_transactional_id = view.transactional_id is not None
+    needs_all = acks == ACKS_ALL
+    appender = _Appender(services, version, buf, has_transactional_id, needs_all, now_ms)
     answers: Answers = []
     has_error = False
     for topic in view.topics:
@@ -256,10 +284,12 @@ def handle_produce(
         if has_error:
             raise CloseConnection(f"produce with acks=0 failed: {_describe(answers)}")
         return None
-    if not appender.uncommitted:
+    if not appender.waiting:
         return encode_produce_response(services, context, answers)
     deadline_ms = now_ms + max(0, view.timeout_ms)
-    return _WaitingProduce(services, context, answers, appender.uncommitted, deadline_ms).deferred
+    return _WaitingProduce(
+        services, context, answers, appender.waiting, deadline_ms, needs_all
+    ).deferred
 
 
 def _describe(answers: Answers) -> str:

@@ -96,9 +96,14 @@ def encode_produce_response(
 
 
 def node_endpoints(services: Services, node_ids: set[int]) -> list[NodeEndpoint]:
-    """(id, host, port, rack) of those of `node_ids` whose address this broker knows."""
-    return [
-        (services.node_id, services.advertised_host, services.advertised_port, services.rack)
-        for node_id in node_ids
-        if node_id == services.node_id
-    ]
+    """(id, host, port, rack) of those of `node_ids` that clients may be sent to."""
+    endpoints: list[NodeEndpoint] = []
+    for node_id in sorted(node_ids):
+        if node_id == services.node_id:
+            own = (services.advertised_host, services.advertised_port, services.rack)
+            endpoints.append((node_id, *own))
+            continue
+        broker = services.image.brokers.get(node_id)
+        if broker is not None and not broker.is_fenced:
+            endpoints.append((node_id, broker.host, broker.port, broker.rack))
+    return endpoints
