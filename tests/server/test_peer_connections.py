@@ -1,0 +1,579 @@
+"""Connections to peers over real sockets: a peer that answers, lies, sleeps, hangs up, or is gone;
+on uvloop, as in the broker. TLS with certificates made by openssl on the spot."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import ssl
+import struct
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import uvloop
+
+from data_plane.broker.config.effective import EffectiveConfig
+from data_plane.cell.metadata import BrokerImage, MetadataImage
+from data_plane.server import peer_connections
+from data_plane.server.clock import Clock
+from data_plane.server.inter_broker_tls import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    LISTENER,
+    TlsFiles,
+    find_problems,
+    is_loopback,
+    make_contexts,
+)
+from data_plane.server.peer_connections import OPEN_REQUESTS_MAX, PeerConnections
+from tests.broker.doubles import RememberingLog
+
+PEER = 2
+FETCH, FETCH_VERSION = 1, 17
+LIST_OFFSETS, OLD_VERSION = 2, 1  # not flexible: no tags in the headers
+RESPONSE_BYTES_MAX = 100_000
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.wait_for(main(), 30))
+
+
+class PeerSocket:
+    """The other broker's end of one connection, driven by the test."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+
+    async def request(self) -> tuple[int, int, int, bytes]:
+        """(API, version, correlation id, body) of the next request."""
+        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
+        data = await self._reader.readexactly(size)
+        api_key, version, correlation_id, client_id_size = struct.unpack_from(">hhih", data)
+        assert data[10 : 10 + client_id_size] == b"broker-1"
+        position = 10 + client_id_size
+        if api_key == FETCH:
+            assert data[position] == 0
+            position += 1
+        return api_key, version, correlation_id, data[position:]
+
+    def answer(self, correlation_id: int, body: bytes, tags: bytes = b"\x00") -> None:
+        self.write(response(correlation_id, body, tags))
+
+    def write(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def is_closed_by_us(self) -> bool:
+        """Waits for it; what comes before does not matter."""
+        with suppress(ConnectionError):
+            await self._reader.read()
+        return True
+
+
+def response(correlation_id: int, body: bytes, tags: bytes = b"\x00") -> bytes:
+    return struct.pack(">ii", 4 + len(tags) + len(body), correlation_id) + tags + body
+
+
+class Player:
+    """Connections under test, and a peer whose sockets the test gets one by one."""
+
+    def __init__(self, peers: PeerConnections, log: RememberingLog, services: Any) -> None:
+        self.peers = peers
+        self.services = services
+        self.log = log
+        self.accepted: asyncio.Queue[PeerSocket] = asyncio.Queue()
+        self.answers: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.passes_count = 0
+
+    def send(self, body: bytes = b"ask", api_key: int = FETCH, version: int = 17) -> None:
+        is_within = True
+
+        def on_response(answer: memoryview | None, now_ms: int) -> None:
+            assert not is_within
+            assert now_ms > 0
+            self.answers.put_nowait(None if answer is None else bytes(answer))
+
+        self.peers.send(PEER, api_key, version, [body[:1], memoryview(body)[1:]], on_response)
+        is_within = False
+
+    async def socket(self) -> PeerSocket:
+        return await self.accepted.get()
+
+    def warnings(self) -> list[str]:
+        return [fields["reason"] for level, _, fields in self.log.events if level == "warning"]
+
+
+@asynccontextmanager
+async def playing(
+    timeout_ms: int = 5_000,
+    host: str = "127.0.0.1",
+    listener_tls: ssl.SSLContext | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[Player]:
+    config = EffectiveConfig(
+        {
+            "replica.socket.timeout.ms": str(timeout_ms),
+            "socket.request.max.bytes": str(RESPONSE_BYTES_MAX - 1000),
+            "replica.fetch.response.max.bytes": "1000",
+        },
+        1,
+    )
+    log = RememberingLog()
+    services = SimpleNamespace(config=config, node_id=1, log=log, image=None)
+    player: Player
+
+    def end_pass(now_ms: int) -> None:
+        player.passes_count += 1
+
+    peers = PeerConnections(services, Clock(), end_pass, tls)  # type: ignore[arg-type]
+    player = Player(peers, log, services)
+
+    writers: list[asyncio.StreamWriter] = []
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        player.accepted.put_nowait(PeerSocket(reader, writer))
+
+    server = await asyncio.start_server(accept, host, 0, ssl=listener_tls)
+    port = server.sockets[0].getsockname()[1]
+    services.image = image_with(host, port)
+    try:
+        yield player
+    finally:
+        peers.close()
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        # The loop tells the protocols of all that, and then lets go of the sockets.
+        await asyncio.sleep(0.01)
+
+
+def image_with(host: str, port: int) -> MetadataImage:
+    broker = BrokerImage(PEER, "clients.example", 9092, None, host, port)
+    return MetadataImage("cell", brokers={PEER: broker})
+
+
+def test_requests_in_order_on_one_connection() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            player.send(b"one")
+            player.send(b"two", LIST_OFFSETS, OLD_VERSION)
+            peer = await player.socket()
+            assert await peer.request() == (FETCH, 17, 0, b"one")
+            assert await peer.request() == (LIST_OFFSETS, 1, 1, b"two")
+            player.send(b"three")
+            assert (await peer.request())[2:] == (2, b"three")
+            # Tags in a response header are passed over; old responses have none.
+            peer.answer(0, b"ONE", b"\x01\x07\x02ab")
+            peer.answer(1, b"TWO", b"")
+            peer.answer(2, b"")
+            assert [await player.answers.get() for _ in range(3)] == [b"ONE", b"TWO", b""]
+            assert player.peers.connected_count == 1
+            assert player.accepted.empty()
+            assert player.passes_count >= 1
+
+    run(main)
+
+
+def test_answers_in_any_pieces() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            for _ in range(3):
+                player.send()
+            peer = await player.socket()
+            for _ in range(3):
+                await peer.request()
+            bodies = [bytes([number]) * (size + 1) for number, size in enumerate((10, 70_000, 3))]
+            data = b"".join(response(number, body) for number, body in enumerate(bodies))
+            for start, end in ((0, 2), (2, 9), (9, 30), (30, 50_000), (50_000, len(data))):
+                peer.write(data[start:end])
+                await peer.writer.drain()
+                await asyncio.sleep(0.01)
+            assert [await player.answers.get() for _ in range(3)] == bodies
+
+    run(main)
+
+
+async def fails_with(player: Player, reason: str) -> None:
+    assert await player.answers.get() is None
+    assert reason in player.warnings()[-1]
+
+
+def test_a_peer_that_hangs_up() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            player.send()
+            player.send()
+            peer = await player.socket()
+            await peer.request()
+            await peer.request()
+            peer.writer.close()
+            assert await player.answers.get() is None
+            await fails_with(player, "the peer has closed it")
+            # Again at once is too early; a moment later there is a new connection.
+            player.send()
+            assert await player.answers.get() is None
+            await asyncio.sleep(peer_connections.RECONNECT_BACKOFF_MS / 1000)
+            player.send(b"again")
+            peer = await player.socket()
+            assert (await peer.request())[2:] == (0, b"again")
+            peer.answer(0, b"yes")
+            assert await player.answers.get() == b"yes"
+
+    run(main)
+
+
+def test_a_peer_that_hangs_up_in_the_middle_of_an_answer() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            player.send()
+            peer = await player.socket()
+            await peer.request()
+            peer.write(response(0, b"half of it")[:-4])
+            await peer.writer.drain()
+            await asyncio.sleep(0.02)
+            peer.writer.close()
+            await fails_with(player, "in the middle of an answer")
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (response(0, bytes(RESPONSE_BYTES_MAX)), "allowed are 0 to 100000"),
+        (struct.pack(">i", -1), "allowed are 0 to 100000"),
+        (response(7, b""), "an answer to request 7 instead of 0"),
+        (struct.pack(">ih", 2, 0), "an answer of 2 bytes has no header"),
+        (struct.pack(">ii", 4, 0), "1 more bytes expected"),
+        (response(0, b"", b"\x01\x00\x7f"), "claims length 127"),
+    ],
+)
+def test_a_peer_that_sends_nonsense(data: bytes, reason: str) -> None:
+    async def main() -> None:
+        async with playing() as player:
+            player.send()
+            peer = await player.socket()
+            await peer.request()
+            peer.write(data)
+            assert await player.answers.get() is None
+            assert reason in player.warnings()[-1], player.warnings()
+            assert await peer.is_closed_by_us()
+
+    run(main)
+
+
+def test_an_answer_that_nobody_asked_for() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            player.send()
+            peer = await player.socket()
+            peer.write(response(0, b"yes") + response(1, b"and more"))
+            assert await player.answers.get() == b"yes"
+            assert await peer.is_closed_by_us()
+            assert player.warnings() == ["an answer that nobody has asked for"]
+            assert player.answers.empty()
+
+    run(main)
+
+
+def test_a_peer_that_does_not_answer_in_time() -> None:
+    async def main() -> None:
+        async with playing(timeout_ms=150) as player:
+            loop = asyncio.get_running_loop()
+            player.send()
+            peer = await player.socket()
+            await peer.request()
+            await asyncio.sleep(0.1)
+            peer.answer(0, b"just in time")
+            assert await player.answers.get() == b"just in time"
+            started_s = loop.time()
+            player.send()
+            await peer.request()
+            await fails_with(player, "no answer to API 1 within 150 ms")
+            # The second request has its own time, not what was left of the first one's.
+            assert 0.14 <= loop.time() - started_s < 1
+            assert await peer.is_closed_by_us()
+
+    run(main)
+
+
+def test_a_slow_peer_that_sends_in_time_is_waited_for() -> None:
+    async def main() -> None:
+        async with playing(timeout_ms=1000) as player:
+            player.send()
+            peer = await player.socket()
+            for byte in response(0, b"slowly but surely"):
+                peer.write(bytes([byte]))
+                await asyncio.sleep(0.01)
+            assert await player.answers.get() == b"slowly but surely"
+
+    run(main)
+
+
+def test_nobody_there() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            with socket.create_server(("127.0.0.1", 0)) as unused:
+                port = unused.getsockname()[1]
+            player.services.image = image_with("127.0.0.1", port)
+            player.send()
+            player.send()
+            assert await player.answers.get() is None
+            assert await player.answers.get() is None
+            assert len(player.warnings()) == 1, "one attempt, one line"
+            player.services.image = MetadataImage("cell")
+            await asyncio.sleep(peer_connections.RECONNECT_BACKOFF_MS / 1000)
+            player.send()
+            assert await player.answers.get() is None
+            assert len(player.warnings()) == 1
+
+    run(main)
+
+
+def test_pauses_between_attempts_grow() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            with socket.create_server(("127.0.0.1", 0)) as unused:
+                port = unused.getsockname()[1]
+            player.services.image = image_with("127.0.0.1", port)
+            loop = asyncio.get_running_loop()
+            started_s = loop.time()
+            while loop.time() - started_s < 0.5:
+                player.send()
+                await player.answers.get()
+                await asyncio.sleep(0.002)
+            # At 0, 50, 150 and 350 ms.
+            assert 3 <= len(player.warnings()) <= 4
+
+    run(main)
+
+
+def test_another_address_is_used_after_disconnect() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            player.send()
+            peer = await player.socket()
+            await peer.request()
+            player.send()
+            player.peers.disconnect(PEER)
+            assert player.answers.empty()
+            assert [await player.answers.get() for _ in range(2)] == [None, None]
+            assert await peer.is_closed_by_us()
+            player.send(b"new")
+            peer = await player.socket()
+            assert (await peer.request())[3] == b"new"
+            assert player.warnings() == []
+            player.peers.disconnect(99)
+
+    run(main)
+
+
+def test_disconnect_while_connecting() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            player.send()
+            player.peers.disconnect(PEER)
+            assert await player.answers.get() is None
+            player.send(b"new")
+            while True:
+                peer = await player.socket()
+                try:
+                    assert (await peer.request())[3] == b"new"
+                except asyncio.IncompleteReadError:
+                    continue  # The first attempt had reached the peer already.
+                break
+
+    run(main)
+
+
+def test_a_handler_that_fails_costs_its_connection_alone() -> None:
+    async def main() -> None:
+        async with playing() as player:
+
+            def fail(answer: memoryview | None, now_ms: int) -> None:
+                assert answer is not None
+                raise ZeroDivisionError("oops")
+
+            player.peers.send(PEER, FETCH, 17, [b""], fail)
+            player.send()
+            peer = await player.socket()
+            peer.answer(0, b"x")
+            await fails_with(player, "ZeroDivisionError('oops')")
+            await asyncio.sleep(peer_connections.RECONNECT_BACKOFF_MS / 1000)
+            player.send()
+            assert await (await player.socket()).request()
+
+    run(main)
+
+
+def test_a_handler_may_send_and_disconnect() -> None:
+    async def main() -> None:
+        async with playing() as player:
+
+            def again(answer: memoryview | None, now_ms: int) -> None:
+                player.send(b"next")
+
+            def enough(answer: memoryview | None, now_ms: int) -> None:
+                player.peers.disconnect(PEER)
+
+            player.peers.send(PEER, FETCH, 17, [b"first"], again)
+            player.peers.send(PEER, FETCH, 17, [b"second"], enough)
+            peer = await player.socket()
+            for correlation_id in range(2):
+                assert (await peer.request())[2] == correlation_id
+            peer.write(response(0, b"a") + response(1, b"b") + response(2, b"c"))
+            assert await player.answers.get() is None
+            assert await peer.is_closed_by_us()
+            await asyncio.sleep(0.02)
+            assert player.answers.empty()
+
+    run(main)
+
+
+def test_requests_that_may_wait_are_bounded() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            for _ in range(OPEN_REQUESTS_MAX + 1):
+                player.send()
+            assert await player.answers.get() is None
+            assert player.answers.empty()
+            peer = await player.socket()
+            for _ in range(OPEN_REQUESTS_MAX):
+                await peer.request()
+            assert player.answers.empty()
+
+    run(main)
+
+
+def test_the_kernel_watches_idle_connections() -> None:
+    async def main() -> None:
+        sock = socket.socket()
+        peer_connections._tune(sock)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 6_000
+        sock.close()
+
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        run(main)
+
+
+# TLS.
+
+
+class Authority:
+    """A certificate authority in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self._openssl(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+            " -subj /CN=cell -keyout ca.key -out ca.pem"
+        )
+
+    def issue(self, name: str, subject_alt_name: str) -> TlsFiles:
+        self._openssl(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+            f" -subj /CN={name} -keyout {name}.key -out {name}.csr"
+        )
+        (self.folder / f"{name}.cnf").write_text(f"subjectAltName={subject_alt_name}\n")
+        self._openssl(
+            f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2"
+            f" -extfile {name}.cnf -out {name}.pem"
+        )
+        return TlsFiles(*(str(self.folder / f) for f in (f"{name}.pem", f"{name}.key", "ca.pem")))
+
+    def _openssl(self, arguments: str) -> None:
+        subprocess.run(
+            ["openssl", *arguments.split()], cwd=self.folder, check=True, capture_output=True
+        )
+
+
+needs_openssl = pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="there is no openssl here to make certificates with"
+)
+Scenario = Callable[[Player], Awaitable[None]]
+
+
+async def works(player: Player) -> None:
+    player.send()
+    peer = await player.socket()
+    assert (await peer.request())[3] == b"ask"
+    peer.answer(0, bytes(90_000))
+    assert await player.answers.get() == bytes(90_000)
+
+
+async def is_refused(player: Player) -> None:
+    player.send()
+    assert await player.answers.get() is None
+    assert player.peers.connected_count == 0
+    assert "no answer" not in player.warnings()[-1]
+
+
+@needs_openssl
+def test_mutual_tls(tmp_path: Path) -> None:
+    cell, others = Authority(tmp_path / "cell"), Authority(tmp_path / "others")
+    listener = make_contexts(cell.issue("listener", "IP:127.0.0.1")).server
+    elsewhere = make_contexts(cell.issue("elsewhere", "DNS:broker-9.example")).server
+    ours = make_contexts(cell.issue("ours", "DNS:broker-1.example")).client
+    stranger = make_contexts(others.issue("stranger", "IP:127.0.0.1"))
+    nameless, disguised = (ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) for _ in range(2))
+    for context in (nameless, disguised):
+        context.load_verify_locations(cell.folder / "ca.pem")
+    disguised.load_cert_chain(*others.issue("disguised", "DNS:broker-1.example")[:2])
+    cases: list[tuple[ssl.SSLContext, ssl.SSLContext, Scenario]] = [
+        (listener, ours, works),
+        # Another broker's certificate, another authority's, none at all.
+        (elsewhere, ours, is_refused),
+        (stranger.server, ours, is_refused),
+        (listener, stranger.client, is_refused),
+        (listener, disguised, is_refused),
+        (listener, nameless, is_refused),
+    ]
+
+    for listener_tls, tls, scenario in cases:
+
+        async def main(
+            listener_tls: ssl.SSLContext = listener_tls,
+            tls: ssl.SSLContext = tls,
+            scenario: Scenario = scenario,
+        ) -> None:
+            async with playing(listener_tls=listener_tls, tls=tls) as player:
+                asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+                await scenario(player)
+
+        run(main)
+
+
+@needs_openssl
+def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
+    cell = Authority(tmp_path / "cell")
+    one, two = cell.issue("one", "DNS:one"), cell.issue("two", "DNS:two")
+    with pytest.raises(OSError, match="KEY_VALUES_MISMATCH"):
+        make_contexts(TlsFiles(one.certificate, two.key, one.authority))
+    with pytest.raises(FileNotFoundError):
+        make_contexts(TlsFiles(one.certificate, one.key, str(tmp_path / "none")))
+
+
+def test_only_loopback_goes_without_tls() -> None:
+    for host in ("127.0.0.1", "127.8.0.1", "::1", "localhost"):
+        assert is_loopback(host)
+        assert find_problems(host, "", "", "") == []
+    for host in ("10.0.0.1", "0.0.0.0", "::", "broker-1.example", ""):
+        assert not is_loopback(host)
+        [(name, reason)] = find_problems(host, "", "", "")
+        assert name == LISTENER
+        assert "mutual TLS" in reason
+        assert find_problems(host, "c", "k", "a") == []
+    assert [name for name, _ in find_problems("127.0.0.1", "c", "", "")] == [KEY, AUTHORITY]
+    assert [name for name, _ in find_problems("10.0.0.1", "", "k", "a")] == [CERTIFICATE]
