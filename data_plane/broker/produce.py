@@ -4,6 +4,10 @@ The request is parsed in place. For each partition: find it, check its batches, 
 offsets and leader epoch into the receive buffer and store it with one write, note the answer.
 Records of one partition that are refused do not touch the other partitions of the request.
 
+Every record is looked at once, here, compressed ones too: a consumer that meets malformed records
+behind a right checksum gets no further, and nobody can repair what is stored (docs/adr/0013). The
+header's highest timestamp is put right where it is not that of the records.
+
 When the answer leaves:
 - acks=0: never. An error closes the connection, the only way to tell (as Kafka does).
 - acks=1: when this leader has the records, synced where the topic asks for that.
@@ -25,6 +29,7 @@ since the transaction APIs are not advertised.
 from __future__ import annotations
 
 import functools
+import struct
 
 from data_plane.broker.api import Buffer, CloseConnection, Deferred, HandlerTable, RequestContext
 from data_plane.broker.produce_response import PartitionAnswer, encode_produce_response
@@ -35,11 +40,15 @@ from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, parse_produce
 from data_plane.wire.kernel_types import (
+    CODEC_MASK,
     CONTROL_FLAG,
+    MAX_TIMESTAMP_POSITION,
     TRANSACTIONAL_FLAG,
+    BatchHeader,
     ProducePartition,
     ProduceTopic,
 )
+from data_plane.wire.records import read_batch_header, set_max_timestamp, summarize_batch
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
@@ -55,6 +64,7 @@ SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
 
 _NONE = int(ErrorCode.NONE)
+_INT64 = struct.Struct(">q")
 
 
 class _WaitingProduce:
@@ -148,22 +158,30 @@ class _Appender:
         if partition is None:
             return
         start, end = piece.records_start, piece.records_end
+        buf = self._buf
         try:
             batches = check_batches(
-                self._buf,
+                buf,
                 start,
                 end,
                 batch_bytes_max=partition.log.config.max_message_bytes,
                 zstd_allowed=self._version >= ZSTD_VERSION,
-                # A consumer that meets malformed records behind a right checksum gets no further.
                 walk=True,
             )
             batch = batches[0]
             if batch.attributes & SPECIAL_BATCH_BITS:
                 self._refuse_special_batch(batch.is_control, partition, answer)
                 return
+            if batch.attributes & CODEC_MASK:
+                batches = [self._unpacked_and_walked(batch)]
+            if (
+                batches[0].max_timestamp
+                != _INT64.unpack_from(buf, start + MAX_TIMESTAMP_POSITION)[0]
+            ):
+                set_max_timestamp(buf, start, batches[0].max_timestamp)
+                batches = [read_batch_header(buf, start)]
             result = partition.append_as_leader(
-                self._buf, start, end, now_ms=self._now_ms, batches=batches
+                buf, start, end, now_ms=self._now_ms, batches=batches
             )
         except LogDirFailure as error:
             answer.fail(error.error_code)
@@ -181,6 +199,12 @@ class _Appender:
         reached = partition.high_watermark if self._needs_all else partition.own_end_offset
         if result.last_offset >= reached:
             self.waiting.append((partition, answer, result.last_offset))
+
+    def _unpacked_and_walked(self, batch: BatchHeader) -> BatchHeader:
+        """The header with the highest timestamp of its compressed records, which are as they must
+        be when this returns; raises InvalidRecords."""
+        summary = summarize_batch(self._buf, batch, unpacker=self._services.unpacker)
+        return batch._replace(max_timestamp=summary.max_timestamp)
 
     def _find(
         self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer

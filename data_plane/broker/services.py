@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from data_plane.broker.metrics import BrokerCounters
 from data_plane.broker.timers import TimerQueue
 from data_plane.broker.waiting import WakeQueue
+from data_plane.wire.compression import Unpacker
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -112,6 +113,7 @@ class Services:
     groups: Any = None
     timers: TimerQueue = field(default_factory=TimerQueue)
     wakes: WakeQueue = field(default_factory=WakeQueue)
+    unpacker: Unpacker = field(default_factory=Unpacker)
     components: list[Component] = field(default_factory=list)
     image_listeners: list[ImageListener] = field(default_factory=list)
     # Parts that only one API family knows, by its module's name.

@@ -37,6 +37,9 @@ DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
 """What one batch may unpack to unless the caller says otherwise: 128 times the default
 `message.max.bytes`. Text seldom packs better than 1:20, a bomb packs 1:1000 or more."""
 
+UNPACKER_KEPT_BYTES: Final = 2 * 1024 * 1024
+"""What one `Unpacker` keeps: the largest batch of default settings, twice."""
+
 _FIRST_GUESS_BYTES_MIN: Final = 64 * 1024
 _FIRST_GUESS_RATIO: Final = 8
 _GROWTH: Final = 4
@@ -52,6 +55,11 @@ _LZ4_FAST_LEVEL: Final = 9
 _LZ4_LEVEL_MAX: Final = 12
 """The library's; Kafka's scale goes to 17, where the Java library does what it does at 12."""
 _LZ4_STORED: Final = 0x80000000
+_LZ4_INDEPENDENT: Final = 0x20
+_LZ4_BLOCK_CHECKSUM: Final = 0x10
+_LZ4_CONTENT_SIZE: Final = 0x08
+_LZ4_CONTENT_CHECKSUM: Final = 0x04
+_LZ4_DICTIONARY: Final = 0x01
 _LZ4_END_MARK: Final = b"\x00\x00\x00\x00"
 
 
@@ -116,30 +124,65 @@ def decompress(
         return _decompress_snappy(data, size_max)
     if codec not in _MODULES:
         raise _unknown(codec)
-    return _decompress_growing(Compression(codec), data, size_max)
+    size = max(_FIRST_GUESS_BYTES_MIN, _FIRST_GUESS_RATIO * len(data))
+    return _decompress_growing(Compression(codec), data, size, size_max)
 
 
-def _decompress_growing(codec: Compression, data: Buffer, size_max: int) -> bytearray:
-    """Unpack into a buffer that grows fourfold until it fits or reaches `size_max`.
+class Unpacker:
+    """Unpacks one batch after the other into the same memory, for looking at and forgetting.
+
+    Fresh memory costs several times what the codecs do, because every page of it is cleared. What
+    does not fit the kept memory gets its own, as `decompress` does, and gives it back.
+    """
+
+    __slots__ = ("_kept", "_kept_bytes")
+
+    def __init__(self, kept_bytes: int = UNPACKER_KEPT_BYTES) -> None:
+        self._kept_bytes = kept_bytes
+        self._kept: bytearray | None = None  # Made when the first compressed batch comes.
+
+    def unpack(self, codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+        """As `decompress`, but the result is valid only until the next call."""
+        if codec not in _MODULES or size_max < self._kept_bytes:
+            return decompress(codec, data, size_max)
+        if self._kept is None:
+            self._kept = bytearray(self._kept_bytes)
+        written = _unpack_into(Compression(codec), data, self._kept)
+        if written is None:
+            size = max(self._kept_bytes, _FIRST_GUESS_RATIO * len(data)) * _GROWTH
+            return _decompress_growing(Compression(codec), data, size, size_max)
+        return memoryview(self._kept)[:written]
+
+
+def _decompress_growing(codec: Compression, data: Buffer, size: int, size_max: int) -> bytearray:
+    """Unpack into a buffer of `size` that grows fourfold until it fits or reaches `size_max`.
 
     The size a frame states is not believed, and most Java clients state none.
     """
-    size = min(size_max, max(_FIRST_GUESS_BYTES_MIN, _FIRST_GUESS_RATIO * len(data)))
-    unpack = _MODULES[codec].decompress_into
+    size = min(size, size_max)
     while True:
         out = bytearray(size)
-        try:
-            written = unpack(data, out)
-        except (cramjam.DecompressionError, OSError) as error:
-            if "whole buffer" not in str(error) or "write" not in str(error):
-                raise _broken(codec, error) from error
-            if size >= size_max:
-                raise _too_large(codec, size_max) from error
-            size = min(size_max, size * _GROWTH)
-            del out  # So that the two are never held at once.
-            continue
-        del out[written:]
-        return out
+        written = _unpack_into(codec, data, out)
+        if written is not None:
+            del out[written:]
+            return out
+        if size >= size_max:
+            raise _too_large(codec, size_max)
+        size = min(size_max, size * _GROWTH)
+        del out  # So that the two are never held at once.
+
+
+def _unpack_into(codec: Compression, data: Buffer, out: bytearray) -> int | None:
+    """How many bytes of `out` were written; None when `data` unpacks to more than it holds."""
+    if codec is Compression.LZ4:
+        _check_lz4_frame(data)
+    try:
+        written: int = _MODULES[codec].decompress_into(data, out)
+    except (cramjam.DecompressionError, OSError) as error:
+        if "whole buffer" in str(error) and "write" in str(error):
+            return None
+        raise _broken(codec, error) from error
+    return written
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -216,6 +259,27 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
             pieces.append(bytes(block))
     pieces.append(_LZ4_END_MARK)
     return b"".join(pieces)
+
+
+def _check_lz4_frame(data: Buffer) -> None:
+    """One frame of independent blocks and nothing behind it: the library would read several frames
+    and blocks that depend on each other, Java reads the first frame only and refuses the latter."""
+    size = len(data)
+    flags = data[4] if size > 4 else 0
+    if size > 6 and not flags & _LZ4_INDEPENDENT:
+        raise _broken(Compression.LZ4, "its blocks depend on each other")
+    position = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY else 0)
+    checksum_bytes = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+    while position + 4 <= size:
+        block_bytes = int.from_bytes(data[position : position + 4], "little")
+        position += 4
+        if not block_bytes:
+            end = position + (4 if flags & _LZ4_CONTENT_CHECKSUM else 0)
+            if end < size:
+                raise _broken(Compression.LZ4, f"{size - end} bytes remain behind its frame")
+            return
+        position += (block_bytes & ~_LZ4_STORED) + checksum_bytes
+    # Cut off, which the library says better.
 
 
 class _TooLarge(InvalidRecords):

@@ -71,7 +71,8 @@ def check_batches(
 
     `buf[start:end]` is what a client sent for one partition. `one_batch` is Kafka's rule for
     Produce 3 and later; `zstd_allowed` is false below Produce 7; `walk` has the records of
-    uncompressed batches walked too. Sizes in bytes.
+    uncompressed batches walked too; their headers then have the highest timestamp of the records,
+    whatever the bytes of the header say. Sizes in bytes.
 
     Raises InvalidRecords: CORRUPT_MESSAGE (sizes, magic, CRC), INVALID_RECORD (none or several
     batches, base offset, counts, flags, sequence, records), MESSAGE_TOO_LARGE,
@@ -126,8 +127,9 @@ def _check_batches(
                     f"it is corrupt (stored crc = {load_uint32(p, pos + 17)})",
                 )
             _check_fields(p, pos, index, zstd_allowed)
+            header = _load_header(p, pos)
             if walk and load_int16(p, pos + 21) & 7 == 0:
-                walk_records(
+                summary = walk_records(
                     buf,
                     pos + 61,
                     batch_end,
@@ -135,7 +137,9 @@ def _check_batches(
                     load_int64(p, pos + 27),
                     batch_index=index,
                 )
-            headers.append(_load_header(p, pos))
+                if summary.max_timestamp != load_int64(p, pos + 35):
+                    header = header._replace(max_timestamp=summary.max_timestamp)
+            headers.append(header)
             pos = batch_end
     finally:
         whole.release()

@@ -25,7 +25,13 @@ from typing import Final
 from crc32c import crc32c
 
 from data_plane.wire import kernel
-from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, Compression, compress, decompress
+from data_plane.wire.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    Compression,
+    Unpacker,
+    compress,
+    decompress,
+)
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel_types import (
     ATTRIBUTES_POSITION,
@@ -76,6 +82,7 @@ __all__ = [
     "set_base_offset",
     "set_leader_epoch",
     "set_log_append_time",
+    "set_max_timestamp",
     "summarize_batch",
     "unpacked_records",
 ]
@@ -158,9 +165,13 @@ def is_crc_valid(buf: Buffer, header: BatchHeader) -> bool:
 
 
 def unpacked_records(
-    buf: Buffer, header: BatchHeader, size_max: int = DECOMPRESSED_BYTES_MAX
+    buf: Buffer,
+    header: BatchHeader,
+    size_max: int = DECOMPRESSED_BYTES_MAX,
+    unpacker: Unpacker | None = None,
 ) -> tuple[Buffer, int, int]:
-    """(buffer, start, end) of the uncompressed records: `buf` itself where they are plain."""
+    """(buffer, start, end) of the uncompressed records: `buf` itself where they are plain. With an
+    `unpacker` the buffer may be its own."""
     if header.end_position > len(buf):
         raise InvalidRecords(
             ErrorCode.CORRUPT_MESSAGE,
@@ -168,10 +179,10 @@ def unpacked_records(
         )
     if header.compression == Compression.NONE:
         return buf, header.records_position, header.end_position
+    unpack = decompress if unpacker is None else unpacker.unpack
     with memoryview(buf) as view:
-        data = decompress(
-            header.compression, view[header.records_position : header.end_position], size_max
-        )
+        packed = view[header.records_position : header.end_position]
+        data = unpack(header.compression, packed, size_max)
     return data, 0, len(data)
 
 
@@ -199,9 +210,10 @@ def summarize_batch(
     *,
     consecutive: bool = True,
     size_max: int = DECOMPRESSED_BYTES_MAX,
+    unpacker: Unpacker | None = None,
 ) -> WalkSummary:
     """`kernel.walk_records` over the batch, unpacked when it is compressed."""
-    data, start, end = unpacked_records(buf, header, size_max)
+    data, start, end = unpacked_records(buf, header, size_max, unpacker)
     return kernel.walk_records(
         data,
         start,
@@ -326,6 +338,13 @@ def set_log_append_time(buf: WritableBuffer, position: int, now_ms: int) -> None
     header = _whole_header(buf, position)
     _INT16.pack_into(buf, position + ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME_FLAG)
     _BASE_OFFSET.pack_into(buf, position + MAX_TIMESTAMP_POSITION, now_ms)
+    _write_crc(buf, position, header.end_position)
+
+
+def set_max_timestamp(buf: WritableBuffer, position: int, max_timestamp: int) -> None:
+    """Correct what the header says about its records."""
+    header = _whole_header(buf, position)
+    _BASE_OFFSET.pack_into(buf, position + MAX_TIMESTAMP_POSITION, max_timestamp)
     _write_crc(buf, position, header.end_position)
 
 

@@ -9,12 +9,21 @@ import pytest
 from crc32c import crc32c
 
 from data_plane.broker.api import CloseConnection
-from data_plane.wire.compression import Compression
+from data_plane.wire.compression import Compression, compress
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel_types import BATCH_HEADER
 from data_plane.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
+)
+from data_plane.wire.records import (
+    NewRecord,
+    build_batch,
+    is_crc_valid,
+    iter_batch_headers,
+    read_batch_header,
+    set_max_timestamp,
 )
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, NOW_MS, BrokerPlayer, make_batch, values_of
@@ -270,3 +279,47 @@ def test_the_leader_is_named_where_it_moved(broker: BrokerPlayer) -> None:
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert answer.current_leader.leader_id == NODE_ID + 1
     assert answer.current_leader.leader_epoch == 0
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_records_are_looked_at_however_they_are_packed(
+    broker: BrokerPlayer, codec: Compression
+) -> None:
+    def send(records: bytes, count: int, max_timestamp: int = NOW_MS + 1) -> Any:
+        packed = compress(codec, records)
+        good = read_batch_header(build_batch([NewRecord(NOW_MS, None, b"v", ())]), 0)
+        header = good._replace(
+            batch_length=49 + len(packed),
+            attributes=int(codec),
+            last_offset_delta=count - 1,
+            max_timestamp=max_timestamp,
+            record_count=count,
+        )
+        batch = bytearray(BATCH_HEADER.pack(*header[1:])) + packed
+        set_max_timestamp(batch, 0, max_timestamp)  # Makes the checksum too.
+        return only(broker.produce("orders", [], batch=bytes(batch)).response)
+
+    def payload(count: int) -> bytes:
+        records = [NewRecord(NOW_MS + delta, b"k", b"v", ()) for delta in range(count)]
+        return bytes(build_batch(records)[61:])
+
+    log = broker.partition("orders").log
+    for records, count in ((payload(3), 2), (payload(2), 3), (payload(2) + b"\0", 2)):
+        answer = send(records, count)
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert answer.error_message
+    assert log.log_end_offset == 0
+    for lie in (0, NOW_MS + 1, NOW_MS + 10**10):
+        assert send(payload(2), 2, lie).error_code == 0
+    stored = only(broker.fetch({("orders", 0): 0}).response).records
+    headers = list(iter_batch_headers(stored, 0, len(stored)))
+    assert [header.max_timestamp for header in headers] == [NOW_MS + 1] * 3
+    assert all(is_crc_valid(stored, header) for header in headers)
+
+
+def test_a_bomb_is_refused(broker: BrokerPlayer) -> None:
+    batch = build_batch([NewRecord(NOW_MS, None, bytes(200 << 20), ())], compression=4)
+    assert len(batch) < 100_000
+    answer = only(broker.produce("orders", [], batch=bytes(batch)).response)
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert "unpacks to more than" in answer.error_message

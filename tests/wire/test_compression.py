@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.wire.compression import Compression, compress, decompress
+from data_plane.wire.compression import Compression, Unpacker, compress, decompress
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from tests.wire.kernel_pairs import mutate
 
@@ -77,8 +77,53 @@ def test_reads_what_others_write() -> None:
     assert decompress(Compression.GZIP, gzip.compress(MIXED) + gzip.compress(b"more")) == (
         MIXED + b"more"
     )
-    assert decompress(Compression.LZ4, bytes(cramjam.lz4.compress(MIXED))) == MIXED
     assert decompress(Compression.ZSTD, bytes(cramjam.zstd.compress(MIXED, 12))) == MIXED
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (bytes(cramjam.lz4.compress(MIXED)), "depend on each other"),
+        (compress(Compression.LZ4, MIXED) * 2, "remain behind its frame"),
+        (compress(Compression.LZ4, MIXED) + b"\0", "1 bytes remain behind its frame"),
+    ],
+)
+def test_lz4_that_java_does_not_read_is_refused(data: bytes, why: str) -> None:
+    for unpack in (decompress, Unpacker().unpack):
+        with pytest.raises(InvalidRecords, match=why):
+            unpack(Compression.LZ4, data)
+
+
+@codecs
+def test_an_unpacker_gives_what_decompress_gives(codec: Compression) -> None:
+    unpacker = Unpacker(10_000)
+    for size in (0, 9_999, 10_000, 10_001, len(MIXED), 5):
+        packed = memoryview(compress(codec, MIXED[:size]))
+        assert unpacker.unpack(codec, packed) == MIXED[:size]
+        assert unpacker.unpack(codec, packed, size) == MIXED[:size]
+        if size:
+            with pytest.raises(InvalidRecords, match=f"more than {size - 1} bytes"):
+                unpacker.unpack(codec, packed, size - 1)
+        with pytest.raises(InvalidRecords):
+            unpacker.unpack(codec, b"\xff\xfe\xfdnoise" if codec else bytes(11), 10)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_an_unpacker_keeps_its_own_memory_and_no_more(codec: Compression) -> None:
+    bomb, small = compress(codec, bytes(64 << 20)), compress(codec, MIXED[:5000])
+    unpacker = Unpacker(1 << 20)
+    unpacker.unpack(codec, small)
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            assert unpacker.unpack(codec, small) == MIXED[:5000]
+            with pytest.raises(InvalidRecords, match="unpacks to more than"):
+                unpacker.unpack(codec, bomb, 4 << 20)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000
+    assert peak < (4 << 20) + 500_000
 
 
 @codecs

@@ -20,6 +20,7 @@ from data_plane.wire.records import (
     build_batch,
     read_batch_header,
     set_log_append_time,
+    set_max_timestamp,
 )
 from tests.wire.kernel_pairs import (
     COMPILED,
@@ -362,3 +363,15 @@ def test_both_forms_encode_alike(records: list[NewRecord], base_timestamp: int) 
     assert INTERPRETED.batches.encode_records(
         records, base_timestamp
     ) == COMPILED.batches.encode_records(records, base_timestamp)
+
+
+@both
+@pytest.mark.parametrize("lie", [0, 4, 10**15, -1])
+def test_a_walk_tells_the_highest_timestamp_of_the_records(
+    implementation: Implementation, lie: int
+) -> None:
+    batch = build_batch([NewRecord(stamp, None, b"v", ()) for stamp in (5, 9, 7)])
+    set_max_timestamp(batch, 0, lie)
+    check = implementation.batches.check_batches
+    assert check(batch, 0, len(batch), walk=True)[0].max_timestamp == 9
+    assert check(batch, 0, len(batch))[0].max_timestamp == lie

@@ -1,0 +1,60 @@
+"""Single requests over one socket, for what no client library would send."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import Any
+
+from data_plane.wire.headers import RequestHeader, decode_response_header, encode_request_header
+from data_plane.wire.primitives import Reader, Writer
+from data_plane.wire.registry import API_BY_KEY, ApiKey
+
+ANSWER_SECONDS_MAX = 40.0
+
+
+class RawClient:
+    """Asks and waits; ConnectionError when the broker closes the connection instead."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, port = bootstrap.split(",")[0].rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS_MAX)
+        self._correlation_id = 0
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def ask(self, api_key: ApiKey, version: int, request: Any) -> Any:
+        """The decoded answer."""
+        self._correlation_id += 1
+        writer = Writer()
+        header = RequestHeader(
+            api_key=int(api_key),
+            api_version=version,
+            correlation_id=self._correlation_id,
+            client_id="raw",
+        )
+        encode_request_header(writer, header)
+        API_BY_KEY[api_key].encode_request(writer, request, version)
+        self._socket.sendall(struct.pack(">i", len(writer.buf)) + writer.buf)
+        reader = Reader(self._read(struct.unpack(">i", self._read(4))[0]))
+        decode_response_header(reader, int(api_key), version)
+        return API_BY_KEY[api_key].decode_response(reader, version)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionError("closed by the broker")
+            data += piece
+        return data
