@@ -56,7 +56,7 @@ class OffsetsTopic(Protocol):
         on_done: Callable[[ErrorCode], None],
     ) -> None:
         """Append one batch. `on_done` is called once, perhaps before this returns, when the batch
-        is as durable as acks=all makes it or has been refused; in order for each partition."""
+        is as durable as acks=all makes it, in order for each partition, or has been refused."""
 
     def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
         """A function that reads the whole partition, to be called in another thread; None when

@@ -14,7 +14,9 @@ still count if the log takes them in the end.
 
 Invariants
 - Every reply is sent exactly once: by the outcome, by the time-out, or by `abandon`.
-- Appends settle in the order in which they were asked for; the shell promises it, `done` checks it.
+- Appends that the log accepts settle in the order in which they were asked for; the shell promises
+  it, `done` checks it. One that is refused (a full disk) is not in the log, and may be told before
+  earlier ones that still wait for their replicas.
 """
 
 from __future__ import annotations
@@ -122,7 +124,8 @@ class Appends:
         """The append has been accepted (NONE) or refused for good."""
         if append_id not in self._in_flight:
             return  # Abandoned: the partition has been unloaded since.
-        assert append_id == next(iter(self._in_flight)), "appends settle in their order"
+        is_next = append_id == next(iter(self._in_flight))
+        assert is_next or error is not ErrorCode.NONE, "appends settle in their order"
         in_flight = self._in_flight.pop(append_id)
         in_flight.timer.cancel()
         if in_flight.on_settled is not None:

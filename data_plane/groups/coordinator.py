@@ -161,7 +161,7 @@ class GroupCoordinator:
         return effects
 
     def append_done(self, append_id: int, error: ErrorCode, now_ms: int) -> list[Effect]:
-        """The outcome of an `AppendRecords`; in order for each partition."""
+        """The outcome of an `AppendRecords`; in the order of the log for those that it took."""
         partition = self._append_partitions.pop(append_id, None)
         loaded = None if partition is None else self._loaded.get(partition)
         if loaded is not None:
