@@ -1,6 +1,6 @@
 """This broker as a member of its cell: heartbeats, registration, the controller's lease.
 
-    heartbeat every broker.heartbeat.interval.ms
+    heartbeat every broker.heartbeat.interval.ms, faster while a broker has just registered
       ├─ the store knows a newer image            → the follower reads it
       ├─ this incarnation is not registered yet   → it registers (it began while the store was away)
       └─ the controller lease is ours             → the controller decides, until the lease ends
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 PART = "membership"
 
 
+# How many times faster heartbeats come while a broker waits to be let in.
+HURRY = 5
+
+
 class Superseded(Exception):
     """This broker's number belongs to another incarnation, or to nobody any more."""
 
@@ -80,6 +84,7 @@ class Membership:
         self._is_leaving = False
         self._is_store_lost = False
         self._controller_until_ms = 0
+        self._hurry_until_ms = 0
         self._on_released: Callable[[], None] | None = None
         # Told once, with the reason, when this process has no right to its number any more.
         self.on_superseded: Callable[[str], None] | None = None
@@ -129,6 +134,7 @@ class Membership:
 
     def start(self, now_ms: int) -> None:
         self._next_ms = now_ms
+        self._hurry_until_ms = now_ms + self._lease_ms
 
     def next_deadline_ms(self) -> int | None:
         if self._is_stopped:
@@ -177,7 +183,7 @@ class Membership:
         def done(answer: Heartbeat | None, error: BaseException | None) -> None:
             self._is_sending = False
             now_ms = self._now_ms()
-            self._next_ms = max(now_ms, sent_ms + self._interval_ms)
+            self._next_ms = max(now_ms, sent_ms + self._pause_ms(now_ms))
             if not self._is_stopped:
                 if answer is None:
                     self._missed(error)
@@ -189,6 +195,14 @@ class Membership:
                 self._send(now_ms)
 
         services.store_executor.submit(heartbeat, done)
+
+    def _pause_ms(self, now_ms: int) -> int:
+        """Heartbeats come faster for a while after a broker has registered: it is let in when the
+        controller has seen its session move between two looks."""
+        is_concerned = self.is_controller or not self.is_active
+        if now_ms < self._hurry_until_ms and is_concerned:
+            return max(1, self._interval_ms // HURRY)
+        return self._interval_ms
 
     def _released(self) -> None:
         on_released, self._on_released = self._on_released, None
@@ -253,6 +267,9 @@ class Membership:
     def _image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
         if old.brokers is not new.brokers:
             self._follow_own_state(old, new)
+            if _incarnations(new) - _incarnations(old):
+                self._hurry_until_ms = now_ms + self._lease_ms
+                self._next_ms = min(self._next_ms, now_ms + self._pause_ms(now_ms))
         self._control(now_ms)
 
     def _follow_own_state(self, old: MetadataImage, new: MetadataImage) -> None:
@@ -323,3 +340,7 @@ class Membership:
     def _stand_down(self, reason: str) -> None:
         self._services.log.info("controller_resigned", reason=reason)
         self.controller.observe_loss()
+
+
+def _incarnations(image: MetadataImage) -> set[str]:
+    return {broker.incarnation_id for broker in image.brokers.values()}

@@ -20,7 +20,7 @@ from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore
 from data_plane.cell.registration import decide_registration
 from data_plane.cell.settings import ControllerSettings
-from tests.broker.cell_player import Clock, Member
+from tests.broker.member_player import Clock, Member
 
 HEARTBEAT_MS = 500
 SESSION_MS = 2000
@@ -148,6 +148,7 @@ def test_registered_brokers_are_let_in_and_one_is_controller(cell: Cell) -> None
 
 def test_heartbeats_go_on_at_their_interval_and_never_overlap(cell: Cell) -> None:
     member = cell.members[0]
+    cell.pass_time(1_000)
     before = cell.store.heartbeat(9, "x", 1, wants_controller=False).sessions[1].renewals
     cell.pass_time(10_000)
     after = cell.store.heartbeat(9, "x", 1, wants_controller=False).sessions[1].renewals
@@ -161,6 +162,24 @@ def test_heartbeats_go_on_at_their_interval_and_never_overlap(cell: Cell) -> Non
         member.services.tick(cell.clock.now_ms)
     assert sum("heartbeat" in work.__qualname__ for work, _ in member.executor.queue) == 1
     assert waiting
+
+
+def test_a_new_broker_is_let_in_soon() -> None:
+    """Two looks of the controller, not two intervals later."""
+    cell = Cell()
+    cell.pass_time(HEARTBEAT_MS // 2)
+    assert all(member.membership.is_active for member in cell.members)
+    cell.pass_time(5_000)
+    renewals = cell.store.heartbeat(9, "x", 1, wants_controller=False).sessions[1].renewals
+    late = cell.start(4)
+    for member in cell.members:
+        member.follower.poke()
+    cell.pass_time(HEARTBEAT_MS // 2)
+    assert late.membership.is_active
+    cell.pass_time(10_000 - HEARTBEAT_MS // 2)
+    now = cell.store.heartbeat(9, "x", 1, wants_controller=False).sessions[1].renewals
+    hurried = SESSION_MS // (HEARTBEAT_MS // 5) - SESSION_MS // HEARTBEAT_MS
+    assert now - renewals <= 20 + hurried + 1, "the hurry ends"
 
 
 def test_a_dead_brokers_leaders_move_after_its_session(cell: Cell) -> None:

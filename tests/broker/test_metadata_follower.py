@@ -10,7 +10,7 @@ from data_plane.broker.metadata_follower import POLL_INTERVAL_MS
 from data_plane.cell.changes import AllocateProducerIds
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import FEED_COMMITS_KEPT, Commit
-from tests.broker.cell_player import Member
+from tests.broker.member_player import Member
 
 
 @pytest.fixture

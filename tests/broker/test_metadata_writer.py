@@ -24,7 +24,7 @@ from data_plane.cell.metadata_store import (
     StoreUnavailable,
     VersionConflict,
 )
-from tests.broker.cell_player import Clock, Member, topic
+from tests.broker.member_player import Clock, Member, topic
 
 ACTIONS = ["write", "write", "run", "lose", "cut", "mend", "tick", "poke"]
 

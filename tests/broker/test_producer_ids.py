@@ -7,7 +7,7 @@ import pytest
 from data_plane.broker.api import Deferred
 from data_plane.broker.init_producer_id import BLOCK_IDS, ProducerIds
 from data_plane.wire.errors import ErrorCode
-from tests.broker.cell_player import Member
+from tests.broker.member_player import Member
 
 
 def started(member: Member) -> ProducerIds:

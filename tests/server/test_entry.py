@@ -18,8 +18,8 @@ from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.server.configuration import load_configuration
 from data_plane.server.entry import Addresses, Entry, NodeIdTaken, enter_cell
 from data_plane.server.ports import Ports
-from tests.broker.cell_player import Clock, FaultyStore
 from tests.broker.doubles import QueueExecutor, RememberingLog
+from tests.broker.member_player import Clock, FaultyStore
 
 ADDRESSES = Addresses("clients.example", 1001, "brokers.example", 1002)
 
