@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from data_plane.cell import postgres_store
 from data_plane.cell import recover as recovery
 from data_plane.cell.changes import (
     AllocateProducerIds,
@@ -286,6 +289,42 @@ def test_the_backup_of_a_store_that_was_recovered_since_is_refused(
     wait_until(lambda: not fails(store.read))
     postgres.execute("UPDATE cell SET identity = %s, ancestors = '{}'", old_identity)
     expect_refusal(store.read, f"has identity {old_identity}")
+
+
+def test_recovering_beside_running_brokers_ends_in_no_deadlock(
+    postgres: PostgresDatabase,
+    store: PostgresMetadataStore,
+    open_store: OpenStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgres_store, "SNAPSHOT_EVERY_COMMITS", 1)
+    is_over = threading.Event()
+    warnings: list[str] = []
+
+    def write(number: int) -> int:
+        mine = open_store(on_warning=warnings.append)
+        commits = 0
+        while not is_over.is_set():
+            mine.heartbeat(number, "a", LEASE_MS, wants_controller=True)
+            image = mine.read()
+            change = AllocateProducerIds(image.next_producer_id, 1)
+            with contextlib.suppress(VersionConflict):
+                mine.apply([change], image.version, f"{number}-{image.version}")
+                commits += 1
+        return commits
+
+    with ThreadPoolExecutor() as threads:
+        writers = [threads.submit(write, number) for number in range(3)]
+        try:
+            for _ in range(8):
+                recover(
+                    postgres.dsn, [candidate(store)], schema=postgres.schema, replace_other=True
+                )
+        finally:
+            is_over.set()
+        assert sum(writer.result(30) for writer in writers) > 0
+    assert warnings == []
+    assert store.read().version > 8 * VERSION_JUMP
 
 
 def test_a_store_that_went_on_is_left_alone(

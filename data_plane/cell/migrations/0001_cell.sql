@@ -151,9 +151,11 @@ CREATE FUNCTION keep_snapshot(
     p_commits_kept bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO snapshots (seq, image)
-        SELECT p_seq, p_image FROM cell WHERE identity = p_identity AND seq >= p_seq
-        ON CONFLICT DO NOTHING;
+    -- All functions look at `cell` first: so nobody can wait in a circle with whoever locks it.
+    IF NOT EXISTS (SELECT FROM cell WHERE identity = p_identity AND seq >= p_seq) THEN
+        RETURN;
+    END IF;
+    INSERT INTO snapshots (seq, image) VALUES (p_seq, p_image) ON CONFLICT DO NOTHING;
     IF FOUND THEN
         DELETE FROM snapshots WHERE seq < p_seq;
         DELETE FROM commits WHERE seq <= p_seq - p_commits_kept;
