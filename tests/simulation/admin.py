@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 RETRY_MS = 100
 INTERVAL_MS = 700
 TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
 SET = 0
 
 
@@ -80,7 +81,8 @@ class Admin(Client):
         if not missing:
             on_done()
             return
-        if len(ready) == len(self.cell.nodes):
+        started = [node for node in self.cell.nodes.values() if node.is_on]
+        if len(ready) == len(started):
             request = CreateTopicsRequest(topics=[self._new(plan) for plan in missing])
             self.ask(self.any_node(), ApiKey.CREATE_TOPICS, request, self._made)
         self.world.at(RETRY_MS * US_PER_MS, self.make_topics, on_done)
@@ -127,6 +129,7 @@ class Admin(Client):
             "reassignments": self._reassign,
             "elections": self._elect,
             "delete records": self._delete_records,
+            "drains": self._drain,
         }
         actions[kind]()
         self._next()
@@ -176,6 +179,21 @@ class Admin(Client):
         config = AlterableConfig(name=key, config_operation=SET, value=value)
         resource = AlterConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=name, configs=[config]
+        )
+        self._send(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource])
+        )
+
+    def _drain(self) -> None:
+        """Empty a broker, or take it back; only where there are others to take its replicas."""
+        if len(self.cell.nodes) > 3:
+            self.set_draining(self.random.choice(self.cell.node_ids), self.random.random() < 0.5)
+
+    def set_draining(self, node_id: int, is_draining: bool) -> None:
+        value = "true" if is_draining else "false"
+        config = AlterableConfig(name="broker.drain", config_operation=SET, value=value)
+        resource = AlterConfigsResource(
+            resource_type=BROKER_RESOURCE, resource_name=str(node_id), configs=[config]
         )
         self._send(
             ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(resources=[resource])

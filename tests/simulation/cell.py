@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from random import Random
 from uuid import UUID
 
 from data_plane.cell.metadata import MetadataImage, PartitionImage
@@ -28,6 +29,7 @@ from tests.simulation.world import World
 
 CLUSTER_ID = "simulatedclusterid0000"
 RACKS = ("east", "west", "north")
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 OFFSETS_TOPIC = "__consumer_offsets"
 HEAVY_CHECK_STEPS = 1500
 # How long a healthy cell may take until all is as it should be, and how often that is looked at.
@@ -51,6 +53,21 @@ PROPERTIES = {
     "auto.create.topics.enable": "false",
     "min.insync.replicas": "2",
 }
+
+
+# Of the cells with more than three brokers, so many get the last one later.
+GROWTH_CHANCE = 0.4
+GROWTH_US = 2_500_000
+
+
+def draw_properties(rng: Random) -> dict[str, str]:
+    """What the cell's administrators have set differently."""
+    return {
+        "replica.rebuild.delay.ms": rng.choice(("1500", "600000")),
+        "leader.imbalance.check.interval.seconds": rng.choice(("1", "300")),
+        "auto.replica.rebalance.enable": rng.choice(("true", "false")),
+        "replica.selector.class": rng.choice((RACK_AWARE, "")),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +99,7 @@ class Cell:
         self.network = Network(self.world)
         self.store = CellStore(self, MetadataImage(CLUSTER_ID))
         self.history = History(self)
-        properties = PROPERTIES | self.options.properties
+        properties = PROPERTIES | draw_properties(rng) | self.options.properties
         session_timeout_ms = int(properties["broker.session.timeout.ms"])
         self.commits = CommitWatch(self, session_timeout_ms)
         self.promises = Promises(self)
@@ -97,10 +114,20 @@ class Cell:
     # Running
 
     def start(self) -> None:
-        """Start all brokers and clients, and the faults once the cell is up."""
-        for node in self.nodes.values():
+        """Start all brokers and clients, and the faults once the cell is up. In some cells the
+        last broker joins later."""
+        nodes = list(self.nodes.values())
+        if len(nodes) > 3 and self.world.stream("growth").random() < GROWTH_CHANCE:
+            newcomer = nodes.pop()
+            self.world.at(GROWTH_US, self._grow, newcomer)
+        for node in nodes:
             node.start()
         self.workload.start(self._ready)
+
+    def _grow(self, newcomer: Node) -> None:
+        if not newcomer.is_on:
+            self.world.count("brokers added")
+            newcomer.start()
 
     def _ready(self) -> None:
         self.world.note("cell", "is ready")

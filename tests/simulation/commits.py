@@ -91,11 +91,8 @@ class CommitWatch:
                 if known is not None and change.index < len(known.partitions):
                     old = known.partitions[change.index]
                     self._partition_changed(old, change, commit, known.name)
-        if self._world.story is not None:
-            names = ", ".join(describe(change, after) for change in commit.changes[:6])
-            self._world.note("store", f"{who} commits {after.version}: {names}")
-        else:
-            self._world.note("store", f"{who} commits {after.version}")
+        names = ", ".join(describe(change, after) for change in commit.changes[:6])
+        self._world.note("store", f"{who} commits {after.version}: {names}")
 
     def _check_controller(self, who: str, commit: Commit) -> None:
         epoch = commit.controller_epoch

@@ -27,6 +27,7 @@ ADMIN_KINDS = (
     "reassignments",
     "elections",
     "delete records",
+    "drains",
 )
 PRODUCE_INTERVAL_MS_CHOICES = (8, 20, 60)
 LEAVE_INTERVAL_MS = 2500
