@@ -152,6 +152,13 @@ def _look_up(
             # An empty log: what comes first will be of this epoch.
             answer.leader_epoch = partition.leader_epoch
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
+        try:
+            # The search runs in a worker thread, which must not load.
+            if not log.is_loaded:
+                log.load()
+        except LogError as failure:
+            answer.error_code = int(failure.error_code)
+            return
         searches.append(_Search(partition, timestamp, limit, answer, unknown_end))
 
 

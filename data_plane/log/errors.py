@@ -80,6 +80,16 @@ class DirectoryLocked(LogError):
     """Another process uses the data directory."""
 
 
+class LogNotLoaded(LogError):
+    """A worker thread was to read a log that is not in memory; only the loop may load it. Clients
+    that meet it may ask again, like after any other trouble with storage."""
+
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"{folder} is not loaded; load the log on the loop before a cold read")
+
+
 class UnknownPartition(LogError):
     """The manager has no log of that topic id and partition."""
 

@@ -78,7 +78,7 @@ class LogReads(LogAppends):
         self, offset: int, max_bytes: int, *, max_offset: int, at_least_one_batch: bool
     ) -> ReadResult:
         """As `read`, from the disk, checking what this process has not checked yet. For a worker
-        thread; never cold."""
+        thread; never cold. Raises LogNotLoaded as well: loading is the loop's."""
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
         while True:
@@ -93,7 +93,7 @@ class LogReads(LogAppends):
     def _read_cold(
         self, offset: int, max_bytes: int, max_offset: int, at_least_one_batch: bool
     ) -> ReadResult:
-        segments = self._segments or []
+        segments = self.loaded_segments
         for segment in segments[reads.segments_from(segments, offset) :]:
             if segment.base_offset >= max_offset:
                 break

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from data_plane.log import loading, recovery, validation
 from data_plane.log.config import LOG_APPEND_TIME, LogConfig
+from data_plane.log.errors import LogNotLoaded
 from data_plane.log.file_system import SyncSite
 from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.fold import Fold, FoldFactory
@@ -150,6 +151,14 @@ class LogState:
             self.load()
         assert self._segments is not None
         return self._segments
+
+    @property
+    def loaded_segments(self) -> list[Segment]:
+        """As `segments`, for worker threads: raises LogNotLoaded, since loading is the loop's."""
+        segments = self._segments
+        if segments is None:
+            raise LogNotLoaded(self.folder)
+        return segments
 
     def replace_segments(self, segments: list[Segment]) -> None:
         """Swap in other segments of the same range (compaction, truncation, retention)."""

@@ -26,7 +26,7 @@ def offset_for_timestamp(log: Log, timestamp_ms: int, max_offset: int) -> Found 
     `max_offset` and not below the log start; None without one."""
     while True:
         try:
-            for segment in log.segments:
+            for segment in log.loaded_segments:
                 if segment.next_offset <= log.log_start_offset:
                     continue
                 if segment.base_offset >= max_offset:
@@ -98,7 +98,7 @@ def _max_timestamp_offset(log: Log, max_offset: int) -> Found | None:
     start = log.log_start_offset
     candidates = [
         segment
-        for segment in log.segments
+        for segment in log.loaded_segments
         if segment.size and segment.next_offset > start and segment.base_offset < max_offset
     ]
     # Only the segments at the two ends can have less to show than their largest timestamp.

@@ -160,3 +160,15 @@ def test_epoch_look_ups_can_fail(broker: BrokerPlayer) -> None:
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     answer = end_of_epoch(broker, 0, current_leader_epoch=9)
     assert answer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+@pytest.mark.parametrize(("timestamp", "offset"), [(NOW_MS, 0), (-3, 1)])
+def test_a_log_at_rest_is_loaded_before_the_search_leaves_the_loop(
+    broker: BrokerPlayer, timestamp: int, offset: int
+) -> None:
+    log = broker.partition("orders").log
+    log.flush()
+    log.unload()
+    assert not log.is_loaded
+    answer = list_offsets(broker, timestamp)
+    assert (answer.error_code, answer.offset) == (0, offset)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from data_plane.log.errors import OffsetOutOfRange
+from data_plane.log.log import Log
 from data_plane.log.removal import removal_job
 from data_plane.wire.records import decode_batch, read_batch_header
 from tests.log.one_log import START_MS, OneLog, batch_of
@@ -193,6 +194,12 @@ class LogMachine(RuleBasedStateMachine):
     def unload(self) -> None:
         self.one.log.unload()
 
+    def loaded(self) -> Log:
+        """The log, loaded: what a worker thread is handed."""
+        if not self.one.log.is_loaded:
+            self.one.log.load()
+        return self.one.log
+
     def _forget_from(self, offset: int) -> None:
         self.stored = [one for one in self.stored if one.next_offset <= offset]
 
@@ -259,7 +266,7 @@ class LogMachine(RuleBasedStateMachine):
             ),
             None,
         )
-        assert self.one.log.offset_for_timestamp(timestamp, max_offset=max_offset) == expected
+        assert self.loaded().offset_for_timestamp(timestamp, max_offset=max_offset) == expected
 
     @rule(max_percent=places)
     def look_up_max_timestamp(self, max_percent: int) -> None:
@@ -267,7 +274,7 @@ class LogMachine(RuleBasedStateMachine):
         inside = [(time, -offset) for offset, time in self._times() if offset < max_offset]
         best = max(inside, default=None)
         expected = None if best is None else (-best[1], best[0], 0)
-        assert self.one.log.max_timestamp_offset(max_offset=max_offset) == expected
+        assert self.loaded().max_timestamp_offset(max_offset=max_offset) == expected
 
     def _times(self) -> list[tuple[int, int]]:
         """(offset, timestamp) of each visible record."""

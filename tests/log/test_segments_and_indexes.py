@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import struct
 from bisect import bisect_right
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.log.errors import CorruptSegment
+from data_plane.log.errors import CorruptSegment, LogNotLoaded
 from data_plane.log.indexes import (
     AbortedTransaction,
     InvalidIndex,
@@ -20,6 +21,7 @@ from data_plane.log.indexes import (
     encode_aborted,
 )
 from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.log import Log
 from data_plane.wire.records import iter_batch_headers
 from tests.log.one_log import START_MS, OneLog, batch_of
 from tests.log.test_corruption import served
@@ -278,3 +280,25 @@ def test_leader_epochs_are_those_of_the_batches(
             known = [one for one in inside if one <= asked]
             above = [start + i for i, one in enumerate(inside) if one > asked]
             assert found == (known[-1] if known else asked, above[0] if above else end)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda log: log.read_cold(0, 100, max_offset=FAR, at_least_one_batch=True),
+        lambda log: log.offset_for_timestamp(0, max_offset=FAR),
+        lambda log: log.max_timestamp_offset(max_offset=FAR),
+    ],
+)
+def test_worker_threads_do_not_load(use: Callable[[Log], object]) -> None:
+    one = OneLog()
+    one.append(batch_of(b"here"))
+    one.restart()
+    for _ in range(2):
+        # An empty answer would say that there is nothing, and loading is the loop's.
+        with pytest.raises(LogNotLoaded, match="load the log"):
+            use(one.log)
+        assert not one.log.is_loaded
+        one.log.load()
+        assert use(one.log)
+        one.log.unload()
