@@ -203,10 +203,13 @@ class Leadership:
     # The ISR
 
     def may_join(self, follower: Follower, ends: LogEnds) -> bool:
-        """Whether a follower outside the maximal ISR has what every member must have."""
+        """Whether a follower outside the maximal ISR has what every member must have, and keeps up
+        as members must. Kafka does not ask for the latter; where the high watermark stands still, a
+        follower that has just left for lagging would join again at once."""
         return (
             follower.log_end_offset >= ends.high_watermark
             and follower.log_end_offset >= ends.epoch_start_offset
+            and follower.is_caught_up(ends.log_end_offset, self._lag_time_max_ms, self.latest_ms)
             and not self._lags_in_messages(follower, ends.log_end_offset)
             and follower.broker_epoch != NO_BROKER_EPOCH
             and self._host.may_join_isr(follower.node_id, follower.broker_epoch)

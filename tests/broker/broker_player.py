@@ -118,9 +118,7 @@ class BrokerPlayer:
 
         group_commit = GroupCommit(self.executor, lambda partition: Path("/data"), sync_failed)
         counters = BrokerCounters()
-        partitions = TopicPartitions(
-            NODE_ID, image, self.logs, config, group_commit.request_sync
-        )
+        partitions = TopicPartitions(NODE_ID, image, self.logs, config, group_commit.request_sync)
         partitions.configure_logs()
         handlers = HandlerTable()
         for module in (
@@ -307,6 +305,7 @@ class BrokerPlayer:
         replica_id: int = -1,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        rack_id: str = "",
         forgotten: list[tuple[str, int]] | None = None,
         connection: ConnectionInfo | None = None,
     ) -> Pending:
@@ -337,6 +336,8 @@ class BrokerPlayer:
             request.replica_state.replica_id = replica_id
         else:
             request.replica_id = replica_id
+        if version >= 11:
+            request.rack_id = rack_id
         if version >= 7:
             request.session_id = session_id
             request.session_epoch = session_epoch

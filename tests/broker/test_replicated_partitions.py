@@ -1,0 +1,559 @@
+"""Produce, Fetch and look-ups where a partition has more replicas than one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from data_plane.broker.replica_selector import RACK_AWARE
+from data_plane.cell.changes import ChangeBroker
+from data_plane.cell.metadata import NO_LEADER
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from data_plane.wire.messages.offset_for_leader_epoch_request import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from data_plane.wire.registry import ApiKey
+from tests.broker.broker_player import NODE_ID, NOW_MS, Pending, make_batch, values_of
+from tests.broker.replicated_player import OTHERS, TOPIC_ID, ReplicatedPlayer
+
+ORDERS = ("orders", 0)
+
+
+@pytest.fixture
+def broker() -> ReplicatedPlayer:
+    return ReplicatedPlayer()
+
+
+def part(pending: Pending) -> Any:
+    """The only partition of a Fetch answer; None when there is none."""
+    responses = pending.response.responses
+    return responses[0].partitions[0] if responses else None
+
+
+def produced(pending: Pending) -> Any:
+    """The only partition of a Produce answer."""
+    return pending.response.responses[0].partition_responses[0]
+
+
+def records(pending: Pending) -> list[tuple[int, bytes | None]]:
+    return values_of(part(pending).records)
+
+
+def isr(broker: ReplicatedPlayer) -> list[int]:
+    """The committed ISR."""
+    return list(broker.state.isr)
+
+
+# Produce
+
+
+def test_acks_all_waits_for_every_in_sync_replica(broker: ReplicatedPlayer) -> None:
+    pending = broker.produce("orders", [b"a"])
+    broker.catch_up(8)
+    assert not pending.is_answered
+    broker.catch_up(9)
+    assert produced(pending).error_code == ErrorCode.NONE
+    assert produced(pending).base_offset == 0
+
+
+def test_acks_1_waits_for_the_leader_alone(broker: ReplicatedPlayer) -> None:
+    pending = broker.produce("orders", [b"a"], acks=1)
+    assert produced(pending).base_offset == 0
+    assert broker.replica.high_watermark == 0
+
+
+def test_acks_1_waits_for_the_leader_s_sync_where_the_topic_asks_for_it() -> None:
+    broker = ReplicatedPlayer(configs={"durability": "fsync"})
+    one = broker.produce("orders", [b"a"], acks=1)
+    everyone = broker.produce("orders", [b"b"])
+    broker.catch_up()
+    assert not one.is_answered
+    broker.run_jobs()
+    assert produced(one).error_code == ErrorCode.NONE
+    assert produced(everyone).error_code == ErrorCode.NONE
+
+
+def test_a_produce_that_is_not_committed_in_time(broker: ReplicatedPlayer) -> None:
+    pending = broker.produce("orders", [b"a"])
+    broker.pass_time(30_000)
+    assert produced(pending).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert produced(pending).base_offset == -1
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append(
+    broker: ReplicatedPlayer,
+) -> None:
+    broker.change(isr=(NODE_ID,))
+    pending = broker.produce("orders", [b"a"])
+    assert produced(pending).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert produced(pending).error_message is None
+    assert broker.replica.log.log_end_offset == 0
+    assert produced(broker.produce("orders", [b"a"], acks=1)).error_code == ErrorCode.NONE
+
+
+def test_an_isr_that_shrinks_after_the_append_leaves_it_uncommitted(
+    broker: ReplicatedPlayer,
+) -> None:
+    pending = broker.produce("orders", [b"a"])
+    broker.change(isr=(NODE_ID,))
+    broker.catch_up()
+    assert not pending.is_answered
+    broker.change(isr=(NODE_ID, 8))
+    assert produced(pending).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [9, 10, 12, 13])
+def test_a_leader_that_is_replaced_answers_what_waits(
+    broker: ReplicatedPlayer, version: int
+) -> None:
+    pending = broker.produce("orders", [b"a"], version=version)
+    broker.change(leader=8, isr=OTHERS)
+    answer = produced(pending)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if version >= 10:
+        assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (8, 1)
+        endpoint = pending.response.node_endpoints[0]
+        assert (endpoint.node_id, endpoint.host, endpoint.port) == (8, "host-8", 9008)
+    again = broker.produce("orders", [b"a"], version=version)
+    assert produced(again).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_fenced_leader_is_named_without_an_address(broker: ReplicatedPlayer) -> None:
+    image = broker.services.image.brokers[8]
+    broker.change(leader=8, isr=OTHERS)
+    broker.commit(ChangeBroker(image.__class__(**{**_fields(image), "is_fenced": True})))
+    pending = broker.produce("orders", [b"a"])
+    assert produced(pending).current_leader.leader_id == 8
+    assert not pending.response.node_endpoints
+
+
+def _fields(image: Any) -> dict[str, Any]:
+    return {name: getattr(image, name) for name in image.__slots__}
+
+
+def test_a_duplicate_waits_for_its_original(broker: ReplicatedPlayer) -> None:
+    batch = make_batch([b"a"], producer_id=1, producer_epoch=0, base_sequence=0)
+    first = broker.produce("orders", [], batch=batch)
+    second = broker.produce("orders", [], batch=batch)
+    broker.catch_up(8)
+    assert not first.is_answered
+    assert not second.is_answered
+    broker.catch_up(9)
+    assert produced(first).base_offset == produced(second).base_offset == 0
+    third = broker.produce("orders", [], batch=batch)
+    assert produced(third).base_offset == 0
+
+
+# Followers' fetches
+
+
+def test_followers_read_what_consumers_may_not_see_yet(broker: ReplicatedPlayer) -> None:
+    broker.produce("orders", [b"a"])
+    assert records(broker.follow(8, 0)) == [(0, b"a")]
+    assert records(broker.fetch({ORDERS: 0})) == []
+    assert part(broker.fetch({ORDERS: 0})).high_watermark == 0
+    broker.catch_up(8)
+    assert part(broker.follow(9, 1)).high_watermark == 1
+    assert records(broker.fetch({ORDERS: 0})) == [(0, b"a")]
+
+
+def test_an_append_wakes_followers_and_a_commit_wakes_consumers(broker: ReplicatedPlayer) -> None:
+    broker.catch_up()
+    followers = [broker.follow(node_id, 0, max_wait_ms=500) for node_id in OTHERS]
+    consumer = broker.fetch({ORDERS: 0}, max_wait_ms=500)
+    pending = broker.produce("orders", [b"a"])
+    assert [records(one) for one in followers] == [[(0, b"a")], [(0, b"a")]]
+    assert not consumer.is_answered
+    followers = [broker.follow(node_id, 1, max_wait_ms=500) for node_id in OTHERS]
+    assert records(consumer) == [(0, b"a")]
+    assert produced(pending).error_code == ErrorCode.NONE
+    # That the high watermark moved is nothing to wake followers for; they hear of it in time.
+    assert not any(one.is_answered for one in followers)
+    broker.pass_time(500)
+    assert [part(one).high_watermark for one in followers] == [1, 1]
+
+
+def test_in_a_session_what_is_not_named_has_not_changed(broker: ReplicatedPlayer) -> None:
+    first = broker.follow(8, 0, session=(0, 0))
+    session_id = first.response.session_id
+    pending = broker.produce("orders", [b"a"])
+    broker.catch_up(9)
+    second = broker.follow(8, None, session=(session_id, 1))
+    assert records(second) == [(0, b"a")]
+    # It was given the record and has not said that it has it.
+    broker.follow(8, None, session=(session_id, 2))
+    assert not pending.is_answered
+    third = broker.follow(8, 1, session=(session_id, 3), max_wait_ms=500)
+    assert produced(pending).error_code == ErrorCode.NONE
+    # It was the last one: the answer to its own fetch carries the high watermark, in time.
+    broker.pass_time(500)
+    assert part(third).high_watermark == 1
+    quiet = broker.follow(8, None, session=(session_id, 4), max_wait_ms=500)
+    broker.pass_time(500)
+    assert part(quiet) is None
+
+
+def test_a_parked_follower_is_told_of_the_high_watermark_when_its_wait_ends(
+    broker: ReplicatedPlayer,
+) -> None:
+    session_id = broker.follow(8, 0, session=(0, 0)).response.session_id
+    broker.produce("orders", [b"a"])
+    broker.follow(8, None, session=(session_id, 1))
+    parked = broker.follow(8, 1, session=(session_id, 2), max_wait_ms=500)
+    broker.catch_up(9)
+    assert broker.replica.high_watermark == 1
+    assert not parked.is_answered
+    broker.pass_time(500)
+    assert part(parked).high_watermark == 1
+
+
+def test_a_session_of_a_follower_is_no_consumer_s(broker: ReplicatedPlayer) -> None:
+    """Its fetches would go up to the log end."""
+    session_id = broker.follow(8, 0, session=(0, 0)).response.session_id
+    taken = broker.fetch({}, version=18, session_id=session_id, session_epoch=1)
+    assert taken.response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_fetches_of_a_stale_incarnation_do_not_count(broker: ReplicatedPlayer) -> None:
+    pending = broker.produce("orders", [b"a"])
+    broker.catch_up(9)
+    stale = broker.follow(8, 1, broker_epoch=broker.broker_epoch(8) - 1)
+    assert part(stale).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not pending.is_answered
+    broker.catch_up(8)
+    assert pending.is_answered
+
+
+def test_a_broker_without_a_replica_is_told_to_look_again(broker: ReplicatedPlayer) -> None:
+    broker.change(replicas=(NODE_ID, 8), isr=(NODE_ID, 8))
+    assert part(broker.follow(9, 0)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    unsaid = broker.follow(9, 0, leader_epoch=-1)
+    assert part(unsaid).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_leader_epochs_fence_followers(broker: ReplicatedPlayer) -> None:
+    pending = broker.produce("orders", [b"a"])
+    newer = broker.follow(8, 1, leader_epoch=1)
+    assert part(newer).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    broker.change(leader=8)
+    broker.change(leader=NODE_ID)
+    older = broker.follow(8, 1, leader_epoch=0)
+    assert part(older).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert produced(pending).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    again = broker.produce("orders", [b"b"])
+    assert not again.is_answered
+    assert broker.replica.high_watermark == 0
+
+
+def test_a_log_that_diverged_is_told_where_and_does_not_count(broker: ReplicatedPlayer) -> None:
+    broker.produce("orders", [b"a"])
+    broker.change(leader=8)
+    broker.change(leader=NODE_ID)
+    pending = broker.produce("orders", [b"b"])
+    broker.catch_up(9)
+    # 8 has two records, the second one of its own epoch 1.
+    answer = part(broker.follow(8, 2, last_epoch=1))
+    assert answer.error_code == ErrorCode.NONE
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 1)
+    assert not answer.records
+    assert not pending.is_answered
+    # Longer than this log: that, too, is to be cut and not an error.
+    answer = part(broker.follow(8, 9, last_epoch=2))
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (2, 2)
+    assert records(broker.follow(8, 1, last_epoch=0)) == [(1, b"b")]
+    broker.follow(8, 2, last_epoch=2)
+    assert pending.is_answered
+
+
+def test_out_of_range_tells_followers_where_to_begin(broker: ReplicatedPlayer) -> None:
+    for value in (b"a", b"b", b"c"):
+        broker.produce("orders", [value])
+    broker.catch_up()
+    broker.replica.log.delete_records(2)
+    answer = part(broker.follow(8, 0))
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 2)
+    consumer = part(broker.fetch({ORDERS: 0}))
+    assert (consumer.error_code, consumer.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+
+
+def test_followers_fetch_from_the_leader_only(broker: ReplicatedPlayer) -> None:
+    broker.change(leader=8)
+    answer = broker.follow(9, 0)
+    assert part(answer).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert part(answer).current_leader.leader_id == 8
+    assert answer.response.node_endpoints[0].port == 9008
+
+
+# The ISR
+
+
+def test_a_follower_that_catches_up_joins_at_once(broker: ReplicatedPlayer) -> None:
+    broker.change(isr=(NODE_ID, 8))
+    broker.produce("orders", [b"a"])
+    broker.catch_up(8)
+    broker.follow(9, 0)
+    assert isr(broker) == [NODE_ID, 8]
+    broker.catch_up(9)
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8, 9]
+    assert broker.isr.expands_count == 1
+
+
+def test_followers_that_lag_leave_and_what_waits_is_committed(broker: ReplicatedPlayer) -> None:
+    broker.catch_up()
+    pending = broker.produce("orders", [b"a"])
+    broker.catch_up(8)
+    broker.pass_time(30_000)
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8, 9]
+    again = broker.produce("orders", [b"a"])
+    broker.catch_up(8)
+    broker.pass_time(15_000)
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8]
+    assert broker.isr.shrinks_count == 1
+    assert pending.is_answered
+    assert produced(again).error_code == ErrorCode.NONE
+
+
+def test_the_last_member_to_leave_joins_the_elr(broker: ReplicatedPlayer) -> None:
+    broker.change(isr=(NODE_ID, 8))
+    broker.catch_up(8)
+    broker.produce("orders", [b"a"])
+    broker.pass_time(45_000)
+    broker.run_jobs()
+    assert (broker.state.isr, broker.state.elr) == ((NODE_ID,), (8,))
+
+
+def test_a_lost_answer_of_the_store_withdraws_nothing(broker: ReplicatedPlayer) -> None:
+    """The commit may have happened, and 9 may be elected for it: it counts until that is known."""
+    broker.change(isr=(NODE_ID, 8))
+    broker.catch_up()
+    assert not broker.executor.queue or isr(broker) == [NODE_ID, 8]
+    leadership = broker.replica.leadership
+    assert leadership is not None
+    assert leadership.proposed_isr == (NODE_ID, 8, 9)
+    pending = broker.produce("orders", [b"a"])
+    broker.catch_up(8)
+    broker.pass_time(10_000)
+    assert not pending.is_answered
+    # Somebody else's commit about this partition: the proposal, decided for the state before, is
+    # refused, and made again.
+    broker.change(isr=(NODE_ID, 8))
+    assert leadership.proposed_isr is None
+    broker.run_jobs()
+    broker.catch_up(9)
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8, 9]
+    assert pending.is_answered
+
+
+def test_who_was_fenced_meanwhile_does_not_join(broker: ReplicatedPlayer) -> None:
+    broker.change(isr=(NODE_ID, 8))
+    broker.catch_up()
+    image = broker.services.image.brokers[9]
+    broker.commit(ChangeBroker(image.__class__(**{**_fields(image), "is_fenced": True})))
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8]
+    leadership = broker.replica.leadership
+    assert leadership is not None
+    assert leadership.proposed_isr is None
+    broker.commit(ChangeBroker(image))
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8, 9]
+
+
+# Consumers
+
+
+def test_consumers_may_read_at_a_follower_up_to_its_high_watermark(
+    broker: ReplicatedPlayer,
+) -> None:
+    broker.produce("orders", [b"a", b"b"])
+    broker.catch_up()
+    broker.produce("orders", [b"c"])
+    broker.change(leader=8)
+    assert records(broker.fetch({ORDERS: 0}, version=11)) == [(0, b"a"), (1, b"b")]
+    assert part(broker.fetch({ORDERS: 0}, version=11)).high_watermark == 2
+    old = part(broker.fetch({ORDERS: 0}, version=10))
+    assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    waiting = broker.fetch({ORDERS: 2}, version=11, max_wait_ms=500)
+    broker.replica.append_as_follower(
+        b"", 0, 0, leader_epoch=1, leader_high_watermark=3, leader_log_start=0, now_ms=NOW_MS
+    )
+    broker.services.wakes.run(broker.now_ms)
+    assert records(waiting) == [(2, b"c")]
+    # A produce still goes to the leader.
+    assert produced(broker.produce("orders", [b"d"])).error_code != ErrorCode.NONE
+
+
+def test_a_consumer_that_waits_hears_of_a_leader_that_moved(broker: ReplicatedPlayer) -> None:
+    old = broker.fetch({ORDERS: 0}, version=10, max_wait_ms=500)
+    new = broker.fetch({ORDERS: 0}, version=12, max_wait_ms=500, current_leader_epoch=0)
+    broker.change(leader=8)
+    assert part(old).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert part(new).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert part(new).current_leader.leader_id == 8
+
+
+def test_between_high_watermark_and_log_end_there_is_nothing_and_no_error(
+    broker: ReplicatedPlayer,
+) -> None:
+    broker.produce("orders", [b"a", b"b"])
+    for offset in (0, 1, 2):
+        answer = part(broker.fetch({ORDERS: offset}))
+        assert (answer.error_code, answer.records) == (ErrorCode.NONE, b"")
+    assert part(broker.fetch({ORDERS: 3})).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def fetch_from_rack(broker: ReplicatedPlayer, rack: str, offset: int = 0) -> Any:
+    return part(broker.fetch({ORDERS: offset}, version=18, rack_id=rack, max_wait_ms=500))
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
+    broker = ReplicatedPlayer({"replica.selector.class": RACK_AWARE})
+    broker.produce("orders", [b"a"])
+    broker.catch_up()
+    answer = fetch_from_rack(broker, "b")
+    assert (answer.preferred_read_replica, answer.records) == (8, b"")
+    for rack in ("a", "z", ""):
+        answer = fetch_from_rack(broker, rack)
+        assert answer.preferred_read_replica == -1
+        assert values_of(answer.records) == [(0, b"a")]
+    # A replica out of the ISR, fenced, or without what is asked for: stay with the leader.
+    broker.change(isr=(NODE_ID, 8))
+    assert fetch_from_rack(broker, "c").preferred_read_replica == -1
+    broker.produce("orders", [b"b"])
+    broker.catch_up(9)
+    assert broker.replica.log.log_end_offset == 2
+    broker.change(isr=(NODE_ID, 8, 9))
+    broker.produce("orders", [b"c"], acks=1)
+    assert fetch_from_rack(broker, "b", 0).preferred_read_replica == 8
+    unheard = broker.fetch({ORDERS: 2}, version=18, rack_id="b", max_wait_ms=500)
+    broker.pass_time(500)
+    assert part(unheard).preferred_read_replica == -1
+
+
+def test_without_a_selector_nobody_is_sent_away(broker: ReplicatedPlayer) -> None:
+    broker.produce("orders", [b"a"])
+    broker.catch_up()
+    assert fetch_from_rack(broker, "b").preferred_read_replica == -1
+
+
+# Look-ups
+
+
+def list_offset(broker: ReplicatedPlayer, timestamp: int, version: int = 11, **options: Any) -> Any:
+    request = ListOffsetsRequest(
+        replica_id=options.pop("replica_id", -1),
+        isolation_level=0,
+        topics=[
+            ListOffsetsTopic(
+                name="orders",
+                partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)],
+            )
+        ],
+    )
+    response = broker.ask(ApiKey.LIST_OFFSETS, version, request, **options)
+    return response.topics[0].partitions[0]
+
+
+def test_an_end_that_a_new_leader_does_not_know_yet_is_not_told(broker: ReplicatedPlayer) -> None:
+    """KIP-207: a client may have seen records that this leader does not know to be committed."""
+    broker.produce("orders", [b"a", b"b"])
+    assert list_offset(broker, -1).offset == 0
+    broker.change(leader=8)
+    broker.change(leader=NODE_ID)
+    assert broker.replica.high_watermark < broker.replica.epoch_start_offset
+    assert list_offset(broker, -1).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert list_offset(broker, -1, 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert list_offset(broker, NOW_MS).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert list_offset(broker, -3).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert list_offset(broker, -2).offset == 0
+    at_the_end = list_offset(broker, -1, replica_id=8, connection=broker.door)
+    assert at_the_end.offset == 2
+    broker.catch_up()
+    assert list_offset(broker, -1).offset == 2
+    assert list_offset(broker, NOW_MS).offset == 0
+
+
+def test_the_end_of_an_epoch_in_which_nothing_was_written(broker: ReplicatedPlayer) -> None:
+    broker.produce("orders", [b"a"])
+    broker.change(leader=8)
+    broker.change(leader=NODE_ID)
+    for epoch, expected in ((0, (0, 1)), (1, (0, 1)), (2, (2, 1)), (3, (-1, -1))):
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic="orders",
+                    partitions=[
+                        OffsetForLeaderPartition(
+                            partition=0, current_leader_epoch=-1, leader_epoch=epoch
+                        )
+                    ],
+                )
+            ],
+        )
+        response = broker.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, request)
+        answer = response.topics[0].partitions[0]
+        assert (answer.leader_epoch, answer.end_offset) == expected
+
+
+# Roles and logs
+
+
+def test_listeners_hear_of_roles_and_of_nothing_else(broker: ReplicatedPlayer) -> None:
+    heard: list[int] = []
+    broker.services.partitions.on_roles_changed(lambda changed, now_ms: heard.append(len(changed)))
+    broker.change(isr=(NODE_ID, 8))
+    assert heard == []
+    broker.change(leader=8)
+    assert heard == [1]
+    assert [one.image.leader for one in broker.services.partitions.followed()] == [8]
+    broker.change(leader=NO_LEADER, isr=())
+    assert heard == [1, 1]
+    assert list(broker.services.partitions.followed()) == []
+    topic_id = broker.create_topic("more", 3)
+    assert heard == [1, 1, 3]
+    broker.delete_topic(topic_id)
+    assert heard == [1, 1, 3, 3]
+
+
+def test_a_replica_that_is_moved_away_loses_its_log(broker: ReplicatedPlayer) -> None:
+    broker.produce("orders", [b"a"])
+    waiting = broker.fetch({ORDERS: 1}, version=12, max_wait_ms=500)
+    broker.change(leader=8, isr=OTHERS)
+    assert (TOPIC_ID, 0) in broker.logs.partition_ids()
+    broker.change(replicas=OTHERS)
+    assert broker.logs.partition_ids() == []
+    assert broker.services.partitions.replica(TOPIC_ID, 0) is None
+    assert part(waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.change(replicas=(*OTHERS, NODE_ID))
+    assert broker.replica.log.log_end_offset == 0
+
+
+def test_logs_of_partitions_that_others_hold_are_strays() -> None:
+    broker = ReplicatedPlayer()
+    broker.produce("orders", [b"a"])
+    partitions = broker.services.partitions
+    assert partitions.delete_strays(NOW_MS) == []
+    broker.change(leader=8, isr=OTHERS)
+    assert partitions.delete_strays(NOW_MS) == []
+
+
+def test_min_insync_replicas_takes_effect_when_it_is_set(broker: ReplicatedPlayer) -> None:
+    broker.change(isr=(NODE_ID,))
+    pending = broker.produce("orders", [b"a"])
+    assert produced(pending).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    broker.configure_topic("orders", min_insync_replicas="1")
+    pending = broker.produce("orders", [b"a"])
+    assert produced(pending).error_code == ErrorCode.NONE
