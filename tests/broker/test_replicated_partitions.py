@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from data_plane.broker.replica_selector import RACK_AWARE
-from data_plane.cell.changes import ChangeBroker
-from data_plane.cell.metadata import NO_LEADER
+from data_plane.cell.changes import Change, ChangeBroker
+from data_plane.cell.metadata import NO_LEADER, MetadataImage
+from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -333,27 +335,74 @@ def test_the_last_member_to_leave_joins_the_elr(broker: ReplicatedPlayer) -> Non
     assert (broker.state.isr, broker.state.elr) == ((NODE_ID,), (8,))
 
 
-def test_a_lost_answer_of_the_store_withdraws_nothing(broker: ReplicatedPlayer) -> None:
+class UnreachableStore(InMemoryMetadataStore):
+    """Loses requests, or the answers to them, while `loses` says so."""
+
+    loses = ""
+
+    def apply(
+        self,
+        changes: Sequence[Change],
+        expected_version: int,
+        request_id: str,
+        *,
+        controller_epoch: int | None = None,
+    ) -> MetadataImage:
+        if self.loses == "requests":
+            raise StoreUnavailable("no connection")
+        image = super().apply(
+            changes, expected_version, request_id, controller_epoch=controller_epoch
+        )
+        if self.loses == "answers":
+            raise StoreUnavailable("no answer")
+        return image
+
+
+@pytest.mark.parametrize("loses", ["requests", "answers"])
+def test_an_unknown_outcome_withdraws_nothing(broker: ReplicatedPlayer, loses: str) -> None:
     """The commit may have happened, and 9 may be elected for it: it counts until that is known."""
     broker.change(isr=(NODE_ID, 8))
+    store = broker.services.store = UnreachableStore(broker.services.image)
+    store.loses = loses
     broker.catch_up()
-    assert not broker.executor.queue or isr(broker) == [NODE_ID, 8]
+    leadership = broker.replica.leadership
+    assert leadership is not None
+    for _ in range(3):
+        broker.run_jobs()
+        assert leadership.proposed_isr == (NODE_ID, 8, 9)
+        assert isr(broker) == [NODE_ID, 8]
+        broker.pass_time(500)
+        if loses == "answers":
+            break
+    broker.produce("orders", [b"a"])
+    broker.catch_up(8)
+    broker.now_ms += 60_000
+    broker.replica.review(broker.now_ms)
+    assert broker.replica.high_watermark == 0
+    store.loses = ""
+    broker.catch_up(8)
+    broker.pass_time(500)
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8, 9]
+    assert leadership.proposed_isr is None
+    assert broker.replica.high_watermark == 0
+    broker.catch_up(9)
+    assert broker.replica.high_watermark == 1
+
+
+def test_a_change_by_others_ends_a_proposal(broker: ReplicatedPlayer) -> None:
+    broker.change(isr=(NODE_ID, 8))
+    broker.catch_up()
     leadership = broker.replica.leadership
     assert leadership is not None
     assert leadership.proposed_isr == (NODE_ID, 8, 9)
-    pending = broker.produce("orders", [b"a"])
-    broker.catch_up(8)
-    broker.pass_time(10_000)
-    assert not pending.is_answered
-    # Somebody else's commit about this partition: the proposal, decided for the state before, is
-    # refused, and made again.
+    # It was decided for the state before. For the one after, it is made anew.
     broker.change(isr=(NODE_ID, 8))
     assert leadership.proposed_isr is None
     broker.run_jobs()
     broker.catch_up(9)
     broker.run_jobs()
     assert isr(broker) == [NODE_ID, 8, 9]
-    assert pending.is_answered
 
 
 def test_who_was_fenced_meanwhile_does_not_join(broker: ReplicatedPlayer) -> None:
