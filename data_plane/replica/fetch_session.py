@@ -5,7 +5,9 @@
     request   s, epoch 2, nothing changed      →  partitions with news
     error     session lost                     →  epoch 0 again, all partitions
 
-A leader that has no room for a session answers with session id 0; then every request is a full one.
+A session that is given up (its connection failed) is named in the full request that begins the next
+one, so that the leader lets go of it. A leader that has no room for a session answers with session
+id 0; then every request is a full one.
 
 Deliberately absent: which partitions to name and when (fetcher.py).
 """
@@ -70,13 +72,17 @@ class FetchSession:
 
     @property
     def is_open(self) -> bool:
-        return self.session_id != NO_SESSION_ID
+        return self.epoch != EPOCH_INITIAL
 
     def reset(self) -> None:
         """Begin anew with the next request."""
-        self.session_id = NO_SESSION_ID
         self.epoch = EPOCH_INITIAL
         self.partitions.clear()
+
+    def lost(self) -> None:
+        """As `reset`; the leader does not know this session."""
+        self.session_id = NO_SESSION_ID
+        self.reset()
 
     def opened(self, session_id: int) -> None:
         """The answer to a full request has come."""

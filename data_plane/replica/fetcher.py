@@ -41,6 +41,7 @@ from collections.abc import Callable
 from itertools import count
 
 from data_plane.log.errors import LogError
+from data_plane.replica.errors import StaleLeaderEpoch
 from data_plane.replica.fetch_session import (
     API_VERSION,
     FetchSession,
@@ -102,10 +103,9 @@ class ReplicaFetcher:
     ) -> None:
         self.limits = limits
         self.backoff_ms_max = backoff_ms_max
-        self.replica_epoch = -1
         self.on_ready: Callable[[], None] | None = None
         self.fetched_bytes = 0
-        self._replica_id = replica_id
+        self._replica = (replica_id, -1)
         self._throttle = throttle
         self._session = FetchSession()
         # Kafka's leaders have a bounded number of sessions; without one, full requests do the same.
@@ -166,6 +166,13 @@ class ReplicaFetcher:
             one.is_throttled = is_throttled
             (self._throttled.add if is_throttled else self._throttled.discard)(one)
 
+    def set_replica_epoch(self, replica_epoch: int) -> None:
+        """The epoch of this broker's registration. A leader takes it from the requests that name a
+        partition, so all are named again."""
+        if replica_epoch != self._replica[1]:
+            self._replica = (self._replica[0], replica_epoch)
+            self._reset()
+
     def retry_now(self) -> None:
         """Something has changed about the leader: its address, its incarnation."""
         self._retry_at_ms = 0
@@ -218,7 +225,7 @@ class ReplicaFetcher:
         if not session.is_open and not self._is_session_refused:
             # Until the session is open nothing more can be asked, so its opening should not wait.
             limits = limits._replace(wait_ms_max=0)
-        body = session.encode(limits, (self._replica_id, self.replica_epoch), named, forgotten)
+        body = session.encode(limits, self._replica, named, forgotten)
         self._in_flight.append((number, now_ms))
         return FetchRequest(number, body), problems
 
@@ -272,6 +279,7 @@ class ReplicaFetcher:
         session = self._session
         if view.error_code in _SESSION_ERRORS and session.is_open and not self._failures_count:
             # A new session at once; if that is lost too, after a while.
+            session.lost()
             self._reset()
             self._failures_count = 1
             return FetchOutcome([])
@@ -285,6 +293,7 @@ class ReplicaFetcher:
                 self._failures_count = 0
         elif view.session_id != session.session_id:
             # The leader has closed it, being left without partitions.
+            session.lost()
             self._reset()
         else:
             self._failures_count = 0
@@ -327,7 +336,7 @@ class ReplicaFetcher:
                 self._throttle.take(size, now_ms)
         elif error_code == _NONE and item.diverging_epoch is not None:
             replica.truncate_for_divergence(*item.diverging_epoch)
-        elif error_code == _OUT_OF_RANGE and item.log_start_offset > one.state.fetch_offset:
+        elif error_code == _OUT_OF_RANGE and _must_restart(one.state, item.log_start_offset):
             replica.restart_at(item.log_start_offset)
         else:
             is_expected = error_code in _EXPECTED_ERRORS
@@ -415,7 +424,10 @@ class ReplicaFetcher:
     def _failed(self, one: FollowedPartition, error: Exception, now_ms: int) -> FetchProblem:
         """This replica itself refused. Not only LogError: a bug, too, costs one partition."""
         reason = str(error) if isinstance(error, LogError) else repr(error)
-        return self._pause_after_failure(one, reason, now_ms, is_own=True)
+        is_expected = isinstance(error, StaleLeaderEpoch)
+        return self._pause_after_failure(
+            one, reason, now_ms, is_expected=is_expected, is_own=not is_expected
+        )
 
     def _pause_after_failure(
         self,
@@ -435,6 +447,15 @@ class ReplicaFetcher:
     @staticmethod
     def _backoff_ms(failures_count: int, backoff_ms_max: int) -> int:
         return min(backoff_ms_max, BACKOFF_MS_MIN << min(failures_count - 1, 20))
+
+
+def _must_restart(state: FetchState, leader_log_start_offset: int) -> bool:
+    """Whether a replica whose offset is out of range is to begin anew at the leader's log start: it
+    lies below, or it is empty and has nothing to lose. One with records above the leader's log end
+    has diverged, and is told so with an epoch."""
+    if leader_log_start_offset < 0:
+        return False
+    return leader_log_start_offset > state.fetch_offset or state.last_fetched_epoch < 0
 
 
 def _name(error_code: int) -> str:

@@ -140,16 +140,17 @@ class ModelLeader:
         offset = wanted.fetch_offset
         high_watermark = self.high_watermarks.get(key, 0)
         result = FetchPartitionResult(index, 0, high_watermark, log_start_offset=log.start)
+        out_of_range = FetchPartitionResult(
+            index, int(ErrorCode.OFFSET_OUT_OF_RANGE), -1, log_start_offset=log.start
+        )
         if offset < log.start:
-            return FetchPartitionResult(
-                index, int(ErrorCode.OFFSET_OUT_OF_RANGE), -1, log_start_offset=log.start
-            )
+            return out_of_range
         if wanted.last_fetched_epoch >= 0 and offset > log.start:
             found = log.end_of(wanted.last_fetched_epoch)
             if found[0] < wanted.last_fetched_epoch or found[1] < offset:
                 return result._replace(diverging_epoch=found)
         if offset > log.end:
-            return result._replace(diverging_epoch=(-1, log.end))
+            return out_of_range
         end = min(log.end, offset + self.records_per_partition_max)
         if offset == end and self.told.get(key) == (high_watermark, log.start):
             return None

@@ -53,7 +53,7 @@ class Pair:
         self.now_ms = 1_000_000
         self.throttle = throttle or Throttle(UNLIMITED_BYTES_PER_S, self.now_ms)
         self.fetcher = ReplicaFetcher(NODE_ID, LIMITS, BACKOFF_MS, self.throttle)
-        self.fetcher.replica_epoch = 77
+        self.fetcher.set_replica_epoch(77)
         self.leader = ModelLeader()
         self.replicas: dict[tuple[bytes, int], ModelReplica] = {}
         self.problems: list[FetchProblem] = []
@@ -181,7 +181,7 @@ def test_a_lost_session_is_opened_again_at_once() -> None:
     outcome = pair.exchange()
     assert outcome == FetchOutcome([])
     pair.exchange()
-    assert pair.leader.requests[-1].session_epoch == 0
+    assert pair.leader.requests[-1][7:9] == (0, 0)
     assert replica.log.epochs == [0, 0, 0]
     # Again, before any request within the new session has succeeded: not at once.
     pair.leader.lose_session()
@@ -337,9 +337,41 @@ def test_divergence_and_ranges() -> None:
     assert replica.log.epochs == [0, 0, 1, 1, 3, 3]
     assert replica.leader_high_watermark == 5
     assert behind.log == ModelLog([0, 0], 7)
-    # A log that begins beyond its leader's end cannot be brought in line by truncation alone.
-    assert {problem.key for problem in pair.problems} == {(A, 1)}
-    assert pair.problems[0].reason == "the leader's answer brings this replica no further"
+    assert ahead.log == ModelLog([0, 0], 0)
+    assert pair.problems == []
+
+
+def test_a_log_with_records_is_not_thrown_away_for_an_offset_out_of_range() -> None:
+    pair = Pair()
+    replica = pair.add(A, 0)
+    replica.log.epochs = [0, 0]
+    for log_start_offset in (-1, 0, 2):
+        request = pair.request()
+        assert request is not None
+        pair.leader.answer(request.body)
+        result = FetchPartitionResult(
+            0, int(ErrorCode.OFFSET_OUT_OF_RANGE), -1, log_start_offset=log_start_offset
+        )
+        pair.respond(request.number, encoded([("", A, [result])], 0, 0))
+        assert replica.log.epochs == [0, 0]
+        assert pair.problems.pop().reason == "the leader answers OFFSET_OUT_OF_RANGE"
+        pair.wait(BACKOFF_MS)
+
+
+def test_a_new_registration_names_everything_again() -> None:
+    pair = Pair()
+    pair.add(A, 0, records=2)
+    pair.settle()
+    session_id = pair.leader.session_id
+    pair.fetcher.set_replica_epoch(77)
+    pair.exchange()
+    assert named(pair) == []
+    pair.fetcher.set_replica_epoch(78)
+    pair.exchange()
+    assert named(pair) == [(A, 0, 2)]
+    last = pair.leader.requests[-1]
+    # The old session is named, for the leader to let go of it.
+    assert (last.replica_epoch, last.session_id, last.session_epoch) == (78, session_id, 0)
 
 
 def test_a_log_start_that_moved_is_told() -> None:
