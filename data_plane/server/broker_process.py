@@ -29,6 +29,7 @@ from data_plane.broker import metadata_follower
 from data_plane.broker.controlled_shutdown import ControlledShutdown
 from data_plane.broker.membership import Membership
 from data_plane.broker.metadata_follower import MetadataFollower
+from data_plane.broker.peers import Peers
 from data_plane.broker.services import Logger, Services
 from data_plane.cell.metadata_store import StoreUnavailable
 from data_plane.log.file_system import OsFileSystem
@@ -42,6 +43,7 @@ from data_plane.server.entry import Addresses, Entry, enter_cell
 from data_plane.server.http import HttpListener, HttpResponse
 from data_plane.server.listener import Listener, take_address
 from data_plane.server.logging_setup import THRESHOLD
+from data_plane.server.peer_connections import PeerConnections
 from data_plane.server.ports import NoPeers, Ports
 from data_plane.server.shared_store import StoreWatch, open_shared_store
 from data_plane.server.thread_executor import ThreadExecutor
@@ -85,6 +87,7 @@ class BrokerProcess:
         self._port = 0
         self._store_executor: ThreadExecutor | None = None
         self._store_watch: StoreWatch | None = None
+        self._peers: list[PeerConnections] = []
         self._superseded = ""
 
     async def run(self) -> None:
@@ -151,13 +154,20 @@ class BrokerProcess:
             random=random.SystemRandom(),
             log=self._log,
             log_threshold=THRESHOLD,
-            make_peers=lambda services: NoPeers(services, self._clock.now_ms),
+            make_peers=self._make_peers,
             measure_space=measure_space,
             shared_store=store,
             store_executor=self._store_executor,
             sleep_ms=lambda duration_ms: time.sleep(duration_ms / 1000),
             open_segments_max=open_segments_max,
         )
+
+    def _make_peers(self, services: Services) -> Peers:
+        if self._settings.metadata_store_url is None:
+            return NoPeers(services, self._clock.now_ms)
+        peers = PeerConnections(services, self._clock, self._end_pass)
+        self._peers.append(peers)
+        return peers
 
     async def _take_addresses(
         self, *, is_member: bool
@@ -377,6 +387,8 @@ class BrokerProcess:
         for connection in self._connections():
             if connection.transport is not None:
                 connection.transport.abort()
+        for peers in self._peers:
+            peers.close()
         if self._timer is not None:
             self._timer.cancel()
         if self._store_watch is not None:

@@ -30,6 +30,7 @@ from data_plane.broker import (
     metadata_follower,
     offset_for_leader_epoch,
     produce,
+    replication,
 )
 from data_plane.broker import membership as membership_module
 from data_plane.broker.api import HandlerTable
@@ -43,6 +44,7 @@ from data_plane.broker.membership import Membership
 from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
+from data_plane.broker.replication import ReplicationManager
 from data_plane.broker.services import Services
 from data_plane.broker.topic_partitions import TopicPartitions
 from data_plane.cell.controller import Controller
@@ -164,8 +166,11 @@ def _join_cell(
     services.parts[membership_module.PART] = membership
     isr_manager = isr.IsrManager(services)
     services.parts[isr.PART] = isr_manager
+    manager = ReplicationManager(services)
+    services.parts[replication.PART] = manager
+    manager.add_metrics(collector)
     services.components[:0] = [follower]
-    services.components += [isr_manager, membership]
+    services.components += [isr_manager, manager, membership]
     gauges: list[tuple[str, str, Callable[[], Any]]] = [
         ("tidewheel_metadata_version", "Metadata version.", lambda: services.image.version),
         ("tidewheel_is_controller", "1: this is the controller.", lambda: membership.is_controller),
