@@ -52,6 +52,7 @@ PAUSE_MS_MAX = 2500
 CUT_MS_MAX = 2500
 OUTAGE_MS_MAX = 2500
 SKEW_MS_MAX = 4000
+REVIVE_US = 50_000
 # Of all seeds, so many also lose disks when that may cost committed records.
 RECKLESS_CHANCE = 0.15
 
@@ -128,8 +129,14 @@ class Faults:
                 node.resume()
             if node.is_on and cell.has_failed_disk(node):
                 node.die(keeps_page_cache=True)
-            if not node.is_on:
-                node.start()
+            self._revive(node)
+
+    def _revive(self, node: Node) -> None:
+        """Start it, once it has stopped."""
+        if node.is_stopping:
+            self._world.at(REVIVE_US, self._revive, node)
+        elif not node.is_on:
+            node.start()
 
     # Helpers
 

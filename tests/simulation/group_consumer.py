@@ -61,9 +61,9 @@ MOVED = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-# An answer with one of these says that the commit has not happened and never will.
+# An answer with one of these says that the commit has not happened and never will. A coordinator
+# that is one no more cannot say that: its append may have got to others.
 NOT_COMMITTED = REJOIN | {
-    ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
@@ -316,7 +316,7 @@ class GroupConsumer(Reader):
         due = {
             target: position.offset
             for target, position in self.positions.items()
-            if position.offset > max(0, self._committed.get(target, -1))
+            if position.offset != max(0, self._committed.get(target, -1))
         }
         if not due:
             return

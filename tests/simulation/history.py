@@ -171,9 +171,14 @@ class History:
                 lost.is_registered = True
 
     def node_stops(self, node: Node) -> None:
-        """The process ends; its disk keeps what it holds."""
+        """The process ends, perhaps in the middle of a pass in which it has already told others
+        of what it stored; its disk keeps what it holds."""
         for view in self.disks.get(node.name, {}).values():
-            view.log = None
+            log, view.log = view.log, None
+            if log is not None and not log.is_closed and log.log_directory.failure is None:
+                view.log = log
+                view.follow_end(self._world, self.partition(view.topic_partition).matching)
+                view.log = None
 
     def disk_wiped(self, node: Node) -> None:
         """Everything on that disk is gone."""

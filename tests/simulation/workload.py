@@ -120,13 +120,13 @@ class Workload:
         self._cell.world.at(int(delay_ms * US_PER_MS), self._leave)
 
     def _leave(self) -> None:
-        member = self._random.choice(self.members)
-        if not member.is_stopped:
-            member.leave()
+        if self._are_members_restless:
+            self._random.choice(self.members).leave()
             self._leave_later()
 
     def calm(self) -> None:
         """No more changes; producers finish what they have."""
         self.admin.stop()
+        self._are_members_restless = False
         for producer in self.producers:
             producer.stop()
