@@ -1,4 +1,4 @@
-"""The stack's commands: `python -m stack up|down|status|demo`. Parses, and hands over."""
+"""The stack's commands: `python -m stack up|down|status|demo|reassign|cell`. Parses, hands over."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
-from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
+from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, StackError
 from stack.folder import StackFolder
 from stack.options import StackOptions
-from stack.requests import Action
-from stack.up import DEFAULT_PORT, PROGRAM, default_data_path, run_request
-
-NEXT_ID = -1
-"""`up --add` without an id."""
+from stack.requests import Action, part_named
+from stack.up import DEFAULT_PORT, PROGRAM, default_data_path, run_removal, run_request
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,20 +63,39 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--add",
         nargs="?",
-        type=int,
-        const=NEXT_ID,
+        const="",
         metavar="ID",
-        help="start one more broker in the stack that runs, or one of it that has ended",
+        help="start one more broker in the stack that runs, or a part of it that has ended: a "
+        "broker's id, or `postgres`",
     )
     up.add_argument("--report-fd", type=int, help=argparse.SUPPRESS)
     down = commands.add_parser(
         "down", parents=[data], help="stop a stack", description="Stop the stack of a folder."
     )
     down.add_argument("--broker", type=int, metavar="ID", help="stop only this broker of it")
+    down.add_argument(
+        "--remove",
+        action="store_true",
+        help="with --broker: for good, with its data; it must have been drained",
+    )
     status = commands.add_parser(
         "status", parents=[data], help="what runs", description="Show what runs on a folder."
     )
     status.add_argument("--json", action="store_true", help="for scripts")
+    _add_reassign(commands)
+    cell = commands.add_parser("cell", help="look after a cell", description="Look after a cell.")
+    recover = cell.add_subparsers(dest="cell_command", required=True, metavar="COMMAND").add_parser(
+        "recover",
+        parents=[data],
+        help="rebuild a lost metadata store",
+        description="Rebuild the metadata store of a stack from what its brokers keep on disk. "
+        "What happened after the newest of those is lost; messages are not.",
+    )
+    recover.add_argument(
+        "--replace",
+        action="store_true",
+        help="throw away a store that belongs to another cell or has gone on",
+    )
     demo = commands.add_parser(
         "demo",
         help="336,776 real flights through a broker",
@@ -89,6 +106,34 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--bootstrap", metavar="HOST:PORT", help="use these brokers instead")
     demo.add_argument("--json", action="store_true", help="print the summary as JSON")
     return parser
+
+
+def _add_reassign(commands: Any) -> None:
+    reassign = commands.add_parser(
+        "reassign",
+        help="move replicas to other brokers",
+        description="Have the cell move the replicas of a topic to other brokers while it goes on "
+        "serving. Copies come first; what is redundant then goes.",
+    )
+    reassign.add_argument("topic", nargs="?", metavar="TOPIC")
+    reassign.add_argument("--partition", type=int, metavar="N", help="only this one of it")
+    reassign.add_argument(
+        "--to",
+        metavar="IDS",
+        help="broker ids, such as 1,2,3: partitions are spread over them; with --partition they "
+        "are its replicas, the preferred leader first",
+    )
+    reassign.add_argument("--replicas", type=int, metavar="K", help="so many per partition")
+    reassign.add_argument("--wait", action="store_true", help="return when it is done")
+    reassign.add_argument("--list", action="store_true", help="show what is being moved")
+    reassign.add_argument("--cancel", action="store_true", help="call off what is being moved")
+    reassign.add_argument(
+        "--url",
+        metavar="ADDRESS",
+        default=os.environ.get("TIDEWHEEL_URL") or f"127.0.0.1:{DEFAULT_PORT}",
+        help="brokers: host:port,host:port (TIDEWHEEL_URL, else %(default)s)",
+    )
+    reassign.add_argument("--json", action="store_true", help="for scripts")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -117,18 +162,27 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
         from stack.demo.run import run_demo
 
         return run_demo(options.partitions, options.bootstrap, as_json=options.json)
+    if options.command == "reassign":
+        return _reassign(options)
     folder = StackFolder(options.data)
+    if options.command == "cell":
+        from stack.recover import run_recover
+
+        return run_recover(folder, _database_url(), replace=options.replace)
     if options.command in ("down", "status"):
         from stack import inspect
 
+        if options.command == "down" and options.remove:
+            if options.broker is None:
+                raise StackError("--remove needs --broker ID.", EXIT_USAGE)
+            return run_removal(folder, options.broker)
         if options.command == "down" and options.broker is not None:
             return run_request(folder, Action.STOP, f"broker-{options.broker}")
         if options.command == "down":
             return inspect.down(folder)
         return inspect.status(folder, as_json=options.json)
     if options.add is not None:
-        part = None if options.add == NEXT_ID else f"broker-{options.add}"
-        return run_request(folder, Action.START, part)
+        return run_request(folder, Action.START, part_named(options.add))
     from stack import up
 
     stack_options = StackOptions(
@@ -137,13 +191,40 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
         port=options.port,
         first_id=options.first_id,
         settings=tuple(options.settings),
-        database_url=os.environ.get("DATABASE_URL") or None,
+        database_url=_database_url(),
     )
     if options.report_fd is not None:
         return up.run_background(stack_options, options.report_fd)
     if options.detach:
         return up.run_detached(stack_options, given)
     return up.run_foreground(stack_options)
+
+
+def _database_url() -> str | None:
+    return os.environ.get("DATABASE_URL") or None
+
+
+def _reassign(options: argparse.Namespace) -> int:
+    from stack import reassign
+
+    if options.list:
+        return reassign.run_list(options.url, as_json=options.json)
+    if options.cancel:
+        return reassign.run_cancel(options.url, options.topic, as_json=options.json)
+    if options.topic is None or options.to is None:
+        raise StackError(
+            "Say what goes where: reassign TOPIC --to 1,2,3. --list shows what is being moved.",
+            EXIT_USAGE,
+        )
+    return reassign.run_reassign(
+        options.url,
+        options.topic,
+        options.partition,
+        reassign.parse_brokers(options.to),
+        options.replicas,
+        wait=options.wait,
+        as_json=options.json,
+    )
 
 
 if __name__ == "__main__":

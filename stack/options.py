@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,8 @@ BROKERS_MAX = 32
 
 BROKER_ID_MAX = 2**31 - 1
 REPLICATION_FACTOR_MAX = 3
+DEFAULT_SCHEMA = "tidewheel_cell"
+"""As of the broker property metadata.store.schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,13 @@ def decide_store_kind(
             EXIT_USAGE,
         )
     return kind
+
+
+def store_schema(kind: MetadataStoreKind, cluster_id: str) -> str:
+    """The schema of a cell in its database. A database of the user's may hold several cells."""
+    if kind is MetadataStoreKind.POSTGRES:
+        return DEFAULT_SCHEMA
+    return f"{DEFAULT_SCHEMA}_{hashlib.sha256(cluster_id.encode()).hexdigest()[:12]}"
 
 
 def cell_environment(store_url: str, brokers: int) -> dict[str, str]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from stack.errors import EXIT_FAILED, StackError
+from stack.errors import EXIT_FAILED, EXIT_USAGE, StackError
 from stack.folder import StackFolder
 
 LOOK_UP_S = 0.05
@@ -39,6 +39,17 @@ class Request:
     request_id: str
     action: Action
     part: str | None
+
+
+def part_named(name: str) -> str | None:
+    """The part that a person means: `4`, `postgres`, or "" for a new broker. Raises StackError."""
+    if not name:
+        return None
+    if name.isdigit():
+        return f"broker-{name}"
+    if name == "postgres":
+        return name
+    raise StackError(f"{name} is no broker id and not `postgres`.", EXIT_USAGE)
 
 
 def ask(folder: StackFolder, action: Action, part: str | None) -> str:

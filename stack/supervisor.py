@@ -28,6 +28,7 @@ from stack.broker_process import (
     BrokerLaunch,
     BrokerProcess,
     Stopped,
+    as_variable,
     describe_status,
 )
 from stack.errors import StackError
@@ -45,6 +46,7 @@ from stack.options import (
     cell_settings,
     decide_broker_ids,
     decide_store_kind,
+    store_schema,
 )
 from stack.ports import (
     INTER_BROKER_PORT_DISTANCE,
@@ -101,6 +103,7 @@ class Supervisor:
         self.postgres: PostgresServer | None = None
         self.state: StackState | None = None
         self._store_url: str | None = None
+        self._store_schema = ""
         self._broker_count = 1
         self._cluster_id = ""
         self._last_ports: dict[int, int] = {}
@@ -144,6 +147,7 @@ class Supervisor:
         self._cluster_id = self.folder.cluster_id()
         self._broker_count = len(ids)
         self._store_url = self._start_store(kind)
+        self._store_schema = store_schema(kind, self._cluster_id)
         for broker_id, port in zip(ids, ports, strict=True):
             self.brokers.append(BrokerProcess(self._launch(broker_id, port)))
         for broker in self.brokers:
@@ -175,6 +179,7 @@ class Supervisor:
             inter_broker_port = port_beside(port, INTER_BROKER_PORT_DISTANCE)
             settings = (*cell_settings(broker_id, inter_broker_port), *settings)
             environment = cell_environment(self._store_url, self._broker_count)
+            environment[as_variable("metadata.store.schema")] = self._store_schema
         # What the person sets in the environment stays stronger than our defaults there.
         environment = {k: v for k, v in environment.items() if k not in os.environ}
         return BrokerLaunch(

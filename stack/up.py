@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -134,6 +135,29 @@ def _show_logs(supervisor: Supervisor) -> bool:
             if not go_on:
                 return bool(ended) and not supervisor.brokers
             time.sleep(WATCH_INTERVAL_S)
+
+
+def run_removal(folder: StackFolder, broker_id: int) -> int:
+    """Stop a broker that holds nothing and delete its data folder. Raises StackError."""
+    from stack.admin_connection import AdminConnection
+    from stack.reassign import replica_counts
+
+    state = folder.read_state()
+    living = [] if state is None else state.living()
+    if not living:
+        raise StackError(f"No stack runs with the data in {folder.path}.")
+    with AdminConnection(bootstrap(living)) as connection:
+        held = replica_counts(connection)[broker_id]
+    if held:
+        raise StackError(
+            f"Broker {broker_id} has {held} replicas. Have them moved first: "
+            f"{PROGRAM} drain {broker_id}"
+        )
+    if any(broker.broker_id == broker_id for broker in living):
+        print(ask(folder, Action.STOP, f"broker-{broker_id}"))
+    shutil.rmtree(folder.broker_data(broker_id), ignore_errors=True)
+    print(f"The data folder of broker {broker_id} is deleted.")
+    return 0
 
 
 def run_request(folder: StackFolder, action: Action, part: str | None) -> int:

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from tidewheel.errors import GroupNotEmpty, GroupNotFound, InvalidRequest, TopicNotFound
+from tidewheel.errors import (
+    BrokerNotFound,
+    GroupNotEmpty,
+    GroupNotFound,
+    InvalidRequest,
+    TopicNotFound,
+)
 from tidewheel.headers import epoch_ms
 from tidewheel.message import TopicPartition
 from tidewheel.transport.port import (
@@ -24,6 +30,9 @@ from tidewheel.transport.port import (
 
 LAG_READ_TIMEOUT_S: Final = 3.0
 """How long `lag` tries to read the records whose age is the lag in seconds."""
+
+DRAIN_PROPERTY: Final = "broker.drain"
+"""The dynamic broker property by which a broker is drained."""
 
 OffsetTarget = Literal["earliest", "latest"] | datetime | timedelta | int
 
@@ -109,6 +118,19 @@ class Admin:
             key: None if value is None else config_text(value) for key, value in changes.items()
         }
         await self._requests.alter_configs(name, texts)
+
+    async def set_draining(self, broker_id: int, is_draining: bool = True) -> None:
+        """Have the cell move all replicas off a broker, or stop doing so.
+
+        A draining broker gets no new replicas. It returns at once; `topics(internal=True)` shows
+        how far it is. Raises BrokerNotFound.
+        """
+        known = {broker.broker_id for broker in (await self.cluster()).brokers}
+        if broker_id not in known:
+            listed = ", ".join(map(str, sorted(known)))
+            raise BrokerNotFound(f"There is no running broker {broker_id}, only {listed}")
+        value = "true" if is_draining else None
+        await self._requests.alter_broker_configs(broker_id, {DRAIN_PROPERTY: value})
 
     async def offsets(
         self, topics: str | Iterable[str], at: OffsetTarget = "latest"

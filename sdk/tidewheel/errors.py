@@ -56,6 +56,12 @@ class BrokerUnreachable(TidewheelError):
     retriable = True
 
 
+class BrokerNotFound(TidewheelError):
+    """No running broker of the cell has this id."""
+
+    default_hint = "List the brokers with `tidewheel brokers`"
+
+
 class RequestTimedOut(TidewheelError):
     """A broker took a request but did not answer in time."""
 

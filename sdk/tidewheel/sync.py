@@ -484,6 +484,10 @@ class Admin:
         """Set properties; None takes one back to its default."""
         self._call(self._inner.alter_configs(name, changes))
 
+    def set_draining(self, broker_id: int, is_draining: bool = True) -> None:
+        """Have the cell move all replicas off a broker, or stop doing so."""
+        self._call(self._inner.set_draining(broker_id, is_draining))
+
     def offsets(
         self, topics: str | Sequence[str], at: OffsetTarget = "latest"
     ) -> dict[TopicPartition, int]:

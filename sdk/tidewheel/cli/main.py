@@ -1,4 +1,4 @@
-"""The `tidewheel` command: produce, consume, topics, groups, lag.
+"""The `tidewheel` command: produce, consume, topics, groups, lag, brokers, partitions, drain.
 
 In a Tidewheel checkout `./tidewheel` also runs a broker (up, down, status, demo, test). Those
 commands belong to the server; here they are handed over when the server is installed beside the
@@ -15,12 +15,12 @@ from typing import Annotated, Final
 
 import typer
 
-from tidewheel.cli import groups, topics
+from tidewheel.cli import cell, groups, topics
 from tidewheel.cli.consume import consume
 from tidewheel.cli.produce import produce
 from tidewheel.cli.session import EXIT_USAGE, PROGRAM, errors
 
-STACK_COMMANDS: Final = ("up", "down", "status", "demo")
+STACK_COMMANDS: Final = ("up", "down", "status", "demo", "reassign", "cell")
 CHECKOUT_COMMANDS: Final = ("test", "check", "bench")
 
 app = typer.Typer(
@@ -35,6 +35,9 @@ app.command()(consume)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.command()(groups.lag)
+app.command()(cell.brokers)
+app.command()(cell.partitions)
+app.command()(cell.drain)
 
 
 def _print_version(wanted: bool) -> None:

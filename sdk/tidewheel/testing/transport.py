@@ -14,6 +14,7 @@ from tidewheel.errors import (
     InvalidRequest,
     MessageTooLarge,
     TopicNotFound,
+    Unsupported,
 )
 from tidewheel.message import HeaderValue, Message, TopicPartition
 from tidewheel.partitioner import hash_partition
@@ -385,6 +386,10 @@ class MemoryAdmin:
                 configs.pop(key, None)
             else:
                 configs[key] = value
+
+    async def alter_broker_configs(self, broker_id: int, changes: Mapping[str, str | None]) -> None:
+        """The only broker has no properties."""
+        raise Unsupported(f"Broker {broker_id} is in memory: it has no properties to change")
 
     async def groups(self) -> list[str]:
         """All names."""

@@ -250,6 +250,9 @@ class AdminTransport(Protocol):
     async def alter_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """None takes a property back to its default."""
 
+    async def alter_broker_configs(self, broker_id: int, changes: Mapping[str, str | None]) -> None:
+        """Properties of one broker, which must run. None as above."""
+
     async def groups(self) -> list[str]: ...
     async def describe_group(self, group: str) -> GroupInfo:
         """Raises GroupNotFound."""

@@ -153,6 +153,17 @@ class LibrdkafkaAdmin:
 
     async def alter_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set properties, or with None delete them back to their defaults."""
+        what = f'changing the configuration of "{name}"'
+        await self._alter_configs(ResourceType.TOPIC, name, changes, what)
+
+    async def alter_broker_configs(self, broker_id: int, changes: Mapping[str, str | None]) -> None:
+        """As above; the request goes to this very broker."""
+        what = f"changing the configuration of broker {broker_id}"
+        await self._alter_configs(ResourceType.BROKER, str(broker_id), changes, what)
+
+    async def _alter_configs(
+        self, kind: ResourceType, name: str, changes: Mapping[str, str | None], what: str
+    ) -> None:
         operations = [
             KafkaConfigEntry(
                 key,
@@ -163,11 +174,11 @@ class LibrdkafkaAdmin:
             )
             for key, value in changes.items()
         ]
-        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=operations)
+        resource = ConfigResource(kind, name, incremental_configs=operations)
         futures = self._client.incremental_alter_configs(
             [resource], request_timeout=self._timeout_s
         )
-        await answered(f'changing the configuration of "{name}"', _only(futures))
+        await answered(what, _only(futures))
 
     async def groups(self) -> list[str]:
         """Names of all consumer groups."""

@@ -1,0 +1,247 @@
+"""`reassign`: put replicas of a topic on other brokers, see what is moving, call it off.
+
+The wish is one AlterPartitionReassignments request; the cell does the moving (copies first, removes
+what is redundant when the copies are in sync), throttled by its own settings. The command can stay
+until it is done.
+
+Spreading over `--to 1,2,3`: partition p gets these brokers, rotated by p, so that each of them is
+the preferred leader of its share. With `--replicas K`, K of them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from data_plane.wire.messages.list_partition_reassignments_request import (
+    ListPartitionReassignmentsRequest,
+)
+from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from data_plane.wire.registry import ApiKey
+from stack.admin_connection import AdminConnection
+from stack.errors import EXIT_USAGE, StackError
+
+LOOK_UP_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition's replicas as they shall be; None calls a move off."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """One partition that is being moved."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition}: on {_ids(self.replicas)}, adding "
+            f"{_ids(self.adding) or 'none'}, removing {_ids(self.removing) or 'none'}"
+        )
+
+
+def plan_spread(
+    topic: str, partitions: Sequence[int], brokers: Sequence[int], replicas: int
+) -> list[Move]:
+    """Where the replicas of these partitions go: `replicas` of `brokers` each, rotated.
+
+    >>> [move.replicas for move in plan_spread("t", [0, 1, 2], [1, 2, 3], 2)]
+    [(1, 2), (2, 3), (3, 1)]
+    """
+    if len(set(brokers)) != len(brokers):
+        raise StackError(f"--to {_ids(brokers)} names a broker twice.", EXIT_USAGE)
+    if not 1 <= replicas <= len(brokers):
+        raise StackError(
+            f"{replicas} replicas need as many brokers; --to names {len(brokers)}.", EXIT_USAGE
+        )
+    return [
+        Move(
+            topic,
+            partition,
+            tuple(brokers[(partition + k) % len(brokers)] for k in range(replicas)),
+        )
+        for partition in partitions
+    ]
+
+
+def replicas_of(connection: AdminConnection, topic: str) -> dict[int, tuple[int, ...]]:
+    """Partition → replicas. Raises StackError when there is no such topic."""
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+    )
+    (found,) = connection.request(ApiKey.METADATA, request).topics
+    if found.error_code:
+        raise StackError(f"{topic}: {ErrorCode(found.error_code).message}")
+    return {p.partition_index: tuple(p.replica_nodes) for p in found.partitions}
+
+
+def replica_counts(connection: AdminConnection) -> Counter[int]:
+    """Broker → how many replicas it has, of all topics."""
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    topics = connection.request(ApiKey.METADATA, request).topics
+    return Counter(i for topic in topics for p in topic.partitions for i in p.replica_nodes)
+
+
+def alter(connection: AdminConnection, moves: Sequence[Move]) -> None:
+    """Ask for moves. Raises StackError with all that was refused."""
+    topics: dict[str, ReassignableTopic] = {}
+    for move in moves:
+        topic = topics.setdefault(move.topic, ReassignableTopic(name=move.topic, partitions=[]))
+        replicas = None if move.replicas is None else list(move.replicas)
+        topic.partitions.append(
+            ReassignablePartition(partition_index=move.partition, replicas=replicas)
+        )
+    answer = connection.request(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        AlterPartitionReassignmentsRequest(topics=list(topics.values())),
+    )
+    problems = []
+    if answer.error_code:
+        problems.append(_words(answer.error_code, answer.error_message))
+    for topic_answer in answer.responses:
+        for partition in topic_answer.partitions:
+            if partition.error_code:
+                words = _words(partition.error_code, partition.error_message)
+                problems.append(f"{topic_answer.name}-{partition.partition_index}: {words}")
+    if problems:
+        raise StackError("Not reassigned:\n" + "\n".join(problems))
+
+
+def moving(connection: AdminConnection) -> list[Moving]:
+    """All partitions that are being moved now."""
+    answer = connection.request(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS, ListPartitionReassignmentsRequest()
+    )
+    if answer.error_code:
+        raise StackError(_words(answer.error_code, answer.error_message))
+    return [
+        Moving(
+            topic.name,
+            p.partition_index,
+            tuple(p.replicas),
+            tuple(p.adding_replicas),
+            tuple(p.removing_replicas),
+        )
+        for topic in answer.topics
+        for p in topic.partitions
+    ]
+
+
+def run_list(bootstrap: str, *, as_json: bool) -> int:
+    """Print what is moving."""
+    with AdminConnection(bootstrap) as connection:
+        found = moving(connection)
+    if as_json:
+        print(json.dumps([_as_json(item) for item in found]))
+    else:
+        print("\n".join(map(str, found)) or "No partition is being moved.")
+    return 0
+
+
+def run_cancel(bootstrap: str, topic: str | None, *, as_json: bool) -> int:
+    """Call off what is moving, of one topic or of all."""
+    with AdminConnection(bootstrap) as connection:
+        found = [item for item in moving(connection) if topic in (None, item.topic)]
+        if found:
+            alter(connection, [Move(item.topic, item.partition, None) for item in found])
+    if as_json:
+        print(json.dumps({"cancelled": [_as_json(item) for item in found]}))
+    else:
+        print("\n".join(f"Called off: {item}" for item in found) or "Nothing was being moved.")
+    return 0
+
+
+def run_reassign(
+    bootstrap: str,
+    topic: str,
+    partition: int | None,
+    brokers: Sequence[int],
+    replicas: int | None,
+    *,
+    wait: bool,
+    as_json: bool,
+) -> int:
+    """Move a topic, or one partition of it, to `brokers`."""
+    with AdminConnection(bootstrap) as connection:
+        present = replicas_of(connection, topic)
+        if partition is not None and partition not in present:
+            raise StackError(f"{topic} has partitions 0 to {len(present) - 1}, no {partition}.")
+        numbers = sorted(present) if partition is None else [partition]
+        if partition is not None and replicas is None:
+            # One partition, and its brokers in the order of preference: no rotation.
+            moves = [Move(topic, partition, tuple(brokers))]
+        else:
+            count = replicas or min(len(present[numbers[0]]), len(brokers))
+            moves = plan_spread(topic, numbers, brokers, count)
+        alter(connection, moves)
+        if wait:
+            wait_until_done(connection, topic)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "topic": topic,
+                    "done": wait,
+                    "partitions": [
+                        {"partition": move.partition, "replicas": list(move.replicas or ())}
+                        for move in moves
+                    ],
+                }
+            )
+        )
+    else:
+        verb = "is" if wait else "will be"
+        for move in moves:
+            print(f"{topic}-{move.partition} {verb} on {_ids(move.replicas or ())}")
+    return 0
+
+
+def wait_until_done(connection: AdminConnection, topic: str) -> None:
+    """Return when nothing of the topic is being moved any more."""
+    while any(item.topic == topic for item in moving(connection)):
+        time.sleep(LOOK_UP_S)
+
+
+def parse_brokers(text: str) -> list[int]:
+    """`1,2,3`. Raises StackError."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise StackError(f"--to {text}: write broker ids, such as 1,2,3.", EXIT_USAGE) from error
+
+
+def _as_json(item: Moving) -> dict[str, object]:
+    return {
+        "topic": item.topic,
+        "partition": item.partition,
+        "replicas": list(item.replicas),
+        "adding": list(item.adding),
+        "removing": list(item.removing),
+    }
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _words(code: int, message: str | None) -> str:
+    return message or ErrorCode(code).message
