@@ -180,7 +180,8 @@ async def _until_empty(client: Client, broker: int, stalled_s: int, *, is_quiet:
                 errors.print(f"{least:,} left on broker {broker} …")
         if time.monotonic() - since > stalled_s:
             fail(
-                f"Nothing has left broker {broker} for {stalled_s} s; it still has {least:,} replicas",
+                f"Nothing has left broker {broker} for {stalled_s} s, and it still has {least:,} "
+                "replicas",
                 f"`{PROGRAM} partitions --broker {broker} --internal` shows them; "
                 f"the draining goes on, and `{PROGRAM} drain {broker} --undo` ends it",
             )
