@@ -122,6 +122,15 @@ def test_a_restored_backup_is_refused_by_connections_that_never_broke(
     assert postgres.execute("SELECT seq FROM cell") == [(2,)]
 
 
+def test_a_decision_on_the_version_of_the_backup_is_not_committed_either(
+    postgres: PostgresDatabase, store: PostgresMetadataStore
+) -> None:
+    restore_backup(postgres, 2)
+    with pytest.raises(StoreWentBack, match="is at version 2 and has been at 4"):
+        store.apply([], 2, "on the backup")
+    assert postgres.execute("SELECT seq FROM cell") == [(2,)]
+
+
 def test_a_restored_backup_is_refused_after_a_restart_of_the_broker(
     postgres: PostgresDatabase, store: PostgresMetadataStore, open_store: OpenStore
 ) -> None:
