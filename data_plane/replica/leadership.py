@@ -125,6 +125,9 @@ class Leadership:
         """Lead in a new epoch. From the next call with a time on, those in the ISR have a while to
         show themselves."""
         self.leader_epoch = state.leader_epoch
+        # What followers had in an older epoch says nothing any more: others may have led in between
+        # without this replica having heard of it, and had them truncate.
+        self.followers = {}
         self._is_grace_due = True
         self._take(state)
 

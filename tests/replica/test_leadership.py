@@ -409,6 +409,33 @@ def test_the_same_leader_in_a_new_epoch_keeps_what_waits() -> None:
     assert fates == [(0, NONE)]
 
 
+def test_what_followers_had_in_an_older_epoch_does_not_count_in_a_new_one() -> None:
+    """Another one led in between, with less, and had the followers truncate; the old leader heard
+    of nothing."""
+    cell = Cell(3, min_insync_replicas=2)
+    old = cell.leader
+    cell.catch_up(2, 3)
+    old.append()
+    request = cell.nodes[3].ask()
+    assert request is not None
+    cell.nodes[3].take(old.answer(request))
+    # 3 has told of the record that 2 lacks, and would now have it committed by itself.
+    request = cell.nodes[3].ask()
+    assert request is not None
+    old.answer(request)
+    before = old.partition.high_watermark
+    cell.commit(leader=2)
+    cell.nodes[2].deliver()
+    cell.nodes[3].deliver()
+    cell.leader.append()
+    cell.catch_up(3)
+    cell.fence(2)
+    cell.commit(leader=1)
+    old.deliver()
+    assert (cell.state.isr, old.partition.leader_epoch) == ((1, 3), cell.state.leader_epoch)
+    assert old.partition.high_watermark == before
+
+
 def test_an_older_image_changes_nothing() -> None:
     cell = Cell(3)
     old = cell.image
