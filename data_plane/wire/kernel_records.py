@@ -43,6 +43,7 @@ if not cython.compiled:
         release,
         starts_with,
         take_bytes,
+        walk_ordinary,
         yield_gil,
     )
 
@@ -381,6 +382,19 @@ def _walk(
     previous = -1
     min_delta = max_delta = max_at = null_keys = 0
     while index < record_count:
+        if not cython.compiled and consecutive:
+            ordinary = walk_ordinary(p, pos, end, index, record_count, max_delta)
+            if ordinary[0] > index:
+                if index == 0 or ordinary[2] < min_delta:
+                    min_delta = ordinary[2]
+                if index == 0 or ordinary[3] > max_delta:
+                    max_delta = ordinary[3]
+                    max_at = ordinary[4]
+                null_keys += ordinary[5]
+                index = ordinary[0]
+                pos = ordinary[1]
+                previous = index - 1
+                continue
         record = _parse_record(p, pos, end)
         pos = record[0]
         if pos < 0:
