@@ -20,13 +20,15 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from data_plane.broker.api import HandlerTable, RequestContext
-from data_plane.broker.groups import Reply, client_of, service_of
+from data_plane.broker.groups import GroupService, Reply, client_of, service_of
 from data_plane.broker.offset_handlers import (
     handle_offset_commit,
     handle_offset_delete,
     handle_offset_fetch,
 )
 from data_plane.broker.services import Services
+from data_plane.cell.metadata import BrokerImage
+from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -126,16 +128,25 @@ def _find(services: Services, version: int, key_type: int, key: str) -> Coordina
     else:
         partition_count = service.topic.partition_count()
         if partition_count is not None:
-            partition = partition_for_group(key, partition_count)
-            if partition in service.topic.led_partitions():
+            leader = _leader(services, service, partition_for_group(key, partition_count))
+            if leader is not None:
                 return Coordinator(
-                    key=key,
-                    node_id=services.node_id,
-                    host=services.advertised_host,
-                    port=services.advertised_port,
+                    key=key, node_id=leader.node_id, host=leader.host, port=leader.port
                 )
         nowhere.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return nowhere
+
+
+def _leader(services: Services, service: GroupService, partition: int) -> BrokerImage | None:
+    """The live broker that leads a partition of the offsets topic, None while there is none."""
+    if partition in service.topic.led_partitions():
+        host, port = services.advertised_host, services.advertised_port
+        return BrokerImage(services.node_id, host, port)
+    topic = services.image.topics_by_name.get(GROUP_METADATA_TOPIC_NAME)
+    if topic is None or partition >= len(topic.partitions):
+        return None
+    broker = services.image.brokers.get(topic.partitions[partition].leader)
+    return None if broker is None or broker.is_fenced else broker
 
 
 # ---- membership
