@@ -116,16 +116,16 @@ class FetchPartition:
     def watch(self, partition: Partition) -> None:
         self.partition = partition
         if self.owner.is_follower:
-            partition.log_end_watchers.add(self)
+            partition.log_end_watchers[self] = None
         else:
-            partition.watchers.add(self)
+            partition.watchers[self] = None
 
     def unwatch(self) -> None:
         if self.partition is not None:
             if self.owner.is_follower:
-                self.partition.log_end_watchers.discard(self)
+                self.partition.log_end_watchers.pop(self, None)
             else:
-                self.partition.watchers.discard(self)
+                self.partition.watchers.pop(self, None)
             self.partition = None
 
 

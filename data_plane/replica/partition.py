@@ -99,8 +99,9 @@ class Partition:
         self.is_sync_pending = False
         # What was committed when the broker stopped still is: the log kept that.
         self.high_watermark: int = log.high_watermark
-        self.watchers: set[Watcher] = set()
-        self.log_end_watchers: set[LogEndWatcher] = set()
+        # In the order in which they came, so that a simulated history is the same each time.
+        self.watchers: dict[Watcher, None] = {}
+        self.log_end_watchers: dict[LogEndWatcher, None] = {}
         self._host = host
         self._committed_waiters = OffsetWaiters()
         self._own_waiters = OffsetWaiters()

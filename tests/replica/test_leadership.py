@@ -381,8 +381,8 @@ def test_a_leader_that_is_replaced_fails_what_waits_and_follows() -> None:
     cell.catch_up(2, 3)
     fates = appended(old, 2)
     watcher, reader = Counting(), Counting()
-    old.partition.watchers.add(watcher)
-    old.partition.log_end_watchers.add(reader)
+    old.partition.watchers[watcher] = None
+    old.partition.log_end_watchers[reader] = None
     cell.lead(2)
     assert fates == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER), (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     assert (watcher.changes, reader.changes) == (1, 1)
@@ -452,8 +452,8 @@ def test_followers_are_woken_by_appends_and_told_of_the_high_watermark() -> None
     cell = Cell(2)
     leader = cell.leader
     consumer, follower = Counting(), Counting()
-    leader.partition.watchers.add(consumer)
-    leader.partition.log_end_watchers.add(follower)
+    leader.partition.watchers[consumer] = None
+    leader.partition.log_end_watchers[follower] = None
     leader.append()
     assert (consumer.changes, follower.changes, follower.high_watermarks) == (0, 1, 0)
     cell.catch_up(2)

@@ -122,7 +122,7 @@ def test_a_failed_sync_fails_what_waits_and_everything_after() -> None:
     played = Played(DURABLE)
     played.wait_for(played.append())
     watcher = Counting()
-    played.partition.watchers.add(watcher)
+    played.partition.watchers[watcher] = None
     played.partition.sync_failed(ErrorCode.KAFKA_STORAGE_ERROR)
     played.wait_for(0)
     assert played.outcomes == [(0, ErrorCode.KAFKA_STORAGE_ERROR)] * 2
@@ -143,7 +143,7 @@ def test_closing_answers_everybody_once(error: ErrorCode) -> None:
 def test_watchers_hear_of_commits_log_starts_and_epochs() -> None:
     played = Played()
     watcher = Counting()
-    played.partition.watchers.add(watcher)
+    played.partition.watchers[watcher] = None
     played.append()
     assert watcher.count == 1
     played.partition.log_start_changed()
@@ -152,7 +152,7 @@ def test_watchers_hear_of_commits_log_starts_and_epochs() -> None:
     assert watcher.count == 2
     played.lead(1)
     assert watcher.count == 3
-    played.partition.watchers.discard(watcher)
+    del played.partition.watchers[watcher]
     played.append()
     assert watcher.count == 3
 
@@ -160,7 +160,7 @@ def test_watchers_hear_of_commits_log_starts_and_epochs() -> None:
 def test_watchers_of_durable_partitions_hear_after_the_sync_only() -> None:
     played = Played(DURABLE)
     watcher = Counting()
-    played.partition.watchers.add(watcher)
+    played.partition.watchers[watcher] = None
     played.append()
     assert watcher.count == 0
     played.sync()
