@@ -28,7 +28,7 @@ from data_plane.broker.fetch_response import (
     encode_fetch_response,
     encode_full_response,
 )
-from data_plane.broker.fetch_rights import FetchRights
+from data_plane.broker.fetch_rights import FetchRights, RightsOfRequests
 from data_plane.broker.fetch_sessions import (
     NO_SESSION_ID,
     FetchPartition,
@@ -110,7 +110,7 @@ class Poll:
     ) -> None:
         self._services = services
         self._now_ms = now_ms
-        self._rights = FetchRights(services, context, view)
+        self._rights: FetchRights = services.parts[PART].rights.of(context, view)
         self._context = context
         self._fetch_set = fetch_set
         self._is_full = is_full
@@ -180,7 +180,12 @@ class Poll:
             error = rights.report(target, partition, self._now_ms)
             if error is not ErrorCode.NONE:
                 return self._error(target, error)
-        limit = rights.limit(partition)
+        if rights.is_follower:
+            limit = log.log_end_offset
+        elif rights.is_read_committed:
+            limit = partition.last_stable_offset
+        else:
+            limit = partition.high_watermark
         if rights.rack_id:
             preferred_replica = rights.preferred_replica(target, partition)
             if preferred_replica != NO_PREFERRED_REPLICA:
@@ -447,6 +452,7 @@ class FetchSessions:
     def __init__(self, services: Services) -> None:
         slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
         self.cache = FetchSessionCache(slots_max, services.random)
+        self.rights = RightsOfRequests(services)
         self.parked: set[Poll] = set()
         # Partitions in sets that connections keep.
         self.connection_partitions_count = 0

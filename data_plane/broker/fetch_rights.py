@@ -27,7 +27,7 @@ FOLLOWER_READS_VERSION = 11
 
 
 class FetchRights:
-    """Of one request.
+    """Of one request, or of all those of consumers that ask alike.
 
     - `is_follower`: it comes from another broker's replica fetcher.
     - `rack_id`: where the consumer is, "" when that does not matter."""
@@ -43,27 +43,24 @@ class FetchRights:
         "reads_at_followers",
     )
 
-    def __init__(self, services: Services, context: RequestContext, view: FetchRequestView) -> None:
+    def __init__(
+        self,
+        services: Services,
+        *,
+        is_read_committed: bool = False,
+        reads_at_followers: bool = False,
+        rack_id: str = "",
+        follower: tuple[int, int] | None = None,
+    ) -> None:
+        """`follower` is its node id and broker epoch."""
         self._services = services
-        self.is_read_committed = view.isolation_level == READ_COMMITTED
-        self.is_follower = view.replica_id >= 0
-        self.reads_at_followers = (
-            not self.is_follower and context.api_version >= FOLLOWER_READS_VERSION
-        )
-        self.rack_id = ""
-        if (
-            self.reads_at_followers
-            and view.rack_id
-            and services.config.get_str("replica.selector.class") == RACK_AWARE
-        ):
-            self.rack_id = view.rack_id
-        if self.is_follower:
-            self._node_id = view.replica_id
-            self._broker_epoch = view.replica_epoch
-            registered = services.image.brokers.get(view.replica_id)
-            self._is_stale = registered is not None and (
-                registered.broker_epoch > view.replica_epoch
-            )
+        self.is_read_committed = is_read_committed
+        self.reads_at_followers = reads_at_followers
+        self.rack_id = rack_id
+        self.is_follower = follower is not None
+        self._node_id, self._broker_epoch = follower or (-1, -1)
+        registered = services.image.brokers.get(self._node_id)
+        self._is_stale = registered is not None and registered.broker_epoch > self._broker_epoch
 
     def may_read(self, partition: Partition) -> bool:
         """Whether this replica is one to read at."""
@@ -91,12 +88,6 @@ class FetchRights:
             return self._services.partitions.error(target.topic_id, target.index)
         return self._services.partitions.error_by_name(target.topic, target.index)
 
-    def limit(self, partition: Partition) -> int:
-        """Where reading ends."""
-        if self.is_follower:
-            return partition.log.log_end_offset
-        return partition.last_stable_offset if self.is_read_committed else partition.high_watermark
-
     def preferred_replica(self, target: FetchPartition, partition: Partition) -> int:
         """The broker where the consumer should read instead; -1 for none."""
         brokers = self._services.image.brokers
@@ -122,3 +113,35 @@ class FetchRights:
         if wanted.current_leader_epoch >= 0:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class RightsOfRequests:
+    """Gives each request its rights. Those of plain consumers are made once."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._of_consumers = {
+            (is_read_committed, reads_at_followers): FetchRights(
+                services,
+                is_read_committed=bool(is_read_committed),
+                reads_at_followers=reads_at_followers,
+            )
+            for is_read_committed in (0, READ_COMMITTED)
+            for reads_at_followers in (False, True)
+        }
+
+    def of(self, context: RequestContext, view: FetchRequestView) -> FetchRights:
+        """The rights of one request."""
+        services = self._services
+        if view.replica_id >= 0:
+            return FetchRights(services, follower=(view.replica_id, view.replica_epoch))
+        is_read_committed = view.isolation_level == READ_COMMITTED
+        if view.rack_id and services.config.get_str("replica.selector.class") == RACK_AWARE:
+            return FetchRights(
+                services,
+                is_read_committed=is_read_committed,
+                reads_at_followers=True,
+                rack_id=view.rack_id,
+            )
+        reads_at_followers = context.api_version >= FOLLOWER_READS_VERSION
+        return self._of_consumers[(is_read_committed, reads_at_followers)]

@@ -235,7 +235,7 @@ class _Appender:
                 "Produce requests must have at least one record batch per partition",
             )
             return None
-        if self._needs_all and partition.is_under_min_isr:
+        if self._needs_all and partition.leadership is not None and partition.is_under_min_isr:
             answer.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
             return None
         return partition

@@ -462,10 +462,12 @@ class Partition:
         self.log.advance_high_watermark(offset)
         if self._committed_waiters.queue:
             self._committed_waiters.release(offset)
-        for watcher in self.watchers:
-            watcher.partition_changed()
-        for reader in self.log_end_watchers:
-            reader.high_watermark_changed()
+        if self.watchers:
+            for watcher in self.watchers:
+                watcher.partition_changed()
+        if self.log_end_watchers:
+            for reader in self.log_end_watchers:
+                reader.high_watermark_changed()
 
     def _fail_waiters(self, error: ErrorCode) -> None:
         self._committed_waiters.fail(error)

@@ -285,6 +285,29 @@ def test_a_follower_below_the_high_watermark_does_not_join() -> None:
     assert propose(leader) is not None
 
 
+def test_a_follower_that_was_caught_up_a_moment_ago_does_not_join_below_the_high_watermark() -> (
+    None
+):
+    """Fenced, it was not waited for; unfenced, it lacks what was committed meanwhile."""
+    cell = Cell(3, isr=(1, 2))
+    leader = cell.leader
+    leader.append()
+    cell.catch_up(2, 3)
+    cell.commit(brokers={3: Broker(1, is_fenced=True)})
+    cell.deliver()
+    leader.append()
+    cell.catch_up(2)
+    assert leader.partition.high_watermark == 2
+    cell.commit(brokers={3: Broker(1)})
+    cell.deliver()
+    leader.growing = 0
+    leader.partition.review(cell.now_ms)
+    assert propose(leader) is None
+    assert leader.growing == 0
+    cell.catch_up(3)
+    assert propose(leader) is not None
+
+
 @pytest.mark.parametrize("stale", ["epoch", "fenced"])
 def test_kip_903_only_the_registered_incarnation_joins(stale: str) -> None:
     """A follower that caught up, lost its disk and came back is not the one that caught up."""
