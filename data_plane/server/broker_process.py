@@ -41,6 +41,7 @@ from data_plane.server.connection import Connection
 from data_plane.server.disk_space import measure_space
 from data_plane.server.entry import Addresses, Entry, enter_cell
 from data_plane.server.http import HttpListener, HttpResponse
+from data_plane.server.inter_broker_tls import TlsContexts, make_contexts
 from data_plane.server.listener import Listener, take_address
 from data_plane.server.logging_setup import THRESHOLD
 from data_plane.server.peer_connections import PeerConnections
@@ -88,6 +89,7 @@ class BrokerProcess:
         self._store_executor: ThreadExecutor | None = None
         self._store_watch: StoreWatch | None = None
         self._peers: list[PeerConnections] = []
+        self._tls: TlsContexts | None = None
         self._superseded = ""
 
     async def run(self) -> None:
@@ -165,7 +167,8 @@ class BrokerProcess:
     def _make_peers(self, services: Services) -> Peers:
         if self._settings.metadata_store_url is None:
             return NoPeers(services, self._clock.now_ms)
-        peers = PeerConnections(services, self._clock, self._end_pass)
+        tls = None if self._tls is None else self._tls.client
+        peers = PeerConnections(services, self._clock, self._end_pass, tls)
         self._peers.append(peers)
         return peers
 
@@ -189,8 +192,14 @@ class BrokerProcess:
         if not is_member:
             return [clients], Addresses(host, port)
         address = settings.inter_broker_listener
+        if settings.inter_broker_tls is not None:
+            self._tls = make_contexts(settings.inter_broker_tls)
         server, inter_broker_port = await take_address(
-            address.host, address.port, backlog, lambda: Connection(self._listeners[1])
+            address.host,
+            address.port,
+            backlog,
+            lambda: Connection(self._listeners[1]),
+            None if self._tls is None else self._tls.server,
         )
         return [clients, [server]], Addresses(host, port, address.host, inter_broker_port)
 

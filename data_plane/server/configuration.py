@@ -26,6 +26,13 @@ from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS, refu
 from data_plane.broker.config.definition import ConfigDefinition, InvalidValue
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS
+from data_plane.server.inter_broker_tls import (
+    AUTHORITY,
+    CERTIFICATE,
+    KEY,
+    TlsFiles,
+    find_problems,
+)
 from data_plane.server.properties_file import MalformedProperties, parse_properties
 
 ENVIRONMENT_PREFIX = "TIDEWHEEL_BROKER_"
@@ -76,6 +83,7 @@ class BrokerConfig:
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
     inter_broker_listener: Listener
+    inter_broker_tls: TlsFiles | None
     host_id: str
     metadata_store_url: str | None
     metadata_store_schema: str
@@ -241,6 +249,7 @@ def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | 
     _check_protocols(resolver, listeners, problem)
     _check_limits(resolver, problem)
     inter_broker = _inter_broker_listener(resolver, problem)
+    inter_broker_tls = _inter_broker_tls(resolver, inter_broker.host, problem)
     directories = _data_directories(resolver, problem)
     if problems:
         return None
@@ -254,6 +263,7 @@ def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | 
         listeners=listeners,
         advertised_listeners=advertised,
         inter_broker_listener=inter_broker,
+        inter_broker_tls=inter_broker_tls,
         host_id=str(resolver.get("host.id") or ""),
         metadata_store_url=str(store_url) if store_url else None,
         metadata_store_schema=resolver.get_str("metadata.store.schema"),
@@ -348,6 +358,13 @@ def _inter_broker_listener(resolver: EffectiveConfig, problem: Problem) -> Liste
     return listener
 
 
+def _inter_broker_tls(resolver: EffectiveConfig, host: str, problem: Problem) -> TlsFiles | None:
+    files = TlsFiles(*(str(resolver.get(name) or "") for name in (CERTIFICATE, KEY, AUTHORITY)))
+    for name, reason in find_problems(host, *files):
+        problem(name, reason)
+    return files if files.certificate else None
+
+
 def _check_limits(resolver: EffectiveConfig, problem: Problem) -> None:
     timeout_ms = resolver.get_int("broker.session.timeout.ms")
     if timeout_ms < HEARTBEATS_PER_SESSION_MIN * resolver.get_int("broker.heartbeat.interval.ms"):
@@ -358,6 +375,8 @@ def _check_limits(resolver: EffectiveConfig, problem: Problem) -> None:
         )
     for low, high in (
         ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+        ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+        ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
         ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
     ):
         if resolver.get_int(low) > resolver.get_int(high):

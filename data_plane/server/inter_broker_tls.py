@@ -70,14 +70,17 @@ def is_loopback(host: str) -> bool:
 
 
 def make_contexts(files: TlsFiles) -> TlsContexts:
-    """Read the files. Raises OSError (ssl.SSLError included) when one cannot be read, or the key is
-    not the certificate's."""
+    """Read the files. Raises OSError, which names them, when one cannot be read, or the key is not
+    the certificate's."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for context in (server, client):
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(files.certificate, files.key)
-        context.load_verify_locations(files.authority)
+        try:
+            context.load_cert_chain(files.certificate, files.key)
+            context.load_verify_locations(files.authority)
+        except OSError as error:
+            raise OSError(f"inter.broker.tls: {', '.join(files)}: {error}") from error
         context.verify_mode = ssl.CERT_REQUIRED
     # Sessions are long and few: nothing is gained by resuming them.
     server.num_tickets = 0

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
@@ -29,18 +30,29 @@ from data_plane.server.receive_buffers import ReceiveMemory
 FRAME_DEADLINE_MS = 60_000
 FRAME_BYTES_PER_MS_MIN = 100
 CLOSE_DEADLINE_MS = 10_000
+TLS_HANDSHAKE_TIMEOUT_S = 10.0
 SWEEP_INTERVAL_MS = 5_000
 CLOSE_LOGS_PER_SECOND_MAX = 50
 
 
 async def take_address(
-    host: str, port: int, backlog: int, make_connection: Callable[[], asyncio.BaseProtocol]
+    host: str,
+    port: int,
+    backlog: int,
+    make_connection: Callable[[], asyncio.BaseProtocol],
+    tls: ssl.SSLContext | None = None,
 ) -> tuple[asyncio.Server, int]:
     """Bind an address; an empty host is every interface. Returns the port, too, which the system
     chose when `port` is 0. Nobody is served, or even let wait, yet. Raises OSError."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
-        make_connection, host or None, port, backlog=backlog, start_serving=False
+        make_connection,
+        host or None,
+        port,
+        backlog=backlog,
+        start_serving=False,
+        ssl=tls,
+        ssl_handshake_timeout=None if tls is None else TLS_HANDSHAKE_TIMEOUT_S,
     )
     bound_port: int = server.sockets[0].getsockname()[1]
     return server, bound_port

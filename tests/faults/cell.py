@@ -31,6 +31,7 @@ from confluent_kafka.cimpl import NewTopic
 from stack.broker_process import BrokerLaunch, BrokerProcess
 from stack.options import cell_environment, cell_settings
 from stack.postgres import PostgresServer
+from tests.certificates import Authority, tls_settings
 from tests.faults.network import HOST, Network
 from tests.faults.proxy import FaultProxy
 
@@ -70,6 +71,8 @@ class Cell:
         self._data = dict(data or {})
         self._ports: dict[int, int] = {}
         self._resources = contextlib.ExitStack()
+        self._authority: Authority | None = None
+        self._certificates: dict[int, tuple[str, ...]] = {}
 
     def __enter__(self) -> Cell:
         try:
@@ -126,9 +129,10 @@ class Cell:
         store_url = self.postgres.dsn.replace(here, f"@{link.listen_host}:{link.port}/")
         assert store_url != self.postgres.dsn, "the address is not where it was looked for"
         host, prefix = "127.0.0.1", tuple[str, ...]()
+        given = [f"{key}={value}" for key, value in self._settings.items()]
         if self._network is not None:
             host, prefix = self._network.address(broker_id), self._network.prefix(broker_id)
-        given = [f"{key}={value}" for key, value in self._settings.items()]
+            given += self._tls_settings(broker_id, host)
         launch = BrokerLaunch(
             broker_id=broker_id,
             data=self.data(broker_id),
@@ -141,6 +145,15 @@ class Cell:
             prefix=prefix,
         )
         self.processes[broker_id] = BrokerProcess(launch)
+
+    def _tls_settings(self, broker_id: int, host: str) -> tuple[str, ...]:
+        """Brokers that are not on one loopback speak TLS."""
+        if self._authority is None:
+            self._authority = Authority(self.folder / "certificates")
+        if broker_id not in self._certificates:
+            files = self._authority.issue(f"broker-{broker_id}", f"IP:{host}")
+            self._certificates[broker_id] = tls_settings(files)
+        return self._certificates[broker_id]
 
     def _wait_ready(self, broker_id: int) -> None:
         self._ports[broker_id] = (
@@ -210,7 +223,8 @@ class Cell:
         self, name: str, partitions: int, *, replicas: int = 3, configs: Mapping[str, str] = {}
     ) -> None:
         topic = NewTopic(name, partitions, replicas, config=dict(configs))
-        self.admin().create_topics([topic], operation_timeout=20)[name].result(30)
+        admin = self.admin()
+        admin.create_topics([topic], operation_timeout=20)[name].result(30)
         self.wait_for(
             lambda: len(self.in_sync(name)) == partitions, f"{name} is known to everybody"
         )

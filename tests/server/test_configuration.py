@@ -16,6 +16,7 @@ from data_plane.server.configuration import (
     Listener,
     load_configuration,
 )
+from data_plane.server.inter_broker_tls import TlsFiles
 from data_plane.server.properties_file import MalformedProperties, parse_properties
 
 
@@ -181,6 +182,24 @@ def test_the_address_for_other_brokers_is_one_they_can_connect_to() -> None:
     for text in ("0.0.0.0:7", ":7", "[::]:7", "host", "host:70000", "PLAINTEXT://host:7"):
         with pytest.raises(ConfigurationError, match=r"inter\.broker\.listener"):
             load_configuration(flags=[f"inter.broker.listener={text}"])
+
+
+def test_brokers_meet_on_loopback_or_by_mutual_tls() -> None:
+    with pytest.raises(ConfigurationError, match="mutual TLS"):
+        load_configuration(flags=["inter.broker.listener=10.0.0.1:7"])
+    files = {"certificate": "/c.pem", "key": "/k.pem", "ca": "/ca.pem"}
+    flags = [f"inter.broker.tls.{name}={path}" for name, path in files.items()]
+    config = load_configuration(flags=["inter.broker.listener=10.0.0.1:7", *flags])
+    assert config.inter_broker_tls == TlsFiles("/c.pem", "/k.pem", "/ca.pem")
+    assert load_configuration().inter_broker_tls is None
+    with pytest.raises(ConfigurationError, match=r"inter\.broker\.tls\.ca: is missing"):
+        load_configuration(flags=flags[:2])
+
+
+def test_a_long_poll_is_shorter_than_what_watches_it() -> None:
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        with pytest.raises(ConfigurationError, match=f"500 is more than {name}=499"):
+            load_configuration(flags=[f"{name}=499"])
 
 
 def test_a_session_outlasts_some_heartbeats() -> None:

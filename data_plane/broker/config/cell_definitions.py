@@ -25,7 +25,28 @@ CELL_DEFINITIONS = (
         "127.0.0.1:0",
         "Where this broker listens for the others of its cell, as host:port; they connect to this "
         "very host, so it must be one that they can reach. Port 0 takes a free one. Clients are "
-        "not served there. Not Apache Kafka's.",
+        "not served there. A host other than this machine's loopback needs inter.broker.tls.*. Not "
+        "Apache Kafka's.",
+    ),
+    define(
+        "inter.broker.tls.certificate",
+        "STRING",
+        None,
+        "A PEM file with the certificate (and chain) that this broker shows to the others; its "
+        "subjectAltName has the host of inter.broker.listener. Not Apache Kafka's.",
+    ),
+    define(
+        "inter.broker.tls.key",
+        "STRING",
+        None,
+        "A PEM file with the key of that certificate. Not Apache Kafka's.",
+    ),
+    define(
+        "inter.broker.tls.ca",
+        "STRING",
+        None,
+        "A PEM file with the authority that signs the certificates of this cell, and nothing else: "
+        "who has one of them is a broker of the cell. Not Apache Kafka's.",
     ),
     define(
         "host.id",

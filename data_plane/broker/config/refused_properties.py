@@ -37,7 +37,7 @@ REFUSED_PROPERTIES = MappingProxyType(
         "process.roles": _NO_QUORUM,
         "metadata.log.dir": _NO_QUORUM,
         "zookeeper.": _NO_QUORUM,
-        "inter.broker.listener.name": "brokers of a cell do not talk to each other yet",
+        "inter.broker.listener.name": "brokers talk to each other at inter.broker.listener",
         "remote.": _NO_TIERED,
         "group.share.": "this broker does not serve share groups yet",
         "share.": "this broker does not serve share groups yet",

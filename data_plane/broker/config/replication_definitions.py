@@ -12,7 +12,6 @@ from data_plane.broker.config.definition import (
 
 CLUSTER = Update.CLUSTER_WIDE
 
-_REPLICATION = "a cell of one broker does not replicate"
 _ELECTION = "a partition with one replica has nobody else to elect"
 _CONTROLLER = "metadata has a store of its own and no quorum"
 
@@ -21,37 +20,49 @@ REPLICATION_DEFINITIONS = (
         "num.replica.fetchers",
         "INT",
         1,
-        "A setting of replication.",
+        "How many threads copy from other brokers.",
         at_least(1),
         CLUSTER,
-        _REPLICATION,
+        "one connection for each leader serves all its partitions, without a thread",
     ),
     define(
         "replica.fetch.backoff.ms",
         "INT",
         1000,
-        "A setting of replication.",
+        "The longest pause before a leader, or one of its partitions, is asked again after an "
+        "error. The first pause is 20 ms, each further one twice as long.",
         at_least(0),
-        moot=_REPLICATION,
     ),
     define(
         "replica.fetch.max.bytes",
         "INT",
         1_048_576,
-        "A setting of replication.",
+        "How much a follower asks for of one partition at a time. A larger batch is copied all the "
+        "same.",
         at_least(0),
-        moot=_REPLICATION,
     ),
-    define("replica.fetch.min.bytes", "INT", 1, "A setting of replication.", moot=_REPLICATION),
+    define(
+        "replica.fetch.min.bytes",
+        "INT",
+        1,
+        "A leader waits until it has so much for a follower, for replica.fetch.wait.max.ms at "
+        "most. More than 1 delays acknowledgements.",
+        at_least(0),
+    ),
     define(
         "replica.fetch.response.max.bytes",
         "INT",
         10_485_760,
-        "A setting of replication.",
+        "How much a follower asks for at a time of all partitions that it copies from one leader.",
         at_least(0),
-        moot=_REPLICATION,
     ),
-    define("replica.fetch.wait.max.ms", "INT", 500, "A setting of replication.", moot=_REPLICATION),
+    define(
+        "replica.fetch.wait.max.ms",
+        "INT",
+        500,
+        "How long a leader that has nothing new lets a follower's request wait.",
+        at_least(0),
+    ),
     define(
         "replica.high.watermark.checkpoint.interval.ms",
         "LONG",
@@ -79,30 +90,41 @@ REPLICATION_DEFINITIONS = (
         "replica.socket.receive.buffer.bytes",
         "INT",
         65_536,
-        "A setting of replication.",
-        moot=_REPLICATION,
+        "The receive buffer of connections to other brokers.",
+        moot="the system finds the size that a connection needs",
     ),
     define(
-        "replica.socket.timeout.ms", "INT", 30_000, "A setting of replication.", moot=_REPLICATION
+        "replica.socket.timeout.ms",
+        "INT",
+        30_000,
+        "A connection to another broker is given up when a request has no answer for so long. One "
+        "that is cut is noticed within seconds.",
+        at_least(1),
     ),
-    define("request.timeout.ms", "INT", 30_000, "Requests between brokers.", moot=_REPLICATION),
+    define(
+        "request.timeout.ms",
+        "INT",
+        30_000,
+        "How long a request between brokers may take.",
+        moot="replica.socket.timeout.ms says so for all requests between brokers",
+    ),
     define(
         "leader.replication.throttled.rate",
         "LONG",
         INT64_MAX,
-        "A setting of replication.",
+        "Bytes per second that a broker gives to replicas that are being added.",
         at_least(0),
         CLUSTER,
-        _REPLICATION,
+        "follower.replication.throttled.rate limits the same bytes where they arrive",
     ),
     define(
         "follower.replication.throttled.rate",
         "LONG",
         INT64_MAX,
-        "A setting of replication.",
+        "Bytes per second that a broker copies for replicas that are being added, in all, until "
+        "they are in sync. Which ones these are the cell knows by itself.",
         at_least(0),
         CLUSTER,
-        _REPLICATION,
     ),
     define(
         "metadata.log.max.snapshot.interval.ms",

@@ -1,0 +1,49 @@
+"""Certificates for tests, made on the spot by the openssl command."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from data_plane.server.inter_broker_tls import AUTHORITY, CERTIFICATE, KEY, TlsFiles
+
+WHY_NO_CERTIFICATES = (
+    "" if shutil.which("openssl") else "there is no openssl here to make certificates with"
+)
+
+
+class Authority:
+    """A certificate authority in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self._openssl(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+            " -subj /CN=cell -keyout ca.key -out ca.pem"
+        )
+
+    def issue(self, name: str, subject_alt_name: str) -> TlsFiles:
+        self._openssl(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
+            f" -subj /CN={name} -keyout {name}.key -out {name}.csr"
+        )
+        (self.folder / f"{name}.cnf").write_text(f"subjectAltName={subject_alt_name}\n")
+        self._openssl(
+            f"x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2"
+            f" -extfile {name}.cnf -out {name}.pem"
+        )
+        return TlsFiles(*(str(self.folder / f) for f in (f"{name}.pem", f"{name}.key", "ca.pem")))
+
+    def _openssl(self, arguments: str) -> None:
+        subprocess.run(
+            ["openssl", *arguments.split()], cwd=self.folder, check=True, capture_output=True
+        )
+
+
+def tls_settings(files: TlsFiles) -> tuple[str, ...]:
+    """The broker properties that name these files."""
+    return tuple(
+        f"{name}={path}" for name, path in zip((CERTIFICATE, KEY, AUTHORITY), files, strict=True)
+    )
