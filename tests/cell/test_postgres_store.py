@@ -490,7 +490,10 @@ def test_a_commit_whose_notification_was_lost_is_found_by_looking(
     assert waiting.result(5)
 
 
-def test_closing_ends_a_wait(open_store: OpenStore, threads: ThreadPoolExecutor) -> None:
+def test_closing_ends_a_wait(
+    open_store: OpenStore, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_store, "POLL_INTERVAL_MS", 60_000)
     store = open_store()
     store.read()
     waiting = threads.submit(store.wait, 0, 60_000)
