@@ -304,7 +304,7 @@ class Poll:
                 if target.partition is not None:
                     target.watch(target.partition)
         fetch_set.parked = self
-        self._services.parts[PART].parked.add(self)
+        self._services.parts[PART].parked[self] = None
         self._timer = self._services.timers.schedule(deadline_ms, self._timed_out)
         self._context.connection.on_close.append(self._abandon)
         return self.deferred
@@ -356,7 +356,7 @@ class Poll:
 
     def _unpark(self) -> None:
         self._fetch_set.parked = None
-        self._services.parts[PART].parked.discard(self)
+        self._services.parts[PART].parked.pop(self, None)
         self._services.wakes.forget(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -453,7 +453,7 @@ class FetchSessions:
         slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
         self.cache = FetchSessionCache(slots_max, services.random)
         self.rights = RightsOfRequests(services)
-        self.parked: set[Poll] = set()
+        self.parked: dict[Poll, None] = {}
         # Partitions in sets that connections keep.
         self.connection_partitions_count = 0
 

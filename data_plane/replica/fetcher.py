@@ -113,7 +113,7 @@ class ReplicaFetcher:
         self._followed: dict[PartitionKey, FollowedPartition] = {}
         self._changed: dict[FollowedPartition, None] = {}
         self._forgotten: dict[PartitionKey, None] = {}
-        self._throttled: set[FollowedPartition] = set()
+        self._throttled: dict[FollowedPartition, None] = {}
         self._paused: list[tuple[int, int, FollowedPartition]] = []
         self._order = count()
         self._numbers = count(1)
@@ -149,7 +149,7 @@ class ReplicaFetcher:
         one = FollowedPartition(key, replica, is_throttled)
         self._followed[key] = one
         if is_throttled:
-            self._throttled.add(one)
+            self._throttled[one] = None
         self._name_again(one)
 
     def unfollow(self, topic_id: bytes, index: int) -> None:
@@ -164,7 +164,10 @@ class ReplicaFetcher:
         one = self._followed.get((topic_id, index))
         if one is not None and one.is_throttled != is_throttled:
             one.is_throttled = is_throttled
-            (self._throttled.add if is_throttled else self._throttled.discard)(one)
+            if is_throttled:
+                self._throttled[one] = None
+            else:
+                self._throttled.pop(one, None)
 
     def set_replica_epoch(self, replica_epoch: int) -> None:
         """The epoch of this broker's registration. A leader takes it from the requests that name a
@@ -183,7 +186,7 @@ class ReplicaFetcher:
         if one is not None:
             one.paused_until_ms = None
             self._changed.pop(one, None)
-            self._throttled.discard(one)
+            self._throttled.pop(one, None)
 
     # Requests.
 
