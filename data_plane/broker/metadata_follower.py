@@ -81,6 +81,7 @@ class MetadataFollower:
         self._file_version = -1
         self._file_next_ms = 0
         self._is_writing_file = False
+        self._is_file_failing = False
         self.outages_count = 0
 
     @property
@@ -171,7 +172,10 @@ class MetadataFollower:
             self._file_next_ms = self._now_ms() + pause_ms
             if error is None:
                 self._file_version = image.version
-            else:
+                self._is_file_failing = False
+            elif not self._is_file_failing:
+                # A full disk stays full for a while, and it is tried again each time.
+                self._is_file_failing = True
                 self._services.log.error("image_file_not_written", error=repr(error))
 
         self._services.executor.submit(lambda: self._write_file(image), done)

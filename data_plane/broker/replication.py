@@ -71,6 +71,11 @@ class ReplicationManager:
         for followed in self._services.partitions.followed():
             self._review(followed.topic.topic_id, followed.index)
 
+    def directory_failed(self) -> None:
+        """Fetch no more of what is on a data directory that has just failed."""
+        for topic_id, index in list(self._origins):
+            self._review(UUID(bytes=topic_id), index)
+
     def tick(self, now_ms: int) -> None:
         """Deadlines are in the broker's timers."""
 
@@ -102,8 +107,9 @@ class ReplicationManager:
             self._leave(key, before)
             return
         replica = self._services.partitions.replica(*key)
-        if replica is None:
-            # Its disk has failed, which the log says.
+        if replica is None or replica.log.log_directory.failure is not None:
+            # Its disk has failed, which the log says. To go on fetching where it stands would look
+            # to the leader like a replica that has caught up.
             self._leave(key, before)
             return
         origin = _Origin(image.leader, replica.leader_epoch, self._is_throttled(image))

@@ -132,10 +132,17 @@ class Leadership:
         self._take(state)
 
     def update(self, state: PartitionState) -> bool:
-        """Follow an image of the same leader epoch; whether it was news."""
+        """Follow an image of the same leader epoch; whether it was news.
+
+        Who has left the ISR comes back by fetches that it sends from then on. Others than the
+        leader take brokers out, too: one that stops, or whose disk has failed, had everything a
+        moment ago and will fetch no more."""
         if state.partition_epoch <= self.partition_epoch:
             return False
+        left = frozenset(self.committed_isr) - frozenset(state.isr)
         self._take(state)
+        for node_id in left & self.followers.keys():
+            self.followers[node_id].forget()
         return True
 
     def _take(self, state: PartitionState) -> None:

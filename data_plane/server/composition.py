@@ -19,6 +19,7 @@ from typing import Any
 from data_plane.broker import (
     admin,
     api_versions,
+    failed_directories,
     fetch,
     fetch_poll,
     group_handlers,
@@ -35,6 +36,7 @@ from data_plane.broker import (
 from data_plane.broker import membership as membership_module
 from data_plane.broker.api import HandlerTable
 from data_plane.broker.controller_settings import controller_settings
+from data_plane.broker.failed_directories import FailedDirectories
 from data_plane.broker.fetch_poll import FetchSessions
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.groups import GroupService
@@ -169,8 +171,12 @@ def _join_cell(
     manager = ReplicationManager(services)
     services.parts[replication.PART] = manager
     manager.add_metrics(collector)
+    failed = FailedDirectories(
+        services, services.partitions.min_insync_replicas, manager.directory_failed
+    )
+    services.parts[failed_directories.PART] = failed
     services.components[:0] = [follower]
-    services.components += [isr_manager, manager, membership]
+    services.components += [isr_manager, manager, failed, membership]
     gauges: list[tuple[str, str, Callable[[], Any]]] = [
         ("tidewheel_metadata_version", "Metadata version.", lambda: services.image.version),
         ("tidewheel_is_controller", "1: this is the controller.", lambda: membership.is_controller),

@@ -252,7 +252,10 @@ def test_joining_takes_the_high_watermark_and_the_start_of_the_epoch() -> None:
     cell.fetch(3)
     three = cell.nodes[3]
     assert three.end == 4
-    cell.commit(isr=(2,), leader=2)
+    # 3 is taken out of the ISR just after it had been given time to show itself.
+    cell.commit(isr=(2, 3), leader=2)
+    cell.deliver()
+    cell.commit(isr=(2,))
     cell.deliver()
     leader = cell.leader
     # What 2 had heard of the high watermark, less than its log's end.
@@ -559,3 +562,18 @@ def test_a_failed_sync_ends_a_follower() -> None:
     assert told == [1]
     assert not two.partition.is_follower
     assert not two.partition.follow_image(cell.state, None, cell.now_ms)  # type: ignore[arg-type]
+
+
+def test_who_was_taken_out_of_the_isr_comes_back_by_fetches_of_its_own_only() -> None:
+    """A broker that stops, or whose disk has failed, had everything a moment ago."""
+    cell = Cell(3)
+    leader = cell.leader
+    leader.append()
+    cell.catch_up(2, 3)
+    cell.commit(isr=(1, 3))
+    leader.deliver()
+    assert propose(leader) is None
+    cell.catch_up(2)
+    proposal = propose(leader)
+    assert proposal is not None
+    assert set(proposal.isr) == {1, 2, 3}

@@ -1,0 +1,135 @@
+"""A disk that fails in a cell: this broker gives up what it has there, and others lead it.
+
+    directory offline ─► nothing of it is fetched any more
+                      ─► commit: out of the ISR and ELR of its partitions, leader of none of them
+                         the controller elects somebody else; the rest of the broker goes on
+
+It is the broker itself that knows and says so; to the controller it is as alive as before. When the
+process starts again, with the disk back or another one, it has no clean-shutdown mark there, so it
+registers as one that may have lost something, and its replicas are filled from their leaders.
+
+Invariants
+- A partition that nobody else could lead is left as it is: its clients are told of a storage
+  error until the disk is back, instead of losing what is on it.
+- What is committed follows from the image and from which directories are offline, so it is asked
+  for again until the image has it, and given up silently when it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from data_plane.cell.changes import Change, ChangePartition
+from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
+from data_plane.cell.partition_state import next_epochs, with_isr, with_leader
+from data_plane.log.errors import UnknownPartition
+
+if TYPE_CHECKING:
+    from data_plane.broker.services import Services
+    from data_plane.cell.metadata import TopicImage
+
+PART = "failed_directories"
+
+LOOK_INTERVAL_MS = 500
+# Partitions in one commit. More would hold up other commits.
+PARTITIONS_PER_COMMIT_MAX = 1000
+
+
+def without_disk(
+    partition: PartitionImage, node_id: int, min_insync_replicas: int
+) -> PartitionImage:
+    """The partition after this replica's disk has failed; the same object when nothing can be
+    done, or is to be. Epochs are left alone."""
+    if node_id not in partition.isr and node_id not in partition.elr:
+        return partition
+    isr = tuple(other for other in partition.isr if other != node_id)
+    new = with_isr(partition, isr, min_insync_replicas, lost=(node_id,))
+    if not new.isr and not new.elr:
+        return partition
+    return with_leader(new, NO_LEADER) if new.leader == node_id else new
+
+
+class FailedDirectories:
+    """A component of a broker in a cell."""
+
+    def __init__(
+        self,
+        services: Services,
+        min_insync_replicas: Callable[[TopicImage], int],
+        on_failed: Callable[[], None],
+    ) -> None:
+        """`on_failed` is called when one more directory has failed: what is on it is not to be
+        fetched any more."""
+        self._services = services
+        self._min_insync_replicas = min_insync_replicas
+        self._on_failed = on_failed
+        self._failed_count = 0
+        self._next_ms = 0
+        self._is_writing = False
+        # The image and the number of failed directories at the last look, when all was in order.
+        self._settled: tuple[MetadataImage, int] | None = None
+
+    def start(self, now_ms: int) -> None:
+        self._next_ms = now_ms
+
+    def next_deadline_ms(self) -> int:
+        return self._next_ms
+
+    def tick(self, now_ms: int) -> None:
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + LOOK_INTERVAL_MS
+        failed_count = len(self._services.logs.offline_directories())
+        if failed_count != self._failed_count:
+            self._failed_count = failed_count
+            self._on_failed()
+        if not failed_count or self._is_writing:
+            return
+        image, settled = self._services.image, self._settled
+        if settled is not None and settled[0] is image and settled[1] == failed_count:
+            return
+        if self.decide(image):
+            self._write()
+        else:
+            self._settled = (image, failed_count)
+
+    def stop(self, now_ms: int) -> None:
+        """What is in flight is committed or not; the next registration says it anyway."""
+
+    def decide(self, image: MetadataImage) -> Sequence[Change]:
+        """What gives up the replicas on failed disks."""
+        node_id = self._services.node_id
+        changes: list[Change] = []
+        for _, topic in sorted(image.topics_by_name.items()):
+            for index, old in enumerate(topic.partitions):
+                if node_id not in old.replicas or not self._is_lost(topic.topic_id, index):
+                    continue
+                new = without_disk(old, node_id, self._min_insync_replicas(topic))
+                if new is not old:
+                    changes.append(ChangePartition(topic.topic_id, index, next_epochs(old, new)))
+                    if len(changes) == PARTITIONS_PER_COMMIT_MAX:
+                        return changes
+        return changes
+
+    def _is_lost(self, topic_id: UUID, index: int) -> bool:
+        logs = self._services.logs
+        try:
+            return logs.get(topic_id, index).log_directory.failure is not None
+        except UnknownPartition:
+            # It would be made now, if there is a place for it.
+            return len(logs.offline_directories()) == len(logs.directories)
+
+    def _write(self) -> None:
+        self._is_writing = True
+        log = self._services.log
+
+        def done(error: BaseException | None) -> None:
+            self._is_writing = False
+            if error is not None:
+                log.error("failed_replicas_not_given_up", error=repr(error))
+            else:
+                log.warning("failed_replicas_given_up")
+
+        self._services.metadata.write(self.decide, done)
