@@ -27,6 +27,7 @@ from data_plane.broker.config_validation import (
     check_topic_values,
     effective_config,
 )
+from data_plane.broker.controller_settings import controller_settings
 from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
 from data_plane.broker.log_threshold import ROOT_LOGGER, LogThreshold, check_level
 from data_plane.broker.refusal import Refusal, commit_refusal
@@ -34,6 +35,7 @@ from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
 from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.metadata import MetadataImage, ResourceType
+from data_plane.cell.min_isr_changes import decide_min_isr_changes
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import alter_configs_request, incremental_alter_configs_request
 from data_plane.wire.messages.alter_configs_response import (
@@ -160,7 +162,7 @@ def _alter(
     def decide(image: MetadataImage) -> Sequence[Change]:
         outcomes.clear()
         levels.clear()
-        changes = []
+        changes: list[AlterConfigs] = []
         counts = Counter((resource.type, resource.name) for resource in resources)
         for resource in resources:
             try:
@@ -176,7 +178,10 @@ def _alter(
                 outcomes.append(_Outcome(resource, refusal))
             else:
                 outcomes.append(_Outcome(resource, None))
-        return () if validate_only else changes
+        if validate_only:
+            return ()
+        settings = controller_settings(services.config)
+        return [*changes, *decide_min_isr_changes(image, changes, settings)]
 
     def done(error: BaseException | None) -> None:
         if error is None:

@@ -44,11 +44,11 @@ from data_plane.cell.liveness import (
     LivenessTracker,
     Observed,
 )
-from data_plane.cell.metadata import BrokerImage, MetadataImage, ResourceType
+from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage, ResourceType
 from data_plane.cell.metadata_store import ControllerLease, Heartbeat
 from data_plane.cell.moves import Mover
 from data_plane.cell.partition_state import with_settled_elr
-from data_plane.cell.partitions_draft import PARTITIONS_PER_COMMIT_MAX, PartitionsDraft
+from data_plane.cell.partitions_draft import PARTITIONS_PER_COMMIT_MAX, PartitionsDraft, Place
 from data_plane.cell.reassignment import complete
 from data_plane.cell.settings import ControllerSettings
 
@@ -95,7 +95,13 @@ def decide(
         if broker.is_draining or (broker.node_id, broker.incarnation_id) in situation.lost
     }
     if leaving or settings.auto_replica_rebalance:
-        mover = Mover(draft, image, tuple(brokers.values()), settings.moves_per_broker_max)
+
+        def finish(place: Place, partition: PartitionImage) -> PartitionImage:
+            minimum = settings.min_insync_replicas_of(place.topic)
+            return complete(partition, standing.electable, minimum)
+
+        in_cell = tuple(brokers.values())
+        mover = Mover(draft, image, in_cell, settings.moves_per_broker_max, finish)
         evacuate(mover, leaving)
         if settings.auto_replica_rebalance:
             balance_replicas(mover, replace(image, brokers=brokers))

@@ -24,14 +24,24 @@ from data_plane.cell.reassignment import target_of
 
 def evacuate(mover: Mover, leaving: AbstractSet[int]) -> None:
     """Start moving replicas off `leaving`, as many as the mover's bounds allow."""
+    # A move that replaces another one may be complete at once, and make room for a further one.
+    while _evacuate_once(mover, leaving):
+        pass
+
+
+def _evacuate_once(mover: Mover, leaving: AbstractSet[int]) -> bool:
+    """One pass over all partitions; whether anything moved."""
+    has_moved = False
     for place, partition in mover.draft.items():
         if leaving.isdisjoint(partition.replicas) or partition.leader == NO_LEADER:
             continue
         if mover.draft.is_full:
-            return
+            return False
         target = _evacuated(mover, partition, leaving)
         if target != target_of(partition):
             mover.move(place, target)
+            has_moved = True
+    return has_moved
 
 
 def _evacuated(

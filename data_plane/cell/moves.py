@@ -8,9 +8,9 @@ where they are copied, by the followers (follower.replication.throttled.rate).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from data_plane.cell.metadata import BrokerImage, MetadataImage
+from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.partitions_draft import PartitionsDraft, Place
 from data_plane.cell.placement import Placer
 from data_plane.cell.reassignment import start, target_of
@@ -25,10 +25,13 @@ class Mover:
         image: MetadataImage,
         brokers: Sequence[BrokerImage],
         moves_per_broker_max: int,
+        finish: Callable[[Place, PartitionImage], PartitionImage],
     ) -> None:
+        """`finish` completes a reassignment if there is nothing to be waited for."""
         self.draft = draft
         self.placer = Placer(brokers, image)
         self._moves_max = moves_per_broker_max
+        self._finish = finish
         self._receiving: Counter[int] = Counter()
         for _, partition in draft.items():
             self._receiving.update(partition.adding_replicas)
@@ -40,7 +43,7 @@ class Mover:
     def move(self, place: Place, target: Sequence[int]) -> None:
         """Start the partition on its way to `target`, or change the way it is on."""
         old = self.draft.get(place)
-        new = start(old, target)
+        new = self._finish(place, start(old, target))
         self._receiving.subtract(old.adding_replicas)
         self._receiving.update(new.adding_replicas)
         self.placer.count(target_of(old), -1)

@@ -34,7 +34,7 @@ from data_plane.wire.messages.list_partition_reassignments_request import (
 )
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.registry import ApiKey
-from tests.broker.admin_player import Outcome, new_topic
+from tests.broker.admin_player import BROKER, SET, TOPIC, Outcome, new_topic
 from tests.broker.broker_player import NODE_ID
 from tests.broker.cell_player import CellPlayer
 
@@ -195,6 +195,25 @@ def test_eligible_leaders_are_described_as_apache_kafka(cell: CellPlayer) -> Non
     assert (one.error_code, one.leader_id, one.isr_nodes) == (0, -1, [])
     assert (one.eligible_leader_replicas, one.last_known_elr) == ([2], [2])
     assert one.offline_replicas == [2]
+
+
+def test_an_elr_is_emptied_in_the_commit_that_lowers_min_isr(cell: CellPlayer) -> None:
+    cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7]), (1, [2, 1, 7])]), new_topic("u", 1, 1))
+    for index in (0, 1):
+        cell.change_partition("t", index, isr=(2,), elr=(1,), leader=2)
+    version = cell.services.image.version
+    assert cell.alter(TOPIC, "t", ("min.insync.replicas", SET, "1")) == (0, None)
+    assert cell.services.image.version == version + 1
+    assert [cell.state("t", index).elr for index in (0, 1)] == [(), ()]
+
+
+def test_an_elr_is_emptied_when_the_default_of_min_isr_is_lowered(cell: CellPlayer) -> None:
+    cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7])], {"min.insync.replicas": "2"}))
+    cell.create(new_topic("u", -1, -1, [(0, [1, 2, 7])]))
+    for name in ("t", "u"):
+        cell.change_partition(name, isr=(2,), elr=(1,), leader=2)
+    assert cell.alter(BROKER, "", ("min.insync.replicas", SET, "1")) == (0, None)
+    assert (cell.state("t").elr, cell.state("u").elr) == ((1,), ())
 
 
 # Elections
