@@ -113,6 +113,11 @@ class FetchPartition:
         nothing to answer for."""
         self.owner.dirty[self] = None
 
+    def report_again(self) -> None:
+        """A follower's request names what has changed; the rest stands where it stood, which its
+        leader has to be told once more."""
+        self.owner.unreported[self] = None
+
     def watch(self, partition: Partition) -> None:
         self.partition = partition
         if self.owner.is_follower:
@@ -148,6 +153,7 @@ class FetchSet:
         "partitions_count",
         "session_id",
         "topics",
+        "unreported",
         "uses_topic_ids",
     )
 
@@ -166,6 +172,8 @@ class FetchSet:
         self.isolation_level = -1
         # Whether it outlives its poll: a session's, or a connection's last one.
         self.is_kept = False
+        # Of a follower: where it stands is to be reported with its next request, named or not.
+        self.unreported: dict[FetchPartition, None] = {}
 
     def partitions(self) -> Iterator[FetchPartition]:
         """All of them, topic by topic."""
@@ -206,7 +214,12 @@ class FetchSet:
                     self.forget(target.topic, target.topic_id, target.index)
 
     def report(self, topics: Sequence[FetchTopicView]) -> None:
-        """A follower has named `topics`: where it fetches from, there its logs end."""
+        """A follower has named `topics`: where it fetches from, there its logs end. What it does
+        not name in its session has not changed since it did."""
+        for target in self.unreported:
+            target.is_reporting = True
+            self.dirty[target] = None
+        self.unreported.clear()
         for topic in topics:
             group = self.topics[(topic.name, topic.topic_id)]
             for wanted in topic.partitions:
@@ -224,6 +237,7 @@ class FetchSet:
             del self.topics[key]
         self.partitions_count -= 1
         self.dirty.pop(target, None)
+        self.unreported.pop(target, None)
         target.unwatch()
 
     def use_isolation_level(self, isolation_level: int) -> None:

@@ -132,7 +132,7 @@ class Leadership:
         self._take(state)
 
     def update(self, state: PartitionState) -> bool:
-        """Follow an image of the same leader epoch; whether it was news.
+        """Follow an image of the same leader epoch; whether anybody's progress is forgotten.
 
         Who has left the ISR comes back by fetches that it sends from then on. Others than the
         leader take brokers out, too: one that stops, or whose disk has failed, had everything a
@@ -141,9 +141,10 @@ class Leadership:
             return False
         left = frozenset(self.committed_isr) - frozenset(state.isr)
         self._take(state)
-        for node_id in left & self.followers.keys():
+        forgotten = left & self.followers.keys()
+        for node_id in forgotten:
             self.followers[node_id].forget()
-        return True
+        return bool(forgotten)
 
     def _take(self, state: PartitionState) -> None:
         self.partition_epoch = state.partition_epoch

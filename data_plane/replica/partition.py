@@ -176,8 +176,9 @@ class Partition:
             leadership.settings = settings
             if is_new_epoch:
                 leadership.begin_epoch(state)
-            else:
-                leadership.update(state)
+            elif leadership.update(state):
+                for reader in self.log_end_watchers:
+                    reader.report_again()
         self.review(now_ms)
 
     def close(self, error: ErrorCode) -> None:

@@ -20,6 +20,10 @@ class LogEndWatcher(Watcher, Protocol):
 
     def high_watermark_changed(self) -> None: ...
 
+    def report_again(self) -> None:
+        """Who this watcher reads for may have to be counted anew: its next request shall report
+        where it stands, also when it does not name this partition because nothing has changed."""
+
 
 class Host(Protocol):
     """The broker, as a replica sees it."""

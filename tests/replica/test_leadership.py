@@ -31,12 +31,16 @@ class Counting:
     def __init__(self) -> None:
         self.changes = 0
         self.high_watermarks = 0
+        self.reports = 0
 
     def partition_changed(self) -> None:
         self.changes += 1
 
     def high_watermark_changed(self) -> None:
         self.high_watermarks += 1
+
+    def report_again(self) -> None:
+        self.reports += 1
 
 
 def test_a_record_is_committed_when_the_whole_isr_has_it() -> None:
