@@ -98,9 +98,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo = commands.add_parser(
         "demo",
-        help="336,776 real flights through a broker",
-        description="Send the flights that left New York in 2013 through a broker of their own, "
-        "read them with a group of consumers, and check every one.",
+        help="336,776 real flights through three brokers",
+        description="Send the flights that left New York in 2013 through a cell of their own, read "
+        "them with a group of consumers, kill a broker in the middle, and check every flight.",
+    )
+    demo.add_argument(
+        "--brokers", type=int, default=3, metavar="N", help="from three on, one is killed (3)"
     )
     demo.add_argument("--partitions", type=int, default=6, metavar="N", help="(%(default)s)")
     demo.add_argument("--bootstrap", metavar="HOST:PORT", help="use these brokers instead")
@@ -161,7 +164,9 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
     if options.command == "demo":
         from stack.demo.run import run_demo
 
-        return run_demo(options.partitions, options.bootstrap, as_json=options.json)
+        return run_demo(
+            options.partitions, options.brokers, options.bootstrap, as_json=options.json
+        )
     if options.command == "reassign":
         return _reassign(options)
     folder = StackFolder(options.data)

@@ -10,7 +10,7 @@ from stack.broker_process import as_variable
 from stack.errors import EXIT_USAGE, StackError
 from stack.folder import MetadataStoreKind, StackFolder
 
-DEFAULT_BROKERS = 1
+DEFAULT_BROKERS = 3
 BROKERS_MAX = 32
 """On one machine; a bound for typing errors, not for cells."""
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from stack.demo.group import GroupEvent
 from stack.demo.ledger import Verdict
+from stack.demo.outage import CellEvent
 
 PLAIN_WIDTH: Final = 100
 """Columns where there is no terminal to ask."""
@@ -35,11 +36,14 @@ class Outcome:
     received_by: dict[str, int]
     history: tuple[GroupEvent, ...]
     lag: int
+    cell_history: tuple[CellEvent, ...]
+    is_healed: bool
+    interrupted_s: float
     elapsed_s: float
 
     @property
     def is_good(self) -> bool:
-        return self.verdict.is_good and self.lag == 0
+        return self.verdict.is_good and self.lag == 0 and self.is_healed
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
@@ -128,7 +132,22 @@ def _rows(outcome: Outcome) -> list[tuple[str, str]]:
         ("redelivered", f"{verdict.redelivered:,} (at-least-once: when a partition moves)"),
         ("lag", f"{outcome.lag:,} messages not committed"),
         ("group history", "\n".join(describe_event(event) for event in outcome.history)),
+        *_cell_rows(outcome),
         ("took", f"{outcome.elapsed_s:.1f} s in all"),
+    ]
+
+
+def _cell_rows(outcome: Outcome) -> list[tuple[str, str]]:
+    if not outcome.cell_history:
+        return []
+    events = (f"{event.at_s:6.1f} s  {event.what}" for event in outcome.cell_history)
+    return [
+        ("cell history", "\n".join(events)),
+        (
+            "interrupted",
+            f"producing for {outcome.interrupted_s:.1f} s at the longest, on any partition, "
+            "by the broker's death",
+        ),
     ]
 
 
@@ -143,4 +162,6 @@ def _faults(outcome: Outcome) -> str:
         "not committed": outcome.lag,
     }
     found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    if not outcome.is_healed:
+        found = f"{found}, the killed broker is not in sync again".removeprefix(", ")
     return f"Not good: {found or 'not all flights were sent'}."

@@ -1,12 +1,14 @@
 """The demo's course of events.
 
-1. A broker of its own in a temporary folder, on free ports.
-2. A topic with several partitions, and a group of two consumers.
-3. Most flights as fast as they go. When half have been received, one consumer leaves and another
-   takes its place.
+1. A cell of three brokers of its own in a temporary folder, on free ports.
+2. A topic with several partitions and three replicas, and a group of two consumers.
+3. Most flights as fast as they go. When a third are acknowledged, one broker is killed; when two
+   thirds are received, it is started again. In between, at one half, one consumer leaves and
+   another takes its place.
 4. The last flights at a fixed pace, from whose sending to their receipt the latency is measured
    (measured in step 3 it would only tell how long the queue was).
-5. The books are closed, the table is printed; the exit status says whether all is well.
+5. The killed broker is waited for until it is in sync again.
+6. The books are closed, the table is printed; the exit status says whether all is well.
 
 Producer and consumers share one event loop, on purpose: what the demo shows is the path of the
 messages and that none is lost. How fast a broker is, the benchmarks say.
@@ -31,12 +33,14 @@ from typing import Final
 
 from tidewheel import Client, ProducerSettings
 from tidewheel.errors import TidewheelError
+from tidewheel.interceptors import ProducerInterceptor
 from tidewheel.settings import ClientSettings
 
 from stack.broker_process import Stopped
 from stack.demo.flights import FLIGHTS_COUNT, Flight, data_file, read_flights
 from stack.demo.group import Group
 from stack.demo.ledger import Ledger, percentile
+from stack.demo.outage import Outage, Pulse
 from stack.demo.report import Outcome, Reporter, as_json
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
 from stack.options import StackOptions
@@ -49,21 +53,29 @@ PACED_PER_S: Final = 1_000
 STALLED_S: Final = 30.0
 """Without any new flight for this long, what has not come is missing."""
 LOOK_UP_S: Final = 0.1
-CLEANING_UP_S_MAX: Final = 20
+CLEANING_UP_S_MAX: Final = 40
+BROKERS_TO_LOSE_ONE: Final = 3
+"""With two replicas left, min.insync.replicas=2 still lets producers go on."""
 DEMO_SETTINGS: Final = ("group.initial.rebalance.delay.ms=500",)
 """Both members join at once; nobody else has to be waited for."""
 MEMBERS: Final = ("consumer-1", "consumer-2")
+KILL_AT, REPLACE_AT, RETURN_AT = 1 / 3, 1 / 2, 2 / 3
+"""Shares of the flights, acknowledged for the first, received for the others."""
 
 
-def run_demo(partitions: int, bootstrap: str | None, *, as_json: bool = False) -> int:
-    """Run the demo; `bootstrap` None starts a broker of its own. The exit status."""
+def run_demo(partitions: int, brokers: int, bootstrap: str | None, *, as_json: bool = False) -> int:
+    """Run the demo; `bootstrap` None starts brokers of its own. The exit status."""
     reporter = Reporter(quiet=as_json)
     source = data_file()
     with StopSignals() as signals, contextlib.ExitStack() as resources:
         supervisor = None
         if bootstrap is None:
             folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="tidewheel-demo-"))
-            options = StackOptions(data=Path(folder), brokers=1, port=0, settings=DEMO_SETTINGS)
+            # Postgres does not run as root, and nobody else may enter what root makes for itself.
+            Path(folder).chmod(0o755)
+            options = StackOptions(
+                data=Path(folder), brokers=brokers, port=0, settings=DEMO_SETTINGS
+            )
             supervisor = Supervisor(options, lambda: signals.requested)
             started_s = time.perf_counter()
             try:
@@ -71,11 +83,13 @@ def run_demo(partitions: int, bootstrap: str | None, *, as_json: bool = False) -
             except Stopped:
                 return EXIT_INTERRUPTED
             bootstrap = supervisor.bootstrap
-            reporter.say(
-                f"A broker of its own serves at {bootstrap} "
-                f"after {time.perf_counter() - started_s:.1f} s."
-            )
-        demo = Demo(bootstrap, partitions, source, reporter)
+            what = "A broker of its own serves" if brokers == 1 else f"{brokers} brokers serve"
+            took_s = time.perf_counter() - started_s
+            reporter.say(f"{what} at {bootstrap} after {took_s:.1f} s.")
+        outage = None
+        if supervisor is not None and brokers >= BROKERS_TO_LOSE_ONE:
+            outage = Outage(supervisor, reporter.say)
+        demo = Demo(bootstrap, partitions, source, reporter, outage)
         try:
             outcome = asyncio.run(_supervised(demo, signals, supervisor))
         except asyncio.CancelledError:
@@ -100,7 +114,7 @@ async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor |
     ended: list[str] = []
 
     def report(event: StackEvent) -> None:
-        if isinstance(event, PartEnded):
+        if isinstance(event, PartEnded) and event.part != demo.expected_end:
             ended.append(f"In the middle of the demo: {event}")
 
     try:
@@ -110,7 +124,7 @@ async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor |
                 _limit_cleaning_up(supervisor)
                 raise asyncio.CancelledError
             words = supervisor.last_words() if supervisor is not None else []
-            if supervisor is not None and not supervisor.watch(report):
+            if supervisor is not None and (not supervisor.watch(report) or ended):
                 raise StackError("\n".join([*ended, *words]))
     finally:
         if not task.done():
@@ -134,21 +148,37 @@ def _limit_cleaning_up(supervisor: Supervisor | None) -> None:
 class Demo:
     """One run against some brokers."""
 
-    def __init__(self, bootstrap: str, partitions: int, source: Path, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        partitions: int,
+        source: Path,
+        reporter: Reporter,
+        outage: Outage | None,
+    ) -> None:
         self._bootstrap = bootstrap
         self._partitions = partitions
         self._source = source
         self._reporter = reporter
+        self._outage = outage
+        self._pulse = Pulse()
         # Somebody's own brokers may have a topic of that name.
         self._topic = f"{TOPIC}-{uuid.uuid4().hex[:6]}"
         self._ledger = Ledger(FLIGHTS_COUNT)
         self._value_bytes = 0
 
+    @property
+    def expected_end(self) -> str:
+        """The part of the stack whose end is no fault, "" when there is none."""
+        victim = None if self._outage is None else self._outage.victim
+        return "" if victim is None else f"broker-{victim}"
+
     async def run(self) -> Outcome:
         """All of it. Raises TidewheelError when the brokers do not play along."""
         started_s = time.perf_counter()
         flights = read_flights(self._source)
-        async with self._client("demo", ProducerSettings.throughput()) as client:
+        pulse = () if self._outage is None else (self._pulse,)
+        async with self._client("demo", ProducerSettings.throughput(), *pulse) as client:
             await client.admin.create_topic(self._topic, partitions=self._partitions)
             self._reporter.say(f"Topic {self._topic} has {self._partitions} partitions.")
             group = Group(self._bootstrap, self._topic, f"{self._topic}-readers", self._ledger)
@@ -170,7 +200,7 @@ class Demo:
     ) -> Outcome:
         self._reporter.say("consumer-1 and consumer-2 join the group.")
         await self._until(group, lambda: all(map(group.has_partitions, MEMBERS)))
-        replacing = asyncio.create_task(self._replace_midway(group))
+        accidents = asyncio.create_task(self._accidents(client, group))
         try:
             bulk_count = FLIGHTS_COUNT - PACED_COUNT
             bulk_started_s = time.perf_counter()
@@ -180,9 +210,9 @@ class Demo:
             value_bytes = self._value_bytes
             await self._until(group, lambda: self._ledger.received >= bulk_count)
             receiving_s = time.perf_counter() - bulk_started_s
-            await replacing
+            await accidents
         finally:
-            replacing.cancel()
+            accidents.cancel()
         async with self._client("demo-paced", ProducerSettings.latency()) as paced_client:
             await self._send_paced(paced_client, flights)
         await self._until(group, lambda: self._ledger.received >= self._ledger.sent)
@@ -207,12 +237,22 @@ class Demo:
             received_by=group.received_by,
             history=tuple(group.history),
             lag=sum(partition.messages for partition in lag),
+            cell_history=tuple(self._outage.history) if self._outage is not None else (),
+            is_healed=self._outage is None or self._outage.is_over,
+            interrupted_s=self._pulse.longest_s if self._outage is not None else 0.0,
             elapsed_s=time.perf_counter() - started_s,
         )
 
-    def _client(self, name: str, producer: ProducerSettings) -> Client:
+    def _client(
+        self, name: str, producer: ProducerSettings, *interceptors: ProducerInterceptor
+    ) -> Client:
         settings = ClientSettings(client_id=name)
-        return Client(self._bootstrap, settings=settings, producer=producer)
+        return Client(
+            self._bootstrap,
+            settings=settings,
+            producer=producer,
+            producer_interceptors=interceptors,
+        )
 
     def _booked(self, flights: Iterator[Flight], count: int) -> Iterator[Flight]:
         """The next `count` flights, entered in the books as they are taken."""
@@ -237,13 +277,25 @@ class Demo:
                 self._show()
         await topic.flush(STALLED_S)
 
-    async def _replace_midway(self, group: Group) -> None:
-        while self._ledger.received < FLIGHTS_COUNT // 2:
-            await asyncio.sleep(LOOK_UP_S)
-            self._show()
+    async def _accidents(self, client: Client, group: Group) -> None:
+        """What happens while the flights are under way."""
+        if self._outage is not None:
+            # By what is acknowledged: consumers may be far behind.
+            await self._reached(KILL_AT, lambda: self._pulse.acknowledged)
+            self._pulse.begin()
+            await self._outage.kill(client, self._topic)
+        await self._reached(REPLACE_AT, lambda: self._ledger.received)
         self._reporter.say("Half of the flights are through: consumer-3 replaces consumer-1.")
         await group.stop_member("consumer-1")
         group.start_member("consumer-3")
+        if self._outage is not None:
+            await self._reached(RETURN_AT, lambda: self._ledger.received)
+            await self._outage.bring_back(client, self._topic)
+
+    async def _reached(self, share: float, count: Callable[[], int]) -> None:
+        while count() < share * FLIGHTS_COUNT:
+            await asyncio.sleep(LOOK_UP_S)
+            self._show()
 
     async def _until(self, group: Group, condition: Callable[[], bool]) -> None:
         """Wait for a condition, as long as flights keep coming in."""

@@ -51,6 +51,10 @@ def broker_of(process: subprocess.Popen[str]) -> psutil.Process:
     return broker
 
 
+def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
 def test_every_flight_arrives_as_sent_in_order(scratch: Path) -> None:
     with start(scratch, "--json", "--partitions", "4") as process:
         output, errors = process.communicate(timeout=TIMEOUT_S)
@@ -67,10 +71,23 @@ def test_every_flight_arrives_as_sent_in_order(scratch: Path) -> None:
     assert set(received) == {"consumer-1", "consumer-2", "consumer-3"}
     assert min(received.values()) > 0
     assert 0 < outcome["latency_ms"]["p50"] <= outcome["latency_ms"]["p99"]
+    what = [event["what"].partition(" is ")[2] for event in outcome["cell_history"]]
+    assert what == ["killed (kill -9)", "", "started again", "in sync again"]
+    assert outcome["is_healed"] is True
+    assert 0 < outcome["interrupted_s"] < 30
+
+
+def test_one_broker_is_enough(scratch: Path) -> None:
+    with start(scratch, "--json", "--brokers", "1") as process:
+        output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, errors + output
+    outcome = json.loads(output)
+    assert outcome["verdict"]["received"] == FLIGHTS_COUNT
+    assert outcome["cell_history"] == []
 
 
 def test_a_broker_that_dies_fails_the_demo(scratch: Path) -> None:
-    with start(scratch) as process:
+    with start(scratch, "--brokers", "1") as process:
         wait_for(process, "join the group")
         broker_of(process).kill()
         _, errors = process.communicate(timeout=TIMEOUT_S)
@@ -80,14 +97,16 @@ def test_a_broker_that_dies_fails_the_demo(scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_stops_its_broker(scratch: Path, number: signal.Signals) -> None:
+def test_an_interrupted_demo_stops_its_cell(scratch: Path, number: signal.Signals) -> None:
     with start(scratch) as process:
         wait_for(process, "join the group")
-        broker = broker_of(process)
+        children = children_of(process)
+        # Three brokers, Postgres and its helpers.
+        assert len(children) > 4
         process.send_signal(number)
         output, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130, errors + output
-    assert not broker.is_running()
+    assert not [child for child in children if child.is_running()]
     assert "Traceback" not in errors
 
 

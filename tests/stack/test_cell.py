@@ -1,0 +1,260 @@
+"""A stack of several brokers and its own Postgres: every way to start, grow, lose and find it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.stack.test_up import COMMAND, TIMEOUT_S, Stacks, accepts_connections, until
+
+
+class Cells(Stacks):
+    """Stacks as a newcomer starts them: three brokers."""
+
+    def up(self, data: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+        self._folders.append(data)
+        return self.run("up", "--detach", "--data", data, "--port", 0, *arguments)
+
+    def cli(self, data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command of the SDK on the stack's brokers."""
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "tidewheel.cli.main", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            env={**os.environ, "TIDEWHEEL_URL": self.status(data)["bootstrap"]},
+            check=False,
+        )
+
+
+@pytest.fixture
+def cells() -> Iterator[Cells]:
+    made = Cells()
+    yield made
+    made.close()
+
+
+def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions)])[name].result(30)
+
+
+def send(bootstrap: str, topic: str, value: bytes) -> None:
+    problems: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "log_level": 0})
+    producer.produce(topic, value, on_delivery=lambda error, _: problems.append(error))
+    assert producer.flush(30) == 0
+    assert problems == [None]
+
+
+def read_all(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": uuid.uuid4().hex,
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer({**settings, "log_level": 0})
+    consumer.subscribe([topic])
+    try:
+        return [message.value() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+def replicas(cells: Cells, data: Path) -> list[dict[str, Any]]:
+    result = cells.cli(data, "partitions", "--json")
+    assert result.returncode == 0, result.stderr
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+@pytest.mark.timeout(240)
+def test_three_brokers_are_found_again_and_grow_and_shrink(cells: Cells, tmp_path: Path) -> None:
+    started = cells.up(tmp_path)
+    assert started.returncode == 0, started.stderr
+    status = cells.status(tmp_path)
+    assert [broker["id"] for broker in status["brokers"]] == [1, 2, 3]
+    assert status["bootstrap"] in started.stdout
+    assert accepts_connections(status["postgres"]["port"])
+    for broker in status["brokers"]:
+        assert accepts_connections(broker["port"])
+        assert accepts_connections(broker["inter_broker_port"])
+        # The database's password is in no command line.
+        assert "postgresql" not in " ".join(psutil.Process(broker["pid"]).cmdline())
+    create_topic(status["bootstrap"], "orders", 3)
+    assert all(len(p["replicas"]) == 3 for p in replicas(cells, tmp_path))
+    send(status["bootstrap"], "orders", b"before")
+
+    assert cells.run("down", "--data", tmp_path).returncode == 0
+    assert not psutil.pid_exists(status["postgres"]["pid"])
+    assert not any(psutil.pid_exists(broker["pid"]) for broker in status["brokers"])
+
+    refused = cells.up(tmp_path, "--brokers", 2)
+    assert refused.returncode == 2
+    assert "data of broker 3" in refused.stderr
+    assert cells.up(tmp_path, "--brokers", 4).returncode == 0
+    status = cells.status(tmp_path)
+    assert [broker["id"] for broker in status["brokers"]] == [1, 2, 3, 4]
+    send(status["bootstrap"], "orders", b"after")
+    assert set(read_all(status["bootstrap"], "orders", 2)) == {b"before", b"after"}
+
+    moved = cells.run(
+        *("reassign", "orders", "--partition", 0, "--to", "4,1,2", "--wait", "--json"),
+        *("--url", status["bootstrap"]),
+    )
+    assert moved.returncode == 0, moved.stderr
+    assert json.loads(moved.stdout)["partitions"] == [{"partition": 0, "replicas": [4, 1, 2]}]
+    full = cells.run("down", "--broker", 4, "--remove", "--data", tmp_path)
+    assert full.returncode == 1
+    assert "drain 4" in full.stderr
+    drained = cells.cli(tmp_path, "drain", "4")
+    assert drained.returncode == 0, drained.stderr
+    assert not any(4 in p["replicas"] for p in replicas(cells, tmp_path))
+    removed = cells.run("down", "--broker", 4, "--remove", "--data", tmp_path)
+    assert removed.returncode == 0, removed.stderr
+    assert [broker["id"] for broker in cells.status(tmp_path)["brokers"]] == [1, 2, 3]
+    assert set(read_all(status["bootstrap"], "orders", 2)) == {b"before", b"after"}
+
+
+@pytest.mark.timeout(180)
+def test_parts_that_die_are_reported_and_started_again(cells: Cells, tmp_path: Path) -> None:
+    assert cells.up(tmp_path).returncode == 0
+    status = cells.status(tmp_path)
+    victim = status["brokers"][1]
+    os.kill(victim["pid"], signal.SIGKILL)
+    os.kill(status["postgres"]["pid"], signal.SIGKILL)
+    until(lambda: len(cells.status(tmp_path)["brokers"]) == 2)
+    until(lambda: cells.status(tmp_path)["postgres"] is None)
+    log = [json.loads(line) for line in (tmp_path / "logs" / "stack.log").read_text().splitlines()]
+    ended = {entry["part"] for entry in log if entry["event"] == "part_ended"}
+    assert ended == {"broker-2", "postgres"}
+
+    for part in ("postgres", "2"):
+        again = cells.run("up", "--add", part, "--data", tmp_path)
+        assert again.returncode == 0, again.stderr
+    twice = cells.run("up", "--add", 2, "--data", tmp_path)
+    assert (twice.returncode, "runs already" in twice.stderr) == (1, True)
+    after = cells.status(tmp_path)
+    assert [b["port"] for b in after["brokers"]] == [b["port"] for b in status["brokers"]]
+    create_topic(after["bootstrap"], "orders", 3)
+
+    stopped = cells.run("down", "--broker", 3, "--data", tmp_path)
+    assert stopped.returncode == 0, stopped.stderr
+    assert [broker["id"] for broker in cells.status(tmp_path)["brokers"]] == [1, 2]
+    assert cells.run("up", "--add", 3, "--data", tmp_path).returncode == 0
+    added = cells.run("up", "--add", "--data", tmp_path)
+    assert "Broker 4 is up" in added.stdout
+
+
+@pytest.mark.timeout(180)
+def test_a_cell_that_lost_its_supervisor_is_stopped(cells: Cells, tmp_path: Path) -> None:
+    assert cells.up(tmp_path, "--brokers", 2).returncode == 0
+    status = cells.status(tmp_path)
+    os.kill(status["supervisor_pid"], signal.SIGKILL)
+    until(lambda: cells.status(tmp_path)["supervisor_pid"] is None)
+    refused = cells.up(tmp_path)
+    assert refused.returncode == 1
+    assert str(status["postgres"]["pid"]) in refused.stderr
+    assert cells.run("down", "--data", tmp_path).returncode == 0
+    pids = [status["postgres"]["pid"], *(broker["pid"] for broker in status["brokers"])]
+    until(lambda: not any(map(psutil.pid_exists, pids)))
+    assert cells.up(tmp_path).returncode == 0
+    assert len(cells.status(tmp_path)["brokers"]) == 2
+
+
+@pytest.mark.timeout(180)
+def test_a_lost_store_is_rebuilt_from_what_the_brokers_have(cells: Cells, tmp_path: Path) -> None:
+    assert cells.up(tmp_path).returncode == 0
+    status = cells.status(tmp_path)
+    create_topic(status["bootstrap"], "orders", 3)
+    send(status["bootstrap"], "orders", b"kept")
+    assert cells.run("down", "--data", tmp_path).returncode == 0
+    status_again = cells.status(tmp_path)
+    assert status_again["running"] is False
+
+    (tmp_path / "postgres").rename(tmp_path / "postgres-lost")
+    recovered = cells.run("cell", "recover", "--data", tmp_path)
+    assert recovered.returncode == 0, recovered.stderr
+    assert "Recovered from" in recovered.stdout
+    assert cells.up(tmp_path).returncode == 0
+    bootstrap = cells.status(tmp_path)["bootstrap"]
+    assert read_all(bootstrap, "orders", 1) == [b"kept"]
+    send(bootstrap, "orders", b"new")
+
+
+def test_ctrl_c_stops_the_brokers_one_by_one_and_then_postgres(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "up", "--data", str(tmp_path), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "Ctrl-C" in line:
+                break
+        os.killpg(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, errors
+    assert "Stopped. The data stays." in output
+    stopped = []
+    for broker_id in (1, 2, 3):
+        text = (tmp_path / "logs" / f"broker-{broker_id}.log").read_text()
+        entries = [json.loads(line) for line in text.splitlines()]
+        moments = {entry["event"]: entry["timestamp"] for entry in entries}
+        stopped.append((moments["stopping"], moments["stopped"]))
+    assert [stop for pair in stopped for stop in pair] == sorted(
+        stop for pair in stopped for stop in pair
+    ), "one after the other"
+    log = (tmp_path / "postgres" / "postgres.log").read_text()
+    assert "database system is shut down" in log
+
+
+def test_a_single_broker_does_not_become_a_cell(cells: Cells, tmp_path: Path) -> None:
+    assert cells.up(tmp_path, "--brokers", 1).returncode == 0
+    assert cells.status(tmp_path)["postgres"] is None
+    grown = cells.run("up", "--add", "--data", tmp_path)
+    assert (grown.returncode, "cannot grow" in grown.stderr) == (1, True)
+    cells.run("down", "--data", tmp_path)
+    refused = cells.up(tmp_path, "--brokers", 3)
+    assert refused.returncode == 2
+    assert "single broker" in refused.stderr
+    # Without a number it is found again as it was.
+    assert cells.up(tmp_path).returncode == 0
+    assert len(cells.status(tmp_path)["brokers"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["up", "--add", "four"], "no broker id"),
+        (["down", "--remove"], "--broker"),
+        (["reassign"], "TOPIC --to"),
+        (["reassign", "orders", "--to", "a,b"], "broker ids"),
+        (["cell", "recover"], "no cell"),
+    ],
+)
+def test_what_makes_no_sense_is_said_in_a_sentence(
+    cells: Cells, tmp_path: Path, arguments: list[str], word: str
+) -> None:
+    data = [] if arguments[0] == "reassign" else ["--data", str(tmp_path)]
+    url = ["--url", "127.0.0.1:1"] if arguments[0] == "reassign" else []
+    result = cells.run(*arguments, *data, *url)
+    assert result.returncode == 2
+    assert word in result.stderr
+    assert "Traceback" not in result.stderr
