@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from data_plane.log.config import LogConfig
+from data_plane.replica.followers import Follower
 from data_plane.replica.leadership import IsrProposal
 from data_plane.wire.errors import ErrorCode
 from tests.replica.cell import LAG_MS, Broker, Cell, Node
@@ -380,6 +381,13 @@ def test_a_leader_alone_in_its_isr_waits_for_a_follower_that_has_just_caught_up(
     cell.commit(brokers={2: Broker(1, is_fenced=True)})
     cell.deliver()
     assert appended(cell.leader) == [(0, NONE)]
+
+
+def test_what_a_follower_says_of_its_log_is_true_also_when_it_is_less_than_before() -> None:
+    follower = Follower(2)
+    follower.fetched(1, 5, 0, 9, 0)
+    follower.fetched(1, 3, 1, 9, 0)
+    assert (follower.log_end_offset, follower.log_start_offset) == (3, 1)
 
 
 def test_brokers_that_are_no_replicas_are_told_so() -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from data_plane.log.config import LogConfig
+from data_plane.replica.errors import StaleLeaderEpoch
 from data_plane.replica.truncation import leader_epoch_end
 from data_plane.wire.errors import ErrorCode
-from tests.replica.cell import Cell, Node
+from tests.replica.cell import LAG_MS, Cell, Node
 
 NONE = ErrorCode.NONE
 
@@ -262,8 +265,60 @@ def test_answers_of_another_leader_epoch_are_refused() -> None:
     cell.commit(leader=2)
     cell.commit(leader=1)
     two.deliver()
-    two.take(answer)
+    with pytest.raises(StaleLeaderEpoch):
+        two.partition.append_as_follower(
+            answer.records,
+            0,
+            len(answer.records),
+            leader_epoch=0,
+            leader_high_watermark=0,
+            leader_log_start=0,
+            now_ms=cell.now_ms,
+        )
     assert two.end == 0
+
+
+def test_a_leader_takes_no_answers() -> None:
+    cell = Cell(2)
+    partition = cell.leader.partition
+    with pytest.raises(StaleLeaderEpoch):
+        partition.truncate_for_divergence(0, 0)
+    with pytest.raises(StaleLeaderEpoch):
+        partition.restart_at(5)
+    with pytest.raises(StaleLeaderEpoch):
+        partition.append_as_follower(
+            b"",
+            0,
+            0,
+            leader_epoch=0,
+            leader_high_watermark=0,
+            leader_log_start=0,
+            now_ms=cell.now_ms,
+        )
+
+
+def test_a_log_cut_below_its_high_watermark_has_a_lower_one() -> None:
+    """Only an unclean election does that; what readers get must be there all the same."""
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    cell.catch_up(2)
+    cell.commit(isr=(1,))
+    one.deliver()
+    one.append()
+    one.append()
+    cell.now_ms += LAG_MS + 1
+    one.partition.review(cell.now_ms)
+    assert one.partition.high_watermark == 3
+    cell.commit(isr=(2,), leader=2)
+    cell.deliver()
+    cell.fetch(1)
+    assert one.partition.high_watermark == one.partition.log.high_watermark == one.end == 1
+    two.append()
+    cell.catch_up(1)
+    assert one.partition.high_watermark == one.partition.log.high_watermark == 2
+    one.partition.restart_at(7)
+    assert one.partition.high_watermark == 7
 
 
 def test_epoch_ends_of_a_leader() -> None:
