@@ -19,7 +19,6 @@ import json
 import os
 import random
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from data_plane.broker.services import Logger, Services
 from data_plane.cell.metadata_store import StoreUnavailable
 from data_plane.log.file_system import OsFileSystem
 from data_plane.server import descriptors
+from data_plane.server.addresses import TakenAddresses, take_addresses
 from data_plane.server.clock import Clock
 from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig
@@ -42,7 +42,7 @@ from data_plane.server.disk_space import measure_space
 from data_plane.server.entry import Addresses, Entry, enter_cell
 from data_plane.server.http import HttpListener, HttpResponse
 from data_plane.server.inter_broker_tls import TlsContexts, make_contexts
-from data_plane.server.listener import Listener, take_address
+from data_plane.server.listener import Listener
 from data_plane.server.logging_setup import THRESHOLD
 from data_plane.server.peer_connections import PeerConnections
 from data_plane.server.ports import NoPeers, Ports
@@ -85,7 +85,6 @@ class BrokerProcess:
         self._is_pass_due = False
         self._is_open = False
         self._is_ready = False
-        self._port = 0
         self._store_executor: ThreadExecutor | None = None
         self._store_watch: StoreWatch | None = None
         self._peers: list[PeerConnections] = []
@@ -109,14 +108,22 @@ class BrokerProcess:
         http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})
         metrics_port = await http.start(settings.http_host, settings.http_port)
         self._install_signals()
-        servers, addresses = await self._take_addresses(is_member=ports.shared_store is not None)
-        entry = await self._enter(ports, addresses)
+        if settings.inter_broker_tls is not None:
+            self._tls = make_contexts(settings.inter_broker_tls)
+        taken = await take_addresses(
+            settings,
+            ports.fs,
+            lambda: Connection(self._listener),
+            lambda: Connection(self._listeners[1]),
+            None if self._tls is None else self._tls.server,
+        )
+        entry = await self._enter(ports, taken.addresses)
         if entry is None:
             self._close_executors()
             http.close()
             return
         services = make_services(settings, ports, entry)
-        self._make_listeners(services, servers, budget.connections_max)
+        self._make_listeners(services, taken, budget.connections_max)
         services.timers.on_earlier = self._wake_at
         services.unsent_bytes = lambda: self._listener.unsent_bytes
         self._add_metrics(services)
@@ -132,7 +139,7 @@ class BrokerProcess:
             await listener.serve()
         await self._until_active()
         self._is_ready = True
-        self._say_ready(addresses, metrics_port)
+        self._say_ready(taken, metrics_port)
         await self._stop_requested.wait()
         await self._leave_cell()
         self._is_ready = False
@@ -172,39 +179,8 @@ class BrokerProcess:
         self._peers.append(peers)
         return peers
 
-    async def _take_addresses(
-        self, *, is_member: bool
-    ) -> tuple[list[list[asyncio.Server]], Addresses]:
-        """Bind what this broker listens on, so that the cell can be told the ports. Returns the
-        servers of clients and of other brokers."""
-        settings = self._settings
-        backlog = settings.effective().get_int("socket.listen.backlog.size")
-        clients, ports = [], []
-        for address in settings.listeners:
-            server, port = await take_address(
-                address.host, address.port, backlog, lambda: Connection(self._listener)
-            )
-            clients.append(server)
-            ports.append(port)
-        self._port = ports[0]
-        advertised = settings.advertised_listeners[0]
-        host, port = advertised.host or socket.getfqdn(), advertised.port or ports[0]
-        if not is_member:
-            return [clients], Addresses(host, port)
-        address = settings.inter_broker_listener
-        if settings.inter_broker_tls is not None:
-            self._tls = make_contexts(settings.inter_broker_tls)
-        server, inter_broker_port = await take_address(
-            address.host,
-            address.port,
-            backlog,
-            lambda: Connection(self._listeners[1]),
-            None if self._tls is None else self._tls.server,
-        )
-        return [clients, [server]], Addresses(host, port, address.host, inter_broker_port)
-
     def _make_listeners(
-        self, services: Services, servers: list[list[asyncio.Server]], connections_max: int
+        self, services: Services, taken: TakenAddresses, connections_max: int
     ) -> None:
         """One for clients and, in a cell, one for the other brokers; they share the dispatcher."""
         self._listener = Listener(
@@ -216,7 +192,7 @@ class BrokerProcess:
             sockets_max=connections_max,
         )
         self._listeners = [self._listener]
-        if len(servers) > 1:
+        if taken.other_brokers:
             self._listeners.append(
                 Listener(
                     "inter-broker",
@@ -228,9 +204,10 @@ class BrokerProcess:
                     dispatcher=self._listener.dispatcher,
                 )
             )
-        for listener, addresses in zip(self._listeners, servers, strict=True):
-            for server in addresses:
-                listener.adopt(server)
+        for server in taken.clients:
+            self._listener.adopt(server)
+        for server in taken.other_brokers:
+            self._listeners[1].adopt(server)
 
     async def _enter(self, ports: Ports, addresses: Addresses) -> Entry | None:
         """Become a member; None when a signal came first. Waits for the store if it must."""
@@ -350,11 +327,11 @@ class BrokerProcess:
     def request_stop(self) -> None:
         self._stop_requested.set()
 
-    def _say_ready(self, addresses: Addresses, metrics_port: int) -> None:
+    def _say_ready(self, taken: TakenAddresses, metrics_port: int) -> None:
         ports = {
-            "port": self._port,
+            "port": taken.port,
             "metrics_port": metrics_port,
-            "inter_broker_port": addresses.inter_broker_port,
+            "inter_broker_port": taken.addresses.inter_broker_port,
         }
         start_ms = int((time.monotonic() - self._started_s) * 1000)
         self._log.info("ready", **ports, start_ms=start_ms)

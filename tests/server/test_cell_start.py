@@ -146,6 +146,9 @@ def test_without_the_store_only_a_clean_disk_begins(tmp_path: Path) -> None:
         cell.stop(1)
         assert cell.start(1) < CELL_SECONDS_MAX
         assert registered(cell) == before, "it could not tell anybody"
+        ready = cell.processes[1].ready
+        assert ready is not None
+        assert ready.inter_broker_port == before[1].inter_broker_port, "so it is where it was"
         assert cell.leaders("t") == led_by
         produce(cell, "t", 60)
         # A crash: it must tell the cell first.
