@@ -1,9 +1,10 @@
 """Starts and stops the two brokers that are compared, each with one node on a loopback port.
+Cells of several nodes are made of the same parts (cells.py).
 
 Apache Kafka is assembled from its published Maven artifacts into a cache folder and run as one
 combined KRaft node, with a serial collector and 512 MiB of heap (on two cores that is the kindest
-setting for it: less processor time than the default collector). Tidewheel runs as its own process
-without supervision by the stack. Both get the same topic defaults and no TLS, and neither flushes
+setting for it: less processor time than the default collector). Tidewheel is started by the stack's
+launcher, without supervision. Both get the same topic defaults and no TLS, and neither flushes
 before it acknowledges, which is Kafka's default too.
 """
 
@@ -18,11 +19,15 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from stack.broker_process import BrokerLaunch, BrokerProcess
+
 HERE = Path(__file__).resolve().parent
 START_SECONDS_MAX = 90
+STOP_SECONDS_MAX = 60
 
 
 class Broker(Protocol):
@@ -54,12 +59,13 @@ def free_port() -> int:
 _FIRST_REQUEST = bytes.fromhex("0000000a0012000000000001ffff")
 
 
-def wait_for_first_answer(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return as soon as the broker on `port` answers an ApiVersions request."""
+def wait_for_first_answer(port: int, poll: Callable[[], int | None]) -> None:
+    """Return as soon as the broker on `port` answers an ApiVersions request; `poll` gives the exit
+    status of one that has ended."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"the broker ended with status {process.returncode} while starting")
+        if (status := poll()) is not None:
+            raise RuntimeError(f"the broker ended with status {status} while starting")
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
                 connection.sendall(_FIRST_REQUEST)
@@ -90,8 +96,8 @@ class _Process:
     def command(self) -> list[str]:
         raise NotImplementedError
 
-    def start(self) -> float:
-        began = time.monotonic()
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start it without waiting."""
         with open(self.directory / "stdout.log", "ab") as log:
             self.process = subprocess.Popen(
                 self.command(),
@@ -101,8 +107,13 @@ class _Process:
                 start_new_session=True,
                 cwd=HERE.parent,
             )
+        return self.process
+
+    def start(self) -> float:
+        began = time.monotonic()
+        process = self.launch()
         try:
-            wait_for_first_answer(self.port, self.process)
+            wait_for_first_answer(self.port, process.poll)
         except RuntimeError as error:
             self.kill()
             tail = (self.directory / "stdout.log").read_text(errors="replace")[-2000:]
@@ -114,7 +125,7 @@ class _Process:
             return
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(60)
+            self.process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             self.kill()
         self.process = None
@@ -127,27 +138,49 @@ class _Process:
         self.process = None
 
 
-class Tidewheel(_Process):
+class Tidewheel:
     """One Tidewheel broker from this checkout."""
 
     name = "tidewheel"
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
-        super().__init__(directory)
-        self._settings = {
-            "num.partitions": "4",
-            "group.initial.rebalance.delay.ms": "0",
-            **(settings or {}),
-        }
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        given = {"num.partitions": "4", "group.initial.rebalance.delay.ms": "0", **(settings or {})}
+        self._launch = BrokerLaunch(
+            broker_id=1,
+            data=directory / "data",
+            log=directory / "stdout.log",
+            cluster_id="benchmark-cluster-00000",
+            port=self.port,
+            settings=tuple(f"{key}={value}" for key, value in given.items()),
+        )
+        self.process: BrokerProcess | None = None
 
-    def command(self) -> list[str]:
-        command = [sys.executable, "-m", "data_plane.server"]
-        command += ["--data-dir", str(self.directory / "data"), "--node-id", "1"]
-        command += ["--listen", self.bootstrap, "--metrics-listen", "127.0.0.1:0"]
-        command += ["--cluster-id", "benchmark-cluster-00000"]
-        for key, value in self._settings.items():
-            command += ["--set", f"{key}={value}"]
-        return command
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "not started"
+        return self.process.pid
+
+    def start(self) -> float:
+        """Seconds until the first answer, which comes with readiness."""
+        began = time.monotonic()
+        self.process = BrokerProcess(self._launch)
+        self.process.wait_ready()
+        wait_for_first_answer(self.port, self.process.poll)
+        return time.monotonic() - began
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop(STOP_SECONDS_MAX)
+            self.process = None
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process = None
 
 
 def kafka_libraries(cache: Path) -> Path:
@@ -166,34 +199,40 @@ def kafka_libraries(cache: Path) -> Path:
     return libraries
 
 
-class ApacheKafka(_Process):
+class KafkaNode(_Process):
     """One Apache Kafka node, broker and controller in one process."""
 
     name = "kafka"
 
     def __init__(
-        self, directory: Path, cache: Path, settings: dict[str, str] | None = None
+        self,
+        directory: Path,
+        cache: Path,
+        *,
+        node_id: int,
+        voters: dict[int, int],
+        cluster_id: str,
+        heap_megabytes: int,
+        settings: dict[str, str],
     ) -> None:
+        """`voters`: the controller ports of all nodes of its cluster, by node id."""
         super().__init__(directory)
         self._libraries = kafka_libraries(cache)
         self._properties = directory / "server.properties"
-        controller_port = free_port()
+        self._heap = heap_megabytes
         properties = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "node.id": str(node_id),
+            "controller.quorum.voters": ",".join(f"{i}@127.0.0.1:{p}" for i, p in voters.items()),
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"CLIENT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "listeners": f"CLIENT://{self.bootstrap},CONTROLLER://127.0.0.1:{voters[node_id]}",
             "advertised.listeners": f"CLIENT://{self.bootstrap}",
             "inter.broker.listener.name": "CLIENT",
             "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(directory / "data"),
             "num.partitions": "4",
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
-            **(settings or {}),
+            **settings,
         }
         self._properties.write_text("".join(f"{k}={v}\n" for k, v in properties.items()))
         self._log_config = directory / "log4j2.yaml"
@@ -202,14 +241,13 @@ class ApacheKafka(_Process):
             '      - name: out\n        PatternLayout: { pattern: "%d %p %c{1} %m%n" }\n'
             "  Loggers:\n    Root:\n      level: WARN\n      AppenderRef: { ref: out }\n"
         )
-        self._format()
+        self._format(cluster_id)
 
     def _java(self, *arguments: str) -> list[str]:
         options = [f"-Dlog4j2.configurationFile={self._log_config}", "-Djava.awt.headless=true"]
         return ["java", *options, "-cp", f"{self._libraries}/*", *arguments]
 
-    def _format(self) -> None:
-        cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]
+    def _format(self, cluster_id: str) -> None:
         storage = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster_id]
         subprocess.run(
             self._java(*storage, "--config", str(self._properties)),
@@ -219,7 +257,34 @@ class ApacheKafka(_Process):
 
     def command(self) -> list[str]:
         java = self._java("kafka.Kafka", str(self._properties))
-        return [java[0], "-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", *java[1:]]
+        return [java[0], f"-Xms{self._heap}m", f"-Xmx{self._heap}m", "-XX:+UseSerialGC", *java[1:]]
+
+
+def new_cluster_id() -> str:
+    """As Kafka's tools make it."""
+    return base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]
+
+
+class ApacheKafka(KafkaNode):
+    """An Apache Kafka of one node."""
+
+    def __init__(
+        self, directory: Path, cache: Path, settings: dict[str, str] | None = None
+    ) -> None:
+        one_replica = {
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+        }
+        super().__init__(
+            directory,
+            cache,
+            node_id=1,
+            voters={1: free_port()},
+            cluster_id=new_cluster_id(),
+            heap_megabytes=512,
+            settings={**one_replica, **(settings or {})},
+        )
 
 
 def describe_machine() -> dict[str, str]:

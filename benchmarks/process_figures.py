@@ -1,7 +1,7 @@
 """What the kernel knows of a broker process: processor time and memory, read from /proc.
 
-All figures are of one process with all its threads; children are not counted (neither broker has
-any). Linux only, as the benchmarks are.
+Figures are of one process with all its threads, or, where the name says `tree`, with the processes
+that it has started: neither broker has any, Postgres has. Linux only, as the benchmarks are.
 """
 
 from __future__ import annotations
@@ -28,6 +28,28 @@ def memory_bytes(pid: int) -> dict[str, int]:
         if name in ("VmRSS", "RssAnon"):
             figures[name] = int(value.split()[0]) * 1024
     return {"rss": figures["VmRSS"], "rss_anon": figures["RssAnon"]}
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """User and system seconds of a process and its children, those that have ended included."""
+    total = 0.0
+    for each in (pid, *_children(pid)):
+        text = Path(f"/proc/{each}/stat").read_text()
+        fields = text[text.rindex(")") + 2 :].split()
+        # Own time; of the parent also that of children it has collected.
+        counted = fields[11:15] if each == pid else fields[11:13]
+        total += sum(map(int, counted)) / _TICKS_PER_S
+    return total
+
+
+def tree_rss_bytes(pid: int) -> int:
+    """Resident pages of a process and its children. What they share counts for each of them, which
+    is to the disadvantage of whoever has children."""
+    return sum(memory_bytes(each)["rss"] for each in (pid, *_children(pid)))
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def open_descriptors(pid: int) -> int:

@@ -28,6 +28,9 @@ from typing import NamedTuple
 PROBLEMS_MAX = 20
 """As many as a person reads."""
 
+UNKNOWN_OFFSET = -1
+"""Acknowledged, but the broker did not say where."""
+
 
 class Message(NamedTuple):
     """What a record says of itself: who wrote it, and as which of his to this partition."""
@@ -102,7 +105,15 @@ def _unkept_promises(
     writer: int, partition: int, offsets: Mapping[int, int], records: Sequence[Message]
 ) -> list[str]:
     problems = []
+    present = {message.number for message in records if message.writer == writer}
     for number, offset in sorted(offsets.items()):
+        if offset == UNKNOWN_OFFSET:
+            if number not in present:
+                problems.append(
+                    f"partition {partition}: number {number} of writer {writer} was acknowledged, "
+                    "and there is nothing of it"
+                )
+            continue
         found = records[offset] if 0 <= offset < len(records) else None
         if found != Message(writer, number):
             problems.append(

@@ -20,12 +20,14 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
 from tests.faults.checker import (
+    UNKNOWN_OFFSET,
     Assigned,
     Committed,
     Delivered,
@@ -94,23 +96,27 @@ class Writer(threading.Thread):
         value = PAYLOAD.pack(self.history.writer, number) + FILLER
         try:
             self._producer.produce(
-                self._topic, value, partition=partition, on_delivery=self._answered
+                self._topic,
+                value,
+                partition=partition,
+                on_delivery=partial(self._answered, partition, number),
             )
         except (BufferError, KafkaException) as error:
             self.failures.append(f"number {number} to partition {partition}: {error}")
             return
         self.history.sent[partition] = number + 1
 
-    def _answered(self, error: KafkaError | None, message: KafkaMessage) -> None:
-        value, partition, offset = message.value(), message.partition(), message.offset()
-        assert value is not None
-        assert partition is not None
-        _, number = PAYLOAD.unpack_from(value)
+    def _answered(
+        self, partition: int, number: int, error: KafkaError | None, message: KafkaMessage
+    ) -> None:
         if error is not None:
             self.failures.append(f"number {number} to partition {partition}: {error}")
             return
-        assert offset is not None
-        self.history.acknowledged[partition][number] = offset
+        offset = message.offset()
+        # A repeated batch that the broker knows only as one of the earlier ones is acknowledged
+        # without an offset.
+        known = UNKNOWN_OFFSET if offset is None or offset < 0 else offset
+        self.history.acknowledged[partition][number] = known
         self.acknowledged_at[partition].append(time.monotonic())
 
     def finish(self) -> None:

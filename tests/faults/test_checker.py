@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.faults.checker import (
+    UNKNOWN_OFFSET,
     Assigned,
     Committed,
     Delivered,
@@ -99,6 +100,15 @@ def test_a_log_that_is_wrong(plant: Callable[[list[Message]], None], words: str)
     plant(log[0])
     problems = judge(sound_writers(), log)
     assert any(words in problem for problem in problems), problems
+
+
+def test_what_was_acknowledged_without_an_offset_must_be_somewhere() -> None:
+    writers = sound_writers()
+    writers[0].acknowledged[0][1] = UNKNOWN_OFFSET
+    assert judge(writers, sound_log()) == []
+    log = sound_log()
+    del log[0][2]
+    assert any("nothing of it" in problem for problem in judge(writers, log))
 
 
 @pytest.mark.parametrize(
