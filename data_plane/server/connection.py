@@ -61,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         "_half",
         "_is_in_pass",
         "_is_reading",
+        "_is_resume_due",
         "_is_write_paused",
         "_listener",
         "_out",
@@ -89,6 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._is_in_pass = False
         self._is_reading = True
+        self._is_resume_due = False
         self._is_write_paused = False
 
     # What the event loop calls.
@@ -302,7 +304,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _adjust_reading(self) -> None:
         """Read exactly while there is room for answers and nothing waits in the backlog."""
-        should_read = self._backlog is None and not self._must_pause()
+        must_pause = self._must_pause()
+        if self._backlog is not None and not must_pause and not self._is_resume_due:
+            # The socket took all answers at once, so nobody will say that it has room again.
+            self._is_resume_due = True
+            self._listener.call_soon(self._resume_when_due)
+        should_read = self._backlog is None and not must_pause
         if should_read != self._is_reading and self.transport is not None:
             self._is_reading = should_read
             if self.transport.is_closing():
@@ -311,6 +318,10 @@ class Connection(asyncio.BufferedProtocol):
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
+
+    def _resume_when_due(self) -> None:
+        self._is_resume_due = False
+        self._resume()
 
     def _resume(self) -> None:
         """There is room again: first the frames that were read already, then the socket."""

@@ -173,6 +173,10 @@ class Listener:
             if size_bytes >= 0:
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called in the loop's next turn, after the other connections' turns."""
+        asyncio.get_running_loop().call_soon(callback)
+
     def connection_closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
         info = connection.info

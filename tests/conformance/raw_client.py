@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -35,6 +36,20 @@ class RawClient:
 
     def ask(self, api_key: ApiKey, version: int, request: Any) -> Any:
         """The decoded answer."""
+        self.send([(api_key, version, request)])
+        return self.receive(api_key, version)
+
+    def send(self, requests: Sequence[tuple[ApiKey, int, Any]]) -> None:
+        """Send several requests, as (key, version, request), in one piece."""
+        self._socket.sendall(b"".join(self._frame(*request) for request in requests))
+
+    def receive(self, api_key: ApiKey, version: int) -> Any:
+        """The decoded answer to the oldest request without one."""
+        reader = Reader(self._read(struct.unpack(">i", self._read(4))[0]))
+        decode_response_header(reader, int(api_key), version)
+        return API_BY_KEY[api_key].decode_response(reader, version)
+
+    def _frame(self, api_key: ApiKey, version: int, request: Any) -> bytes:
         self._correlation_id += 1
         writer = Writer()
         header = RequestHeader(
@@ -45,16 +60,13 @@ class RawClient:
         )
         encode_request_header(writer, header)
         API_BY_KEY[api_key].encode_request(writer, request, version)
-        self._socket.sendall(struct.pack(">i", len(writer.buf)) + writer.buf)
-        reader = Reader(self._read(struct.unpack(">i", self._read(4))[0]))
-        decode_response_header(reader, int(api_key), version)
-        return API_BY_KEY[api_key].decode_response(reader, version)
+        return struct.pack(">i", len(writer.buf)) + writer.buf
 
     def _read(self, size: int) -> bytes:
-        data = b""
+        data = bytearray()
         while len(data) < size:
             piece = self._socket.recv(size - len(data))
             if not piece:
                 raise ConnectionError("closed by the broker")
             data += piece
-        return data
+        return bytes(data)

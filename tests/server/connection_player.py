@@ -22,13 +22,17 @@ class MemoryTransport(asyncio.Transport):
         self.is_reading_now = True
         self.is_closed = False
         self.unsent = 0
+        # What a transport calls while it is written to when it cannot send all.
+        self.on_write: Callable[[], None] = lambda: None
 
     def write(self, data: Any) -> None:
         self.sent += data
+        self.on_write()
 
     def writelines(self, list_of_data: Any) -> None:
         for data in list_of_data:
             self.sent += data
+        self.on_write()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         pass
@@ -93,6 +97,7 @@ class PlayedListener:
         self.reasons: list[str] = []
         self.closed: list[Connection] = []
         self.passes = 0
+        self.soon: list[Callable[[], None]] = []
 
     def connection_opened(self, connection: Connection, transport: Any) -> ConnectionInfo:
         return ConnectionInfo(1, "peer:1", "tenants", "peer", 1)
@@ -108,6 +113,15 @@ class PlayedListener:
 
     def end_pass_soon(self) -> None:
         self.passes += 1
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def take_turn(self) -> None:
+        """What the loop does in its next turn."""
+        due, self.soon = self.soon, []
+        for callback in due:
+            callback()
 
 
 def connect(listener: PlayedListener) -> tuple[Connection, MemoryTransport]:

@@ -102,11 +102,28 @@ def test_requests_of_one_read_stop_when_the_answers_get_too_many() -> None:
     connection, transport = connect(listener)
     feed(connection, frame(b"x") * 5)
     assert len(listener.dispatcher.frames) == 2
-    # The loop says that the client reads again, or never was behind.
-    connection.resume_writing()
-    assert len(listener.dispatcher.frames) == 4
-    connection.resume_writing()
+    # The socket took everything at once: there is no pause, and nobody says that it is over.
+    for handled in (4, 5):
+        assert not transport.is_reading_now
+        assert len(listener.soon) == 1
+        listener.take_turn()
+        assert len(listener.dispatcher.frames) == handled
+    assert transport.is_reading_now
+    assert listener.soon == []
+
+
+def test_requests_of_one_read_wait_for_a_client_that_does_not_read() -> None:
+    answer = bytes(PASS_BYTES_MAX // 2 + 1)
+    listener = PlayedListener(lambda request: [answer])
+    connection, transport = connect(listener)
+    transport.on_write = connection.pause_writing
+    feed(connection, frame(b"x") * 5)
+    for handled in (2, 4):
+        listener.take_turn()
+        assert len(listener.dispatcher.frames) == handled
+        connection.resume_writing()
     assert len(listener.dispatcher.frames) == 5
+    connection.resume_writing()
     assert transport.is_reading_now
 
 
