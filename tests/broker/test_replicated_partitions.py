@@ -76,10 +76,12 @@ def test_acks_1_waits_for_the_leader_s_sync_where_the_topic_asks_for_it() -> Non
     broker = ReplicatedPlayer(configs={"durability": "fsync"})
     one = broker.produce("orders", [b"a"], acks=1)
     everyone = broker.produce("orders", [b"b"])
-    broker.catch_up()
+    broker.catch_up(8)
     assert not one.is_answered
     broker.run_jobs()
     assert produced(one).error_code == ErrorCode.NONE
+    assert not everyone.is_answered
+    broker.catch_up(9)
     assert produced(everyone).error_code == ErrorCode.NONE
 
 
@@ -403,6 +405,20 @@ def test_a_change_by_others_ends_a_proposal(broker: ReplicatedPlayer) -> None:
     broker.catch_up(9)
     broker.run_jobs()
     assert isr(broker) == [NODE_ID, 8, 9]
+
+
+def test_a_proposal_is_for_the_state_that_it_was_made_for(broker: ReplicatedPlayer) -> None:
+    """Once it is withdrawn the leader does not wait for 9 any more; it must not join after that."""
+    broker.change(isr=(NODE_ID, 8))
+    broker.catch_up()
+    broker.change(isr=(NODE_ID, 8))
+    broker.now_ms += 60_000
+    broker.produce("orders", [b"a"])
+    broker.now_ms += 60_000
+    broker.catch_up(8)
+    assert broker.replica.high_watermark == 1
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8]
 
 
 def test_who_was_fenced_meanwhile_does_not_join(broker: ReplicatedPlayer) -> None:
