@@ -1,13 +1,15 @@
-"""`./tidewheel bench`: the comparison by default, `./tidewheel bench partitions` for the other."""
+"""`./tidewheel bench`: single brokers compared by default; `bench cell` compares cells of three,
+`bench partitions` measures many partitions."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import compare, many_partitions
+from benchmarks import cell, compare, many_partitions
 
-if len(sys.argv) > 1 and sys.argv[1] == "partitions":
-    del sys.argv[1]
-    many_partitions.main()
+OTHERS = {"cell": cell.main, "partitions": many_partitions.main}
+
+if len(sys.argv) > 1 and sys.argv[1] in OTHERS:
+    OTHERS[sys.argv.pop(1)]()
 else:
     compare.main()

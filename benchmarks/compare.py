@@ -33,6 +33,7 @@ from benchmarks.process_figures import cpu_seconds, memory_bytes
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 BEGIN_MARK, END_MARK = "<!-- table: begin -->", "<!-- table: end -->"
+HEAD = "| figure | unit | Tidewheel | Apache Kafka | ratio | wanted |\n|---|---|---|---|---|---|"
 PARTITIONS = 4
 
 Broker = Tidewheel | ApacheKafka
@@ -229,9 +230,6 @@ def main() -> None:
         for load in loads(arguments.scale)
         if not arguments.only or any(part in load.name for part in arguments.only)
     ]
-    head = (
-        "| figure | unit | Tidewheel | Apache Kafka | ratio | wanted |\n|---|---|---|---|---|---|"
-    )
     with tempfile.TemporaryDirectory(prefix="tidewheel-benchmark-") as folder:
         brokers: list[Broker] = [Tidewheel(Path(folder) / "tidewheel")]
         if not arguments.ours_only:
@@ -239,13 +237,13 @@ def main() -> None:
         try:
             for broker in brokers:
                 broker.start()
-            print(head, flush=True)
+            print(HEAD, flush=True)
             table = measure(brokers, chosen, arguments.rounds)
         finally:
             for broker in brokers:
                 broker.kill()
     if arguments.write:
-        lines = [head, *(render_row(row, figures) for row, figures in table)]
+        lines = [HEAD, *(render_row(row, figures) for row, figures in table)]
         write_document(lines)
 
 
