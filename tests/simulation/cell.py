@@ -138,13 +138,17 @@ class Cell:
     def run(self, steps: int) -> None:
         """Run `steps` events."""
         world = self.world
-        suspicions = self._suspicions
         limit = world.steps + steps
         while world.steps < limit and world.step():
-            if suspicions:
-                world.violate(suspicions[0])
+            self._check_step()
             if world.steps % HEAVY_CHECK_STEPS == 0:
                 audit.check_folds(self)
+
+    def _check_step(self) -> None:
+        if self.world.violation is not None:
+            raise self.world.violation
+        if self._suspicions:
+            self.world.violate(self._suspicions[0])
 
     def settle(self) -> None:
         """End all faults; within SETTLE_US everything is served again and every wait is over."""
@@ -155,8 +159,7 @@ class Cell:
         while True:
             pause_us = world.now_us + SETTLE_LOOK_US
             while world.now_us < pause_us and world.step():
-                if self._suspicions:
-                    world.violate(self._suspicions[0])
+                self._check_step()
             ends = audit.open_ends(self)
             if not ends:
                 break

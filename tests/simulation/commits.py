@@ -132,6 +132,8 @@ class CommitWatch:
         name = f"{topic}-{change.index}"
         partition = self._cell.history.partitions.get(key)
         if partition is not None:
+            for node_id in set(new.isr) - set(old.isr):
+                partition.doubted.pop(f"b{node_id}", None)
             for node_id in (*new.isr, *new.elr):
                 lost = partition.lost.get(f"b{node_id}")
                 if lost is not None and lost.is_registered and not partition.is_lossy:
@@ -141,8 +143,7 @@ class CommitWatch:
                     )
         if set(new.isr) & set(new.elr) or not {*new.isr, *new.elr} <= set(new.replicas):
             self._world.violate(f"{name}: {new} is not a state of a partition")
-        is_election = new.leader != NO_LEADER and new.leader_epoch > old.leader_epoch
-        if not is_election:
+        if new.leader in (NO_LEADER, old.leader):
             return
         if commit.controller_epoch is None:
             self._world.violate(f"{name}: {new} is elected by a commit that no lease stands for")

@@ -10,9 +10,12 @@ After each pass of a broker this looks at the logs that changed (replicas.py) an
   begins at zero: no duplicate, no gap, no change of order;
 - a broker that comes to lead has everything that was committed.
 
-The one excuse is a disk that lost what it held (`LostRange`): power loss within the unsynced tail,
+The one excuse is that disks lost what they held (`LostRange`): power loss within the unsynced tail,
 a wiped disk. As long as fewer than min.insync.replicas disks of a partition have lost a batch, and
-its topic does not allow unclean elections, nothing may be missing.
+its topic does not allow unclean elections, nothing may be missing. Once one disk has really lost
+it, the unsynced tail of a process that was killed counts as lost, too: the cell has to believe so,
+since nobody can tell a kill from a loss of power, and may elect a log that has less. As long as no
+disk has, kills alone excuse nothing.
 """
 
 from __future__ import annotations
@@ -58,6 +61,9 @@ class Partition:
     # What disks have lost and not got back: of what was committed then, and of all.
     lost: dict[str, LostRange] = field(default_factory=dict)
     dropped: dict[str, LostRange] = field(default_factory=dict)
+    # What was in the unsynced tail of a process that ended without a farewell: the cell cannot know
+    # whether it survived. Until that broker is in the ISR again.
+    doubted: dict[str, LostRange] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     isr_min: int = 1 << 30
     # Loss was permitted at some time: unclean elections, or too many disks lost.
@@ -76,6 +82,8 @@ class History:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.disks: dict[str, dict[TopicPartition, DiskView]] = {}
         self._images: dict[str, MetadataImage] = {}
+        # What each broker led at the end of its last pass, by its own image.
+        self._led: dict[str, set[TopicPartition]] = {}
 
     def partition(self, key: TopicPartition) -> Partition:
         found = self.partitions.get(key)
@@ -179,6 +187,9 @@ class History:
                 view.log = log
                 view.follow_end(self._world, self.partition(view.topic_partition).matching)
                 view.log = None
+                if log.recovery_point < view.end_offset:
+                    doubt = LostRange(log.recovery_point, view.end_offset)
+                    self.partition(view.topic_partition).doubted[node.name] = doubt
 
     def disk_wiped(self, node: Node) -> None:
         """Everything on that disk is gone."""
@@ -192,7 +203,8 @@ class History:
         services = node.services
         assert services is not None
         image = services.image
-        if self._images.get(node.name) is not image:
+        is_news = self._images.get(node.name) is not image
+        if is_news:
             self._image_changed(node, image)
         views = self.disks[node.name]
         logs = services.logs.logs()
@@ -209,8 +221,18 @@ class History:
             known = {(log.topic_id, log.partition) for log in logs}
             for key in [key for key in views if key not in known]:
                 del views[key]
+        if is_news:
+            self._led[node.name] = {
+                (topic.topic_id, index)
+                for topic in image.topics_by_id.values()
+                for index, state in enumerate(topic.partitions)
+                if state.leader == node.node_id
+            }
 
     def _image_changed(self, node: Node, image: MetadataImage) -> None:
+        known = self._images.get(node.name)
+        if known is not None and known.version > image.version:
+            self._world.violate(f"{node.name}'s image goes back to {image.version}")
         self._images[node.name] = image
         truth = self._cell.store.images.get(image.version)
         if truth is not image and truth != image:
@@ -249,12 +271,16 @@ class History:
     def _missing(self, node: Node, partition: Partition, offset: int) -> None:
         """The leader lacks committed records from `offset` on."""
         losers = [name for name, lost in partition.lost.items() if lost.start <= offset < lost.end]
+        doubted = [
+            name for name, doubt in partition.doubted.items() if doubt.start <= offset < doubt.end
+        ]
         is_unclean = self._cell.commits.allows_unclean(partition.key[0])
-        if not is_unclean and len(losers) < partition.isr_min:
+        is_excused = bool(losers) and len({*losers, *doubted}) >= partition.isr_min
+        if not is_unclean and not is_excused:
             self._world.violate(
                 f"{node.name} leads {partition} without the committed records from {offset} to "
-                f"{partition.end_offset}; lost by {losers or 'no disk'}, needed "
-                f"{partition.isr_min}"
+                f"{partition.end_offset}; lost by {losers or 'no disk'}, in doubt at {doubted}, "
+                f"needed {partition.isr_min}"
             )
         self._world.count("permitted losses")
         self._world.note(node.name, f"{partition} loses what lay above {offset}: {losers}")
@@ -307,16 +333,29 @@ class History:
             known = partition.by_offset.get(batch.base_offset)
             if known is None and batch.last_offset >= partition.end_offset:
                 if not is_leader:
-                    if services is not None:
-                        self._world.violate(
-                            f"{view} has {batch} below its high watermark, no leader has"
-                        )
-                    break
+                    if services is None:
+                        break
+                    self._check_deposed(node, partition, view, batch)
+                    state = None
                 self._commit(node, partition, batch, state)
-            elif known is not None and known != batch:
+            elif known is not None and known != batch and not partition.is_lossy:
                 self._world.violate(f"{view} has {batch} where {known} is committed")
             position += 1
         view.hw_batches = position
+
+    def _check_deposed(
+        self, node: Node, partition: Partition, view: DiskView, batch: Batch
+    ) -> None:
+        """A follower's high watermark leads. That may be of its last moments as a leader: it heard
+        in one pass that its ISR had shrunk and that another one leads by now, who has it all."""
+        topic = self._cell.store.image.topics_by_id.get(partition.key[0])
+        if topic is None or partition.key[1] >= len(topic.partitions):
+            return
+        current = topic.partitions[partition.key[1]]
+        heirs = [current.leader] if current.leader >= 0 else [*current.isr, *current.elr]
+        was_leader = partition.key in self._led.get(node.name, ())
+        if not was_leader or not all(self._has(f"b{heir}", partition, batch) for heir in heirs):
+            self._world.violate(f"{view} has {batch} below its high watermark, no leader has")
 
     def _commit(
         self, node: Node, partition: Partition, batch: Batch, state: PartitionImage | None
@@ -361,6 +400,9 @@ class History:
                 view.follow_end(self._world, partition.matching)
             if view.holds(batch):
                 return True
+        topic = self._cell.store.image.topics_by_id.get(partition.key[0])
+        if topic is None or int(node_name[1:]) not in topic.partitions[partition.key[1]].replicas:
+            return True  # It had to give the replica up, which the leader has not heard yet.
         # It may have acknowledged the batch and lost it since.
         dropped = partition.dropped.get(node_name)
         return dropped is not None and dropped.start <= batch.base_offset < dropped.end

@@ -328,8 +328,8 @@ def _log_watchers(patch: Patch) -> None:
     original: Any = Partition.__dict__["_advance_high_watermark"]
 
     def advance(self: Partition, offset: int) -> None:
-        watchers, self.watchers = self.watchers, set()
-        log_end_watchers, self.log_end_watchers = self.log_end_watchers, set()
+        watchers, self.watchers = self.watchers, {}
+        log_end_watchers, self.log_end_watchers = self.log_end_watchers, {}
         try:
             original(self, offset)
         finally:

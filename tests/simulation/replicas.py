@@ -76,10 +76,12 @@ class DiskView:
         log = self.log
         assert log is not None
         lost = self._take_off(log.log_end_offset)
-        if log.log_start_offset > self.end_offset or (
-            not self.batches and log.log_start_offset != self.start_offset
+        if (
+            log.log_start_offset > self.end_offset
+            or (lost and log.log_start_offset == self.end_offset)
+            or (not self.batches and log.log_start_offset != self.start_offset)
         ):
-            # Everything was dropped, and the log begins anew at the leader's log start.
+            # Everything was dropped, and the log begins anew: so do what it derives from itself.
             lost += len(self.batches)
             self.batches.clear()
             self.hw_batches = 0

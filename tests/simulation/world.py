@@ -56,6 +56,7 @@ class World:
         self.counters: Counter[str] = Counter()
         self.notes: deque[str] = deque(maxlen=NOTES_MAX)
         self.story = story
+        self.violation: Violation | None = None
         self._heap: list[tuple[int, int, Event]] = []
         self._order = 0
 
@@ -108,7 +109,9 @@ class World:
             self.story(line)
 
     def violate(self, text: str) -> None:
-        """Raise a Violation."""
+        """Raise a Violation. Broker code that this passes through may swallow it, so it is kept."""
         message = f"{text} (seed {self.seed}, step {self.steps}, {self.now_us / US_PER_S:.4f} s)"
         self.note("VIOLATED", text)
-        raise Violation(message)
+        if self.violation is None:
+            self.violation = Violation(message)
+        raise self.violation
