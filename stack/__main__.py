@@ -96,6 +96,13 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="throw away a store that belongs to another cell or has gone on",
     )
+    recover.add_argument(
+        "--dsn", help="of a cell that is no stack: its database; - reads it from standard input"
+    )
+    recover.add_argument(
+        "--image", nargs="+", type=Path, metavar="FILE", help="and its brokers' image files"
+    )
+    recover.add_argument("--schema", help="and its schema there, if it is not the usual one")
     demo = commands.add_parser(
         "demo",
         help="336,776 real flights through three brokers",
@@ -171,9 +178,7 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
         return _reassign(options)
     folder = StackFolder(options.data)
     if options.command == "cell":
-        from stack.recover import run_recover
-
-        return run_recover(folder, _database_url(), replace=options.replace)
+        return _recover(folder, options)
     if options.command in ("down", "status"):
         from stack import inspect
 
@@ -207,6 +212,17 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
 
 def _database_url() -> str | None:
     return os.environ.get("DATABASE_URL") or None
+
+
+def _recover(folder: StackFolder, options: argparse.Namespace) -> int:
+    from stack.recover import recover_from, run_recover
+
+    if options.dsn is None and options.image is None:
+        return run_recover(folder, _database_url(), replace=options.replace)
+    if options.dsn is None or options.image is None:
+        raise StackError("--dsn and --image go together: where to, and from what.", EXIT_USAGE)
+    dsn = sys.stdin.readline().strip() if options.dsn == "-" else options.dsn
+    return recover_from(options.image, dsn, options.schema, replace=options.replace)
 
 
 def _reassign(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stack.errors import EXIT_FAILED, EXIT_USAGE, StackError
@@ -28,13 +28,20 @@ def run_recover(folder: StackFolder, database_url: str | None, *, replace: bool)
         raise StackError(f"There is no cell in {folder.path}.", EXIT_USAGE)
     images = _image_files(folder)
     with _store(folder, kind, database_url) as dsn:
-        command = [sys.executable, "-P", "-m", "data_plane.cell.recover", "--dsn", "-"]
-        command += ["--schema", store_schema(kind, folder.cluster_id())]
-        command += ["--image", *map(str, images)]
-        if replace:
-            command.append("--replace")
-        # The address has a password in it: no place for a command line.
-        return subprocess.run(command, input=f"{dsn}\n", text=True, check=False).returncode
+        schema = store_schema(kind, folder.cluster_id())
+        return recover_from(images, dsn, schema, replace=replace)
+
+
+def recover_from(images: Sequence[Path], dsn: str, schema: str | None, *, replace: bool) -> int:
+    """Rebuild the store at `dsn` from image files. The exit status; 1: nothing was written."""
+    command = [sys.executable, "-P", "-m", "data_plane.cell.recover", "--dsn", "-"]
+    command += ["--image", *map(str, images)]
+    if schema is not None:
+        command += ["--schema", schema]
+    if replace:
+        command.append("--replace")
+    # The address has a password in it: no place for a command line.
+    return subprocess.run(command, input=f"{dsn}\n", text=True, check=False).returncode
 
 
 def _image_files(folder: StackFolder) -> list[Path]:
