@@ -235,7 +235,7 @@ class Leadership:
     def propose(self, ends: LogEnds, now_ms: int, *, may_shrink: bool) -> IsrProposal | None:
         """Decide upon another ISR, which is in flight from then on; None when none is due."""
         self._note_time(now_ms)
-        if self.proposed_isr is not None:
+        if self.proposed_isr is not None or self._is_complete(ends.log_end_offset):
             return None
         leaving: set[int] = set()
         if may_shrink:
@@ -258,6 +258,13 @@ class Leadership:
             self.partition_epoch,
             tuple((follower.node_id, follower.broker_epoch) for follower in joining),
         )
+
+    def _is_complete(self, log_end_offset: int) -> bool:
+        """All replicas are in sync and have everything: what most partitions are, most of the
+        time."""
+        if self._outside:
+            return False
+        return all(follower.log_end_offset == log_end_offset for follower in self._counted)
 
     def refuse_proposal(self, partition_epoch: int) -> None:
         """The store has not taken the proposal made at `partition_epoch`, and never will."""
