@@ -9,6 +9,8 @@ read in worker threads and loaded, those that it loses are unloaded, and when a 
 committed offsets go, too. `services.groups` is this object; the handlers are in group_handlers.
 
 Invariants
+- A partition is loaded when all it held as leading began is committed: what a client is told of
+  offsets and groups survives the next failover, too.
 - Effects are carried out in the order in which they were decided, also when an append completes
   within the call that asked for it.
 - At most LOADS_AT_ONCE_MAX partitions are being read at any time.
@@ -183,10 +185,13 @@ class GroupService:
         self._services.wakes.wake(self)
 
     def run(self, now_ms: int) -> None:
-        """Tell the coordinator which appends have settled (see WakeQueue)."""
+        """Tell the coordinator which appends have settled, and load what is committed (see
+        WakeQueue)."""
+        self._now_ms = now_ms
         while self._settled:
             append_id, error = self._settled.popleft()
             self.carry_out(self.coordinator.append_done(append_id, error, now_ms), now_ms)
+        self._load_next()
 
     # ---- leadership
 
@@ -213,8 +218,17 @@ class GroupService:
         for partition, epoch in led.items():
             if partition not in self._led and self.coordinator.start_loading(partition, epoch):
                 self._led[partition] = epoch
-                self._to_load.append((partition, epoch))
+                self.topic.when_committed(partition, partial(self._committed, partition, epoch))
         self._load_next()
+
+    def _committed(self, partition: int, epoch: int, error: ErrorCode) -> None:
+        """What a new leader has beyond the high watermark may still be lost with it."""
+        if error is ErrorCode.NONE:
+            self._to_load.append((partition, epoch))
+            self._services.wakes.wake(self)
+        elif error is ErrorCode.KAFKA_STORAGE_ERROR:
+            # Other errors come with an image that ends leading, and this service follows it.
+            self._load_failed(partition, epoch, error.name)
 
     def _unload(self, partition: int, now_ms: int) -> None:
         del self._led[partition]
@@ -265,7 +279,7 @@ class GroupService:
         now_ms = self._now_ms
         self.carry_out(self.coordinator.load(partition, epoch, folded, now_ms), now_ms)
 
-    def _load_failed(self, partition: int, epoch: int, error: BaseException | None) -> None:
+    def _load_failed(self, partition: int, epoch: int, error: object) -> None:
         self.coordinator.load_failed(partition, epoch)
         self._services.log.error("groups_not_loaded", partition=partition, error=repr(error))
 

@@ -58,6 +58,10 @@ class OffsetsTopic(Protocol):
         """Append one batch. `on_done` is called once, perhaps before this returns, when the batch
         is as durable as acks=all makes it, in order for each partition, or has been refused."""
 
+    def when_committed(self, partition: int, on_done: Callable[[ErrorCode], None]) -> None:
+        """`on_done` is called once, perhaps before this returns: with NONE when everything that the
+        partition holds now is committed, with an error when it is not led here (any more)."""
+
     def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
         """A function that reads the whole partition, to be called in another thread; None when
         there is nothing to read. Raises LogError, now or while reading."""
@@ -138,6 +142,9 @@ class BrokerOffsetsTopic:
         if replica is None or replica.leader_epoch != epoch:
             on_done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        if replica.is_under_min_isr:
+            on_done(ErrorCode.NOT_ENOUGH_REPLICAS)
+            return
         codec = Compression(services.config.get_int("offsets.topic.compression.codec"))
         batch = build_batch(records, compression=codec)
         try:
@@ -149,6 +156,14 @@ class BrokerOffsetsTopic:
             on_done(error.error_code)
             return
         replica.when_committed(result.last_offset, on_done)
+
+    def when_committed(self, partition: int, on_done: Callable[[ErrorCode], None]) -> None:
+        partitions = self._services.partitions
+        replica = partitions.get_by_name(GROUP_METADATA_TOPIC_NAME, partition)
+        if replica is None:
+            on_done(partitions.error_by_name(GROUP_METADATA_TOPIC_NAME, partition))
+            return
+        replica.when_committed(replica.log.log_end_offset - 1, on_done)
 
     def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
         replica = self._services.partitions.get_by_name(GROUP_METADATA_TOPIC_NAME, partition)

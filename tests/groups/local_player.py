@@ -104,6 +104,9 @@ class MemoryOffsetsTopic(BrokerOffsetsTopic):
                     log.append(Record(len(log), each.timestamp, each.key, each.value, ()))
             on_done(error)
 
+    def when_committed(self, partition: int, on_done: Callable[[ErrorCode], None]) -> None:
+        on_done(ErrorCode.NONE)
+
     def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
         return lambda: iter(list(self.records.get(partition, [])))
 

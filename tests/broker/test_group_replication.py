@@ -1,0 +1,190 @@
+"""Groups over replicas: what a coordinator says is committed, and no coordinator says it too long.
+
+Broker 7 coordinates; the test plays brokers 8 and 9, which follow `__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+from data_plane.broker import group_handlers
+from data_plane.broker.groups import GroupService
+from data_plane.cell.changes import ChangePartition, CreateTopic
+from data_plane.cell.metadata import PartitionImage
+from data_plane.replica.partition import Partition
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from data_plane.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from data_plane.wire.messages.heartbeat_request import HeartbeatRequest
+from data_plane.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from data_plane.wire.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from data_plane.wire.registry import ApiKey
+from tests.broker.broker_player import NODE_ID, Pending
+from tests.broker.replicated_player import OTHERS, ReplicatedPlayer
+
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_ID = UUID(int=77)
+GROUP = "readers"
+
+
+class CoordinatorPlayer(ReplicatedPlayer):
+    """A coordinator of all groups; the offsets topic has one partition on 7, 8 and 9."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__(properties)
+        self.groups = GroupService(self.services)
+        self.services.groups = self.groups
+        self.services.components.append(self.groups)
+        group_handlers.register(self.services.handlers)
+        self.groups.start(self.now_ms)
+        self.commit(CreateTopic(OFFSETS_TOPIC, OFFSETS_ID, ((NODE_ID, *OTHERS),)))
+
+    @property
+    def offsets_state(self) -> PartitionImage:
+        return self.services.image.topics_by_id[OFFSETS_ID].partitions[0]
+
+    @property
+    def offsets_replica(self) -> Partition:
+        partition = self.services.partitions.replica(OFFSETS_ID, 0)
+        assert partition is not None
+        return partition
+
+    def change_offsets(self, **fields: Any) -> None:
+        old = self.offsets_state
+        new = replace(old, **fields)
+        new = replace(
+            new,
+            leader_epoch=old.leader_epoch + (new.leader != old.leader),
+            partition_epoch=old.partition_epoch + 1,
+        )
+        self.commit(ChangePartition(OFFSETS_ID, 0, new))
+        self.run_jobs()
+
+    def follow_offsets(self, *node_ids: int, offset: int | None = None) -> None:
+        """These brokers have the offsets topic up to `offset`, or all of it, and say so."""
+        for node_id in node_ids or OTHERS:
+            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[])
+            request.replica_state.replica_id = node_id
+            request.replica_state.replica_epoch = self.broker_epoch(node_id)
+            request.session_epoch = -1
+            piece = FetchPartition(
+                partition=0,
+                fetch_offset=self.offsets_replica.log.log_end_offset if offset is None else offset,
+                partition_max_bytes=1 << 20,
+                current_leader_epoch=self.offsets_state.leader_epoch,
+                log_start_offset=0,
+            )
+            request.topics.append(FetchTopic(topic_id=OFFSETS_ID, partitions=[piece]))
+            self.send(ApiKey.FETCH, 18, request, connection=self.door)
+        self.run_jobs()
+
+    def send_commit(self, offset: int) -> Pending:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        topic = OffsetCommitRequestTopic(name="orders", partitions=[partition])
+        request = OffsetCommitRequest(
+            group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic]
+        )
+        return self.send(ApiKey.OFFSET_COMMIT, 9, request)
+
+    def committed(self) -> int | ErrorCode:
+        topic = OffsetFetchRequestTopics(name="orders", partition_indexes=[0])
+        group = OffsetFetchRequestGroup(group_id=GROUP, topics=[topic])
+        response = self.send(ApiKey.OFFSET_FETCH, 9, OffsetFetchRequest(groups=[group])).response
+        if response.groups[0].error_code:
+            return ErrorCode(response.groups[0].error_code)
+        offset: int = response.groups[0].topics[0].partitions[0].committed_offset
+        return offset
+
+    def coordinator(self) -> tuple[ErrorCode, int]:
+        request = FindCoordinatorRequest(coordinator_keys=[GROUP])
+        (found,) = self.send(ApiKey.FIND_COORDINATOR, 6, request).response.coordinators
+        return ErrorCode(found.error_code), found.node_id
+
+
+def outcome(pending: Pending) -> ErrorCode:
+    return ErrorCode(pending.response.topics[0].partitions[0].error_code)
+
+
+def test_a_commit_is_acknowledged_and_seen_when_all_in_sync_have_it() -> None:
+    one = CoordinatorPlayer()
+    pending = one.send_commit(42)
+    one.follow_offsets(8)
+    assert not pending.is_answered
+    assert one.committed() == -1, "nobody is told what may still be lost"
+    one.follow_offsets(9)
+    assert outcome(pending) is ErrorCode.NONE
+    assert one.committed() == 42
+
+
+def test_below_min_isr_a_commit_is_refused_before_it_is_written() -> None:
+    one = CoordinatorPlayer()
+    one.follow_offsets()
+    one.change_offsets(isr=(NODE_ID,))
+    end = one.offsets_replica.log.log_end_offset
+    assert outcome(one.send_commit(42)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert one.offsets_replica.log.log_end_offset == end
+    one.follow_offsets(8)
+    one.change_offsets(isr=(NODE_ID, 8))
+    pending = one.send_commit(43)
+    one.follow_offsets(8)
+    assert outcome(pending) is ErrorCode.NONE
+    assert one.committed() == 43
+
+
+def test_who_lost_the_partition_coordinates_no_more() -> None:
+    one = CoordinatorPlayer()
+    pending = one.send_commit(42)
+    one.change_offsets(leader=8)
+    assert outcome(pending) is ErrorCode.NOT_COORDINATOR
+    assert outcome(one.send_commit(43)) is ErrorCode.NOT_COORDINATOR
+    assert one.committed() is ErrorCode.NOT_COORDINATOR
+    beat = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m")
+    response = one.send(ApiKey.HEARTBEAT, 4, beat).response
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+    assert one.coordinator() == (ErrorCode.NONE, 8)
+
+
+def test_nobody_is_sent_to_a_coordinator_that_does_not_live() -> None:
+    one = CoordinatorPlayer()
+    one.change_offsets(leader=-1)
+    assert one.coordinator() == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+def test_a_new_coordinator_tells_nothing_that_may_be_lost_with_it() -> None:
+    one = CoordinatorPlayer()
+    first = one.send_commit(42)
+    one.follow_offsets()
+    assert outcome(first) is ErrorCode.NONE
+    # Written here, and acknowledged to nobody.
+    one.send_commit(43)
+    one.change_offsets(leader=8)
+    one.change_offsets(leader=NODE_ID)
+    assert one.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    one.follow_offsets(8)
+    assert one.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    one.follow_offsets(9)
+    assert one.committed() == 43
+
+
+def test_a_coordinator_that_leads_again_while_it_waits_loads_in_the_new_epoch() -> None:
+    one = CoordinatorPlayer()
+    one.send_commit(42)
+    for leader in (8, NODE_ID, 9, NODE_ID):
+        one.change_offsets(leader=leader)
+    assert one.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    one.follow_offsets()
+    assert one.committed() == 42
+    pending = one.send_commit(43)
+    one.follow_offsets()
+    assert outcome(pending) is ErrorCode.NONE
