@@ -5,9 +5,11 @@
       ├─ this incarnation is not registered yet   → it registers (it began while the store was away)
       └─ the controller lease is ours             → the controller decides, until the lease ends
 
-A heartbeat's answer is worth one session timeout from before it was sent, by this broker's clock;
-the store counts from when it came, so it never believes in a lease for less long. Heartbeats do not
-overlap: one that hangs is waited for, and meanwhile the lease runs out as it should.
+The controller's lease lasts LEASE_HEARTBEATS of its heartbeats from before one was sent, by its own
+clock; the store counts from when it came, so it never believes in a lease for less long. It is
+shorter than a session, and the controller renews it more often: a new controller has to watch the
+others for a whole session before it may call anybody dead, so it had better begin soon. Heartbeats
+do not overlap: one that hangs is waited for, and meanwhile the lease runs out as it should.
 
 What stops a leader is a higher leader epoch, which comes with the image; a broker that is fenced,
 or cannot reach the store, goes on serving what it leads. Only a broker whose number belongs to
@@ -44,6 +46,10 @@ PART = "membership"
 
 # How many times faster heartbeats come while a broker waits to be let in.
 HURRY = 5
+# And how many times faster those of the controller always come.
+CONTROLLER_HURRY = 2
+# The controller's lease, in heartbeats of the controller: one may be late, and two lost.
+LEASE_HEARTBEATS = 4
 
 
 class Superseded(Exception):
@@ -72,7 +78,8 @@ class Membership:
         self._broker = broker
         self._clean_broker_epoch = clean_broker_epoch
         self._interval_ms = services.config.get_int("broker.heartbeat.interval.ms")
-        self._lease_ms = services.config.get_int("broker.session.timeout.ms")
+        self._session_ms = services.config.get_int("broker.session.timeout.ms")
+        self._lease_ms = LEASE_HEARTBEATS * self._interval_ms // CONTROLLER_HURRY
         known = services.image.brokers.get(broker.node_id)
         self._incarnation_before = "" if known is None else known.incarnation_id
         self._has_registered = self.is_registered
@@ -134,7 +141,7 @@ class Membership:
 
     def start(self, now_ms: int) -> None:
         self._next_ms = now_ms
-        self._hurry_until_ms = now_ms + self._lease_ms
+        self._hurry_until_ms = now_ms + self._session_ms
 
     def next_deadline_ms(self) -> int | None:
         if self._is_stopped:
@@ -202,6 +209,8 @@ class Membership:
         is_concerned = self.is_controller or not self.is_active
         if now_ms < self._hurry_until_ms and is_concerned:
             return max(1, self._interval_ms // HURRY)
+        if self.is_controller:
+            return max(1, self._interval_ms // CONTROLLER_HURRY)
         return self._interval_ms
 
     def _released(self) -> None:
@@ -268,7 +277,7 @@ class Membership:
         if old.brokers is not new.brokers:
             self._follow_own_state(old, new)
             if _incarnations(new) - _incarnations(old):
-                self._hurry_until_ms = now_ms + self._lease_ms
+                self._hurry_until_ms = now_ms + self._session_ms
                 self._next_ms = min(self._next_ms, now_ms + self._pause_ms(now_ms))
         self._control(now_ms)
 
