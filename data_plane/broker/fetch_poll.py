@@ -168,8 +168,10 @@ class Poll:
             )
         log = partition.log
         offset = wanted.fetch_offset
+        # What a follower has reported in this leader epoch stays true: this log only grows.
+        is_to_compare = target.is_reporting or not rights.is_follower or epoch < 0
         if (
-            wanted.last_fetched_epoch >= 0
+            (is_to_compare and wanted.last_fetched_epoch >= 0)
             or offset < log.log_start_offset
             or offset > log.log_end_offset
         ):

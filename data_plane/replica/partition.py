@@ -296,7 +296,10 @@ class Partition:
     def review(self, now_ms: int | None) -> None:
         """See what is committed and who may join the ISR, by what is known now."""
         self._advance(now_ms)
-        if self.leadership is not None and self.leadership.has_candidates(self._log_ends()):
+        leadership = self.leadership
+        if leadership is None or not leadership.has_outsiders:
+            return
+        if leadership.has_candidates(self._log_ends()):
             self._host.isr_may_grow(self)
 
     def propose_isr(self, now_ms: int, *, may_shrink: bool) -> IsrProposal | None:
