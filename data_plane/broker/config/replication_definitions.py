@@ -68,7 +68,7 @@ REPLICATION_DEFINITIONS = (
         "LONG",
         5000,
         "How often a checkpoint is written.",
-        moot="the high watermark is the log's end where nobody follows",
+        moot="it is in the checkpoint that log.flush.offset.checkpoint.interval.ms is for",
     ),
     define(
         "replica.lag.time.max.ms",
