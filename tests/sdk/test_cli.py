@@ -160,9 +160,35 @@ def test_topics(run: Run, name: str) -> None:
     assert json.loads(ok(run("topics", "delete", name, "-y", "--json"))) == {"deleted": [name]}
 
 
+def test_brokers_and_partitions(run: Run, topic: str) -> None:
+    (broker,) = json.loads(ok(run("brokers", "--json")))["brokers"]
+    assert broker["leads"] >= 2
+    assert broker["replicas_out_of_sync"] == 0
+    assert f"{broker['host']}:{broker['port']}" in ok(run("brokers"))
+    found = json.loads(ok(run("partitions", topic, "--json")))
+    assert [p["partition"] for p in found] == [0, 1]
+    assert {p["leader"] for p in found} == {broker["id"]}
+    assert topic in ok(run("partitions"))
+    here = json.loads(ok(run("partitions", topic, "--broker", str(broker["id"]), "--json")))
+    assert here == found
+    assert json.loads(ok(run("partitions", topic, "--broker", "77", "--json"))) == []
+    assert ok(run("partitions", topic, "--troubled")) == "No partition is in trouble.\n"
+
+
+def test_draining_needs_somewhere_to_go(run: Run, topic: str) -> None:
+    (broker,) = json.loads(ok(run("brokers", "--json")))["brokers"]
+    result = run("drain", str(broker["id"]))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "there are 0 brokers for them" in result.stderr
+    assert "up --add" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
+        (["drain", "77"], 1, "tidewheel brokers"),
+        (["drain", "77", "--undo"], 1, "no running broker 77"),
+        (["partitions", "no-such-topic"], 1, '"no-such-topic" does not exist'),
         (["consume", "no-such-topic"], 1, "topics create"),
         (["topics", "describe", "no-such-topic"], 1, '"no-such-topic" does not exist'),
         (["produce", "no-such-topic", "x"], 1, "no-such-topic"),
