@@ -42,6 +42,9 @@ EPOCH_FINAL = -1
 EPOCH_MAX = 2**31 - 1
 NO_SESSION_ID = 0
 
+# What a fetch says before version 18 (KIP-1166).
+HIGH_WATERMARK_NOT_SAID = 2**63 - 1
+
 # A topic's name and id, one of which is empty.
 TopicKey = tuple[str, bytes]
 
@@ -226,6 +229,10 @@ class FetchSet:
                 target = group[wanted.partition]
                 target.is_reporting = True
                 self.dirty[target] = None
+                # It says what it has been told; an answer that it could not take was in vain.
+                if wanted.high_watermark != HIGH_WATERMARK_NOT_SAID:
+                    target.sent_high_watermark = wanted.high_watermark
+                target.sent_log_start_offset = wanted.log_start_offset
 
     def forget(self, topic: str, topic_id: bytes, index: int) -> None:
         key = (topic, topic_id)

@@ -19,8 +19,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 API_KEY = 1
-# The newest version but one: 18 only adds what KRaft's own log needs (KIP-1166).
-API_VERSION = 17
+# With the high watermark that the follower knows (KIP-1166): it hears of another one even when an
+# answer that told it came too late to be taken.
+API_VERSION = 18
 
 NO_SESSION_ID = 0
 EPOCH_INITIAL = 0
@@ -32,8 +33,9 @@ PartitionKey = tuple[bytes, int]
 
 # max wait, min bytes, max bytes, isolation level (read_uncommitted), session id, session epoch
 _HEAD = struct.Struct(">iiibii")
-# index, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, no tags
-_PARTITION = struct.Struct(">iiqiqib")
+# index, leader epoch, fetch offset, last fetched epoch, log start offset, max bytes; one tagged
+# field: number 1, 8 bytes, the leader's high watermark as far as it is known
+_PARTITION = struct.Struct(">iiqiqibbbq")
 _INDEX = struct.Struct(">i")
 # no rack; one tagged field: number 1, 13 bytes: replica id, replica epoch, no tags
 _TAIL = struct.Struct(">bbbbiqb")
@@ -93,11 +95,12 @@ class FetchSession:
         self,
         limits: Limits,
         replica: tuple[int, int],
-        named: Iterable[tuple[PartitionKey, FetchState]],
+        named: Iterable[tuple[PartitionKey, FetchState, int]],
         forgotten: Iterable[PartitionKey],
     ) -> bytearray:
-        """The body of the next request; `replica` is this broker's id and epoch. Named partitions
-        of one topic should stand together. Moves the session on to its next epoch."""
+        """The body of the next request; `replica` is this broker's id and epoch, the third of
+        `named` the leader's high watermark as it was told last, or -1. Moves the session on to its
+        next epoch."""
         body = bytearray(
             _HEAD.pack(
                 limits.wait_ms_max,
@@ -110,11 +113,20 @@ class FetchSession:
         )
         by_topic: dict[bytes, list[bytes]] = {}
         bytes_max = limits.partition_bytes_max
-        for key, state in named:
+        for key, state, high_watermark in named:
             topic_id, index = key
             offset, last_epoch, leader_epoch, log_start = state
             packed = _PARTITION.pack(
-                index, leader_epoch, offset, last_epoch, log_start, bytes_max, 0
+                index,
+                leader_epoch,
+                offset,
+                last_epoch,
+                log_start,
+                bytes_max,
+                1,
+                1,
+                8,
+                high_watermark,
             )
             group = by_topic.get(topic_id)
             if group is None:
@@ -135,6 +147,9 @@ class FetchSession:
 
 
 def _append_topics(body: bytearray, topics: dict[bytes, list[bytes]]) -> None:
+    if not topics:
+        body.append(1)
+        return
     _append_uvarint(body, len(topics) + 1)
     for topic_id, partitions in topics.items():
         body += topic_id

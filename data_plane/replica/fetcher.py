@@ -208,7 +208,7 @@ class ReplicaFetcher:
             )
         self._changed = {}
         number = next(self._numbers)
-        named: list[tuple[PartitionKey, FetchState]] = []
+        named: list[tuple[PartitionKey, FetchState, int]] = []
         for one in candidates:
             try:
                 if one.replica.is_syncing:
@@ -220,7 +220,7 @@ class ReplicaFetcher:
                 continue
             one.state = state
             one.named_in = number
-            named.append((one.key, state))
+            named.append((one.key, state, one.leader_high_watermark))
         if not named and not session.partitions:
             return None, problems
         forgotten, self._forgotten = self._forgotten, {}
@@ -267,13 +267,13 @@ class ReplicaFetcher:
         """Act on the response to request `number`; None when its connection failed. The bytes are
         used within the call only."""
         in_flight = self._in_flight
-        if not in_flight or in_flight[0][0] != number:
+        if body is None and any(number == sent for sent, _ in in_flight):
+            self._give_up(now_ms)
+            return FetchOutcome([])
+        if body is None or not in_flight or in_flight[0][0] != number:
             # The session it belongs to was given up meanwhile.
             return FetchOutcome([])
         in_flight.popleft()
-        if body is None:
-            self._give_up(now_ms)
-            return FetchOutcome([])
         try:
             view = parse_fetch_response(body, 0, len(body), API_VERSION)
         except MalformedFrame as error:

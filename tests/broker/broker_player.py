@@ -101,13 +101,14 @@ class BrokerPlayer:
         seed: int = 1,
         disk: SimFileSystem | None = None,
         image: MetadataImage | None = None,
+        node_id: int = NODE_ID,
     ) -> None:
         self.fs = disk or SimFileSystem(maps_files=True)
         self.executor = QueueExecutor()
         self.log = RememberingLog()
         self.now_ms = NOW_MS
         image = image or MetadataImage("cluster")
-        config = EffectiveConfig(properties or {}, NODE_ID)
+        config = EffectiveConfig(properties or {}, node_id)
         self.logs = LogManager(
             [Path("/data")], fs=self.fs, default_config=config.log_config({}), now_ms=NOW_MS
         )
@@ -118,7 +119,7 @@ class BrokerPlayer:
 
         group_commit = GroupCommit(self.executor, lambda partition: Path("/data"), sync_failed)
         counters = BrokerCounters()
-        partitions = TopicPartitions(NODE_ID, image, self.logs, config, group_commit.request_sync)
+        partitions = TopicPartitions(node_id, image, self.logs, config, group_commit.request_sync)
         partitions.configure_logs()
         handlers = HandlerTable()
         for module in (
@@ -140,7 +141,7 @@ class BrokerPlayer:
             executor=self.executor,
             counters=counters,
             metrics=make_registry(BrokerCollector(counters)),
-            node_id=NODE_ID,
+            node_id=node_id,
             cluster_id="cluster",
             random=random.Random(seed),
             log=self.log,

@@ -1,93 +1,262 @@
-"""A broker that is one of a cell's, without server and without the others.
+"""Several brokers without servers: real handlers, logs and replication, and a network in between
+that delivers when the test says so.
 
-The others are registered and answer nothing: what they would do to the image (fence, join an ISR)
-tests do with `change`. The controller is this broker, and sees those alive that are not fenced.
+One image for all of them; there is no controller, the test decides who leads. The network carries
+requests and answers as bytes, in order for each pair of brokers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
-from data_plane.broker.cell_view import MEMBERSHIP_PART
-from data_plane.cell.changes import Change, ChangeBroker, ChangePartition, RegisterBroker
-from data_plane.cell.controller import Controller
-from data_plane.cell.metadata import BrokerImage, PartitionImage
-from data_plane.cell.metadata_store import BrokerSession, ControllerLease, Heartbeat
-from data_plane.cell.partition_state import next_epochs
-from data_plane.cell.settings import ControllerSettings
-from tests.broker.admin_player import AdminPlayer
-from tests.broker.broker_player import NODE_ID
+from data_plane.broker.api import Buffer, ConnectionInfo, Deferred
+from data_plane.broker.peers import OnResponse
+from data_plane.broker.replication import ReplicationManager
+from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from data_plane.replica.fetch_session import API_KEY, API_VERSION
+from data_plane.replica.partition import Partition
+from data_plane.wire.kernel import parse_fetch
+from data_plane.wire.kernel_types import FetchRequestView
+from tests.broker.broker_player import BrokerPlayer
+
+TOPIC = "orders"
+TOPIC_ID = UUID(int=5)
+# API 1, version 18, correlation id 9, no client id, no tags; the answer's header is 9 bytes.
+HEADER = struct.pack(">hhihb", API_KEY, API_VERSION, 9, -1, 0)
+ANSWER_HEADER_BYTES = 9
 
 
-class CellPlayer(AdminPlayer):
-    """Brokers 1, 2 and 7; this one is 7."""
+class PlayedPeers:
+    """The Peers port of one broker."""
+
+    def __init__(self, cell: CellPlayer, node_id: int) -> None:
+        self._cell = cell
+        self._node_id = node_id
+        self._connections: dict[int, ConnectionInfo] = {}
+        # Requests without an answer, by peer.
+        self._open: dict[int, list[OnResponse]] = {}
+        self.requests: list[tuple[int, FetchRequestView]] = []
+        self.disconnects: list[int] = []
+
+    def send(
+        self,
+        node_id: int,
+        api_key: int,
+        api_version: int,
+        body: Sequence[Buffer],
+        on_response: OnResponse,
+    ) -> None:
+        assert (api_key, api_version) == (API_KEY, API_VERSION)
+        data = b"".join(bytes(buffer) for buffer in body)
+        self.requests.append((node_id, parse_fetch(data, 0, len(data), api_version)))
+        self._open.setdefault(node_id, []).append(on_response)
+        self._cell.events.append(lambda: self._arrive(node_id, data, on_response))
+
+    def _arrive(self, node_id: int, data: bytes, on_response: OnResponse) -> None:
+        cell = self._cell
+        if on_response not in self._open[node_id]:
+            return
+        if frozenset((self._node_id, node_id)) in cell.cuts:
+            self._lose(node_id)
+            return
+        target = cell.brokers[node_id]
+        connection = self._connections.get(node_id)
+        if connection is None:
+            connection = target.connect(is_inter_broker=True)
+            self._connections[node_id] = connection
+        frame = bytearray(HEADER + data)
+        result = target.dispatcher.dispatch(connection, frame, 0, len(frame), cell.now_ms)
+
+        def answered(frames: Any) -> None:
+            answer = b"".join(bytes(buffer) for buffer in frames)
+            cell.events.append(lambda: self._answer(node_id, on_response, answer))
+
+        if isinstance(result, Deferred):
+            result.when_complete(answered)
+        else:
+            answered(result)
+        target.services.wakes.run(cell.now_ms)
+
+    def _answer(self, node_id: int, on_response: OnResponse, answer: bytes) -> None:
+        cell = self._cell
+        if on_response not in self._open[node_id]:
+            return
+        if frozenset((self._node_id, node_id)) in cell.cuts:
+            self._lose(node_id)
+            return
+        self._open[node_id].remove(on_response)
+        for spoil in cell.spoilers:
+            answer = spoil(answer)
+        # What was not copied or written away within the call is lost.
+        buffer = bytearray(answer[ANSWER_HEADER_BYTES:])
+        on_response(memoryview(buffer), cell.now_ms)
+        buffer[:] = b"\xee" * len(buffer)
+        cell.brokers[self._node_id].services.wakes.run(cell.now_ms)
+
+    def _lose(self, node_id: int) -> None:
+        """The connection and all that was asked over it."""
+        self._connections.pop(node_id, None)
+        lost, self._open[node_id] = self._open[node_id], []
+        self._fail(lost)
+
+    def _fail(self, lost: Sequence[OnResponse]) -> None:
+        for on_response in lost:
+            on_response(None, self._cell.now_ms)
+        self._cell.brokers[self._node_id].services.wakes.run(self._cell.now_ms)
+
+    def disconnect(self, node_id: int) -> None:
+        self.disconnects.append(node_id)
+        self._connections.pop(node_id, None)
+        lost, self._open[node_id] = self._open.get(node_id, []), []
+        self._cell.events.append(lambda: self._fail(lost))
+
+
+class CellPlayer:
+    """Brokers 1 … n and one topic, whose partitions broker 1 leads at first."""
 
     def __init__(
         self,
+        brokers_count: int = 2,
+        partitions_count: int = 1,
+        *,
+        configs: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
-        brokers: Collection[int] = (1, 2, NODE_ID),
     ) -> None:
-        super().__init__(properties)
-        self.change(
-            *(
-                RegisterBroker(
-                    BrokerImage(
-                        node_id,
-                        f"host-{node_id}",
-                        9000 + node_id,
-                        f"rack-{node_id}",
-                        incarnation_id=f"{node_id}-a",
-                    )
-                )
-                for node_id in brokers
-            )
+        ids = tuple(range(1, brokers_count + 1))
+        partition = PartitionImage(ids, ids, 1)
+        topic = TopicImage(TOPIC, TOPIC_ID, (partition,) * partitions_count, dict(configs or {}))
+        image = MetadataImage(
+            "cluster",
+            version=1,
+            brokers={
+                i: BrokerImage(i, "h", 1, None, f"host-{i}", 9, broker_epoch=10 + i) for i in ids
+            },
+            topics_by_name={TOPIC: topic},
+            topics_by_id={TOPIC_ID: topic},
         )
-        self.controller = Controller(ControllerSettings())
-        self.services.parts[MEMBERSHIP_PART] = SimpleNamespace(controller=self.controller)
-        self.services.store.heartbeat(NODE_ID, f"{NODE_ID}-a", 10_000, wants_controller=True)
-        self.hold_lease(NODE_ID)
+        self.events: deque[Callable[[], None]] = deque()
+        self.cuts: set[frozenset[int]] = set()
+        self.spoilers: list[Callable[[bytes], bytes]] = []
+        self.brokers: dict[int, BrokerPlayer] = {}
+        self.peers: dict[int, PlayedPeers] = {}
+        self.managers: dict[int, ReplicationManager] = {}
+        for node_id in ids:
+            broker = BrokerPlayer(properties, image=image, node_id=node_id, seed=node_id)
+            self.brokers[node_id] = broker
+            self.peers[node_id] = broker.services.peers = PlayedPeers(self, node_id)
+            manager = self.managers[node_id] = ReplicationManager(broker.services)
+            broker.services.components.append(manager)
+        self.image = image
+        for broker in self.brokers.values():
+            broker.services.start(self.now_ms)
+            broker.services.wakes.run(self.now_ms)
 
-    def change(self, *changes: Change) -> None:
-        image = self.services.image
-        image = self.services.store.apply(changes, image.version, f"change {image.version}")
-        self.services.apply_image(image, self.now_ms)
+    @property
+    def now_ms(self) -> int:
+        return self.brokers[1].now_ms
+
+    # The image.
+
+    def change(self, index: int = 0, *, only: Sequence[int] | None = None, **fields: Any) -> None:
+        """Change a partition of the image. `only`: the brokers that hear of it now."""
+        partition = self.image.topics_by_id[TOPIC_ID].partitions[index]
+        if "leader" in fields:
+            fields.setdefault("leader_epoch", partition.leader_epoch + 1)
+        fields["partition_epoch"] = partition.partition_epoch + 1
+        self._change_topic(index, replace(partition, **fields))
+        self.tell(only)
+
+    def _change_topic(self, index: int, partition: PartitionImage) -> None:
+        topic = self.image.topics_by_id[TOPIC_ID]
+        partitions = (*topic.partitions[:index], partition, *topic.partitions[index + 1 :])
+        topic = replace(topic, partitions=partitions)
+        self.image = replace(
+            self.image,
+            version=self.image.version + 1,
+            topics_by_name={TOPIC: topic},
+            topics_by_id={TOPIC_ID: topic},
+        )
 
     def change_broker(self, node_id: int, **fields: Any) -> None:
-        self.change(ChangeBroker(replace(self.services.image.brokers[node_id], **fields)))
-        self.hold_lease(NODE_ID)
+        brokers = dict(self.image.brokers)
+        brokers[node_id] = replace(brokers[node_id], **fields)
+        self.image = replace(self.image, version=self.image.version + 1, brokers=brokers)
+        self.tell()
 
-    def hold_lease(self, node_id: int | None) -> None:
-        """Have this broker (or another, or nobody) be the controller, and see who lives."""
-        for step in range(3):
-            self.now_ms += 500
-            sessions = {
-                broker.node_id: BrokerSession(broker.node_id, broker.incarnation_id, step)
-                for broker in self.services.image.brokers.values()
-                if not broker.is_fenced
-            }
-            lease = None
-            if node_id is not None:
-                lease = ControllerLease(node_id, f"{node_id}-a", 1, is_ours=node_id == NODE_ID)
-            heartbeat = Heartbeat(self.services.image.version, lease, sessions)
-            self.controller.observe_heartbeat(heartbeat, self.services.image, self.now_ms)
+    def change_configs(self, configs: Mapping[Any, Mapping[str, str]]) -> None:
+        self.image = replace(self.image, version=self.image.version + 1, configs=dict(configs))
+        self.tell()
 
-    def state(self, name: str, index: int = 0) -> PartitionImage:
-        return self.services.image.topics_by_name[name].partitions[index]
+    def delete_topic(self) -> None:
+        self.image = replace(
+            self.image, version=self.image.version + 1, topics_by_name={}, topics_by_id={}
+        )
+        self.tell()
 
-    def change_partition(self, name: str, index: int = 0, **fields: Any) -> None:
-        topic = self.services.image.topics_by_name[name]
-        old = topic.partitions[index]
-        new = next_epochs(old, replace(old, **fields))
-        self.change(ChangePartition(topic.topic_id, index, new))
-        self.hold_lease(NODE_ID)
+    def tell(self, only: Sequence[int] | None = None) -> None:
+        for node_id, broker in self.brokers.items():
+            if only is None or node_id in only:
+                broker.services.apply_image(self.image, self.now_ms)
+                broker.services.wakes.run(self.now_ms)
 
-    def run_controller(self) -> None:
-        """Commit what the controller wants now."""
-        while changes := self.controller.tick(self.services.image, self.now_ms):
-            self.change(*changes)
+    # Time and the network.
 
-    def replicas(self, name: str) -> Sequence[tuple[int, ...]]:
-        return [item.replicas for item in self.services.image.topics_by_name[name].partitions]
+    def deliver(self, count: int = 1) -> None:
+        """Let so many requests or answers arrive."""
+        for _ in range(count):
+            self.events.popleft()()
+
+    def run(self, duration_ms: int = 0, *, syncs: bool = True) -> None:
+        """Let everything arrive that is under way, and file work be done, for so long."""
+        while True:
+            for _ in range(10_000):
+                if syncs:
+                    for broker in self.brokers.values():
+                        broker.run_jobs()
+                if not self.events:
+                    break
+                self.deliver()
+            else:
+                raise AssertionError("requests go to and fro without an end")
+            if duration_ms <= 0:
+                return
+            duration_ms -= 1
+            for broker in self.brokers.values():
+                broker.pass_time(1)
+
+    # What there is.
+
+    def replica(self, node_id: int, index: int = 0) -> Partition:
+        replica = self.brokers[node_id].services.partitions.replica(TOPIC_ID, index)
+        assert replica is not None
+        return replica
+
+    def stored(self, node_id: int, index: int = 0) -> list[tuple[int, int]]:
+        """(offset, leader epoch) of each batch, as on disk."""
+        log = self.replica(node_id, index).log
+        found = []
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            read = log.read_cold(
+                offset, 1 << 20, max_offset=log.log_end_offset, at_least_one_batch=True
+            )
+            data = b"".join(bytes(buffer) for buffer in read.buffers)
+            position = 0
+            while position < len(data):
+                base, length, epoch = struct.unpack_from(">qii", data, position)
+                found.append((base, epoch))
+                position += 12 + length
+            offset = read.next_offset
+        return found
+
+    def requests_of(self, node_id: int) -> list[FetchRequestView]:
+        return [view for _, view in self.peers[node_id].requests]
+
+    def warnings(self, node_id: int) -> list[dict[str, Any]]:
+        log = self.brokers[node_id].log
+        return [fields for level, _, fields in log.events if level in ("warning", "error")]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from data_plane.log.errors import LogError
-from data_plane.replica.fetch_session import FetchState, PartitionKey
+from data_plane.replica.fetch_session import API_VERSION, FetchState, PartitionKey
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import encode_fetch_response, parse_fetch
 from data_plane.wire.kernel_types import (
@@ -82,7 +82,7 @@ class ModelLeader:
 
     def answer(self, body: bytes | bytearray) -> bytes:
         """The response's body."""
-        view = parse_fetch(body, 0, len(body), 17)
+        view = parse_fetch(body, 0, len(body), API_VERSION)
         self.requests.append(view)
         if view.session_epoch == 0:
             self.session, self.told = {}, {}
@@ -114,6 +114,8 @@ class ModelLeader:
                 key = (topic.topic_id, wanted.partition)
                 if key not in self.session:
                     self.told.pop(key, None)
+                elif key in self.told:
+                    self.told[key] = (wanted.high_watermark, wanted.log_start_offset)
                 self.session[key] = wanted
                 self.acknowledged[key] = wanted.fetch_offset
 
@@ -170,7 +172,7 @@ def _error(index: int, error: ErrorCode) -> FetchPartitionResult:
 def encoded(
     topics: list[tuple[str, bytes, list[FetchPartitionResult]]], error_code: int, session_id: int
 ) -> bytes:
-    frame = b"".join(encode_fetch_response(HEAD, 17, topics, error_code, session_id))
+    frame = b"".join(encode_fetch_response(HEAD, API_VERSION, topics, error_code, session_id))
     return frame[len(HEAD) :]
 
 

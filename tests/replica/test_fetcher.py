@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from data_plane.log.errors import LogError
-from data_plane.replica.fetch_session import Limits
+from data_plane.replica.fetch_session import API_VERSION, Limits
 from data_plane.replica.fetcher import (
     BACKOFF_MS_MIN,
     INTERRUPT_AFTER_MS,
@@ -77,7 +77,7 @@ class Pair:
 
     def check(self, request: FetchRequest) -> None:
         """What a request says of a replica, that replica has, and has synced."""
-        view = parse_fetch(request.body, 0, len(request.body), 17)
+        view = parse_fetch(request.body, 0, len(request.body), API_VERSION)
         for topic in view.topics:
             for part in topic.partitions:
                 replica = self.replicas[(topic.topic_id, part.partition)]
@@ -214,6 +214,23 @@ def test_a_failed_connection_is_tried_again_later_and_later() -> None:
     pair.fetcher.retry_now()
     pair.settle()
     assert replica.log.epochs == [0, 0]
+
+
+def test_any_lost_answer_ends_the_session() -> None:
+    pair = Pair()
+    pair.add(A, 0)
+    pair.settle()
+    parked = pair.request()
+    pair.add(A, 1)
+    pair.wait(INTERRUPT_AFTER_MS)
+    second = pair.request()
+    assert parked is not None
+    assert second is not None
+    pair.respond(second.number, None)
+    pair.respond(parked.number, pair.leader.answer(parked.body))
+    pair.wait(BACKOFF_MS_MIN)
+    assert pair.exchange() is not None
+    assert pair.leader.requests[-1].session_epoch == 0
 
 
 def test_a_new_leader_epoch_makes_what_is_under_way_worthless() -> None:
