@@ -40,8 +40,8 @@ class CommitWatch:
         self._session_timeout_ms = session_timeout_ms
         self._unclean_topics: dict[UUID, None] = {}
         self._controller_epoch = 0
-        # Node id → when its session was last renewed, in microseconds the store was up for.
-        self._renewed_us: dict[int, int] = {}
+        # Incarnation → when its session was last renewed, in microseconds the store was up for.
+        self._renewed_us: dict[str, int] = {}
         self._down_us = 0
         self._down_since_us: int | None = None
 
@@ -63,9 +63,9 @@ class CommitWatch:
     def _up_us(self) -> int:
         return self._world.now_us - self._down_us
 
-    def renewed(self, node_id: int) -> None:
+    def renewed(self, incarnation_id: str) -> None:
         """The store has taken a heartbeat."""
-        self._renewed_us[node_id] = self._up_us()
+        self._renewed_us[incarnation_id] = self._up_us()
 
     # Commits
 
@@ -82,7 +82,7 @@ class CommitWatch:
         for change in commit.changes:
             if isinstance(change, RegisterBroker):
                 self._cell.history.registered(f"b{change.broker.node_id}")
-                self._renewed_us[change.broker.node_id] = self._up_us()
+                self._renewed_us[change.broker.incarnation_id] = self._up_us()
             elif isinstance(change, ChangeBroker):
                 self._check_fencing(who, before, change, commit)
         for change in commit.changes:
@@ -117,7 +117,7 @@ class CommitWatch:
         if who == f"b{node_id}" and commit.controller_epoch is None:
             return  # Its own farewell.
         self._world.count("fenced")
-        silent_us = self._up_us() - self._renewed_us.get(node_id, 0)
+        silent_us = self._up_us() - self._renewed_us.get(old.incarnation_id, 0)
         if silent_us < self._session_timeout_ms * SILENCE_SHARE_MIN * US_PER_MS:
             self._world.violate(
                 f"{who} fences b{node_id}, whose session was renewed {silent_us / 1000:.0f} ms ago"
@@ -134,7 +134,10 @@ class CommitWatch:
         if partition is not None:
             for node_id in set(new.isr) - set(old.isr):
                 partition.doubted.pop(f"b{node_id}", None)
-            for node_id in (*new.isr, *new.elr):
+            # Where nobody has it all the last known leader leads; history.py judges whether that
+            # had to be.
+            is_last_resort = not old.isr and not old.elr
+            for node_id in () if is_last_resort else (*new.isr, *new.elr):
                 lost = partition.lost.get(f"b{node_id}")
                 if lost is not None and lost.is_registered and not partition.is_lossy:
                     self._world.violate(

@@ -104,7 +104,7 @@ class CellStore:
         self, node_id: int, incarnation_id: str, lease_ms: int, *, wants_controller: bool
     ) -> Heartbeat:
         """Renew a session."""
-        self.cell.commits.renewed(node_id)
+        self.cell.commits.renewed(incarnation_id)
         return self.inner.heartbeat(
             node_id, incarnation_id, lease_ms, wants_controller=wants_controller
         )
