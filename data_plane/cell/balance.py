@@ -27,6 +27,9 @@ from data_plane.cell.partitions_draft import PartitionKey, PartitionsDraft, Plac
 from data_plane.cell.placement import Placer, may_get_replicas
 from data_plane.cell.reassignment import is_reassigning
 
+# Among how many replicas that could move one is looked for that suits the leaders as well.
+CANDIDATES_MAX = 100
+
 
 class Move(NamedTuple):
     """A partition and the replicas that it should have."""
@@ -50,7 +53,7 @@ def balance_replicas(mover: Mover, image: MetadataImage) -> None:
     if any(is_reassigning(partition) for _, partition in mover.draft.items()):
         return
     plan = _Plan(mover.draft, image)
-    plan.balance_replicas()
+    plan.balance_replicas(mover.moves_max * len(image.brokers))
     if not plan.moves():
         plan.balance_preferences()
     for place, target in plan.moves():
@@ -100,8 +103,12 @@ class _Plan:
         ]
         self._places: dict[PartitionKey, Place] = {}
         self._targets: dict[PartitionKey, Assignment] = {}
-        # Which of them have replicas on a broker; those that left it are passed over.
-        self._on_broker: dict[int, list[PartitionKey]] = {node_id: [] for node_id in self._brokers}
+        # Which of them have replicas on a broker, in order.
+        self._on_broker: dict[int, dict[PartitionKey, None]] = {
+            node_id: {} for node_id in self._brokers
+        }
+        # Those that prefer a broker for their leader, likewise.
+        self._preferring: dict[int, dict[PartitionKey, None]] = {}
         for place, partition in draft.items():
             if is_reassigning(partition) or partition.leader == NO_LEADER:
                 continue
@@ -109,7 +116,7 @@ class _Plan:
             self._targets[place.key] = partition.replicas
             for node_id in partition.replicas:
                 if node_id in self._on_broker:
-                    self._on_broker[node_id].append(place.key)
+                    self._on_broker[node_id][place.key] = None
         self._original = dict(self._targets)
 
     def moves(self) -> list[Move]:
@@ -119,11 +126,18 @@ class _Plan:
             if target != self._original[key]
         ]
 
-    def balance_replicas(self) -> None:
-        while self._balance_once(self._placer.replicas_count, self._move_replica):
-            pass
+    def balance_replicas(self, steps_max: int | None = None) -> None:
+        steps = 0
+        while steps_max is None or steps < steps_max:
+            if not self._balance_once(self._placer.replicas_count, self._move_replica):
+                break
+            steps += 1
 
     def balance_preferences(self) -> None:
+        self._preferring = {node_id: {} for node_id in self._brokers}
+        for key, target in self._targets.items():
+            if target[0] in self._preferring:
+                self._preferring[target[0]][key] = None
         while self._balance_once(self._placer.leaders_count, self._prefer):
             pass
 
@@ -142,28 +156,34 @@ class _Plan:
         leaders = self._placer.leaders_count
         prefers_leader = leaders[giver] > leaders[taker]
         fallback: tuple[PartitionKey, Assignment] | None = None
+        since_fallback = 0
         for key in self._on_broker[giver]:
+            since_fallback += fallback is not None
+            if since_fallback > CANDIDATES_MAX:
+                break
             old = self._targets[key]
-            if giver not in old or taker in old:
+            if taker in old:
                 continue
             new = tuple(taker if node_id == giver else node_id for node_id in old)
             if not self._is_as_spread(new, old):
                 continue
             if (old[0] == giver) == prefers_leader:
-                self._set(key, new, taker)
+                self._move(key, new, giver, taker)
                 return True
             fallback = fallback or (key, new)
         if fallback is None:
             return False
-        self._set(*fallback, taker)
+        self._move(*fallback, giver, taker)
         return True
 
     def _prefer(self, giver: int, taker: int) -> bool:
-        for key in self._on_broker[giver]:
+        for key in self._preferring[giver]:
             old = self._targets[key]
-            if old[0] == giver and taker in old:
+            if taker in old:
                 others = (node_id for node_id in old if node_id != taker)
-                self._set(key, (taker, *others), None)
+                self._set(key, (taker, *others))
+                del self._preferring[giver][key]
+                self._preferring[taker][key] = None
                 return True
         return False
 
@@ -171,9 +191,12 @@ class _Plan:
         new_crowding, old_crowding = self._placer.crowding(new), self._placer.crowding(old)
         return all(now <= before for now, before in zip(new_crowding, old_crowding, strict=True))
 
-    def _set(self, key: PartitionKey, target: Assignment, taker: int | None) -> None:
+    def _move(self, key: PartitionKey, target: Assignment, giver: int, taker: int) -> None:
+        self._set(key, target)
+        del self._on_broker[giver][key]
+        self._on_broker[taker][key] = None
+
+    def _set(self, key: PartitionKey, target: Assignment) -> None:
         self._placer.count(self._targets[key], -1)
         self._placer.count(target)
         self._targets[key] = target
-        if taker is not None:
-            self._on_broker[taker].append(key)

@@ -30,7 +30,7 @@ class Mover:
         """`finish` completes a reassignment if there is nothing to be waited for."""
         self.draft = draft
         self.placer = Placer(brokers, image)
-        self._moves_max = moves_per_broker_max
+        self.moves_max = moves_per_broker_max
         self._finish = finish
         self._receiving: Counter[int] = Counter()
         for _, partition in draft.items():
@@ -38,7 +38,7 @@ class Mover:
 
     def busy(self) -> set[int]:
         """Brokers that receive as much as they may."""
-        return {node_id for node_id, count in self._receiving.items() if count >= self._moves_max}
+        return {node_id for node_id, count in self._receiving.items() if count >= self.moves_max}
 
     def move(self, place: Place, target: Sequence[int]) -> None:
         """Start the partition on its way to `target`, or change the way it is on."""

@@ -7,8 +7,8 @@ Each choice is greedy, by these marks in this order, the lowest wins:
 1. whether the broker is fenced: a topic can be made while a broker restarts, but what is alive
    comes first;
 2. replicas of the same partition in the same rack, then on the same host;
-3. leaderships, for a first replica; replicas; for a second replica, how often this pair occurs
-   already, so that the leaders of a broker that dies go to different ones; the id.
+3. leaderships, for a first replica; replicas; how often it follows this leader already, so that
+   the leaders of a broker that dies go to different ones; the id.
 
 Brokers that drain or stop get nothing.
 
@@ -48,7 +48,9 @@ class Placer:
         ]
         self.replicas_count: Counter[int] = Counter()
         self.leaders_count: Counter[int] = Counter()
-        self._pairs: Counter[tuple[int, int]] = Counter()
+        # How often a broker follows another one, and how often it comes next after it.
+        self._followers: Counter[tuple[int, int]] = Counter()
+        self._seconds: Counter[tuple[int, int]] = Counter()
         for topic in image.topics_by_id.values():
             for partition in topic.partitions:
                 self.count(target_of(partition))
@@ -61,29 +63,38 @@ class Placer:
     def unfenced_count(self) -> int:
         return sum(not broker.is_fenced for broker in self._candidates)
 
+    def is_fenced(self, node_id: int) -> bool:
+        return self._brokers[node_id].is_fenced
+
     def count(self, replicas: Sequence[int], sign: int = 1) -> None:
         """Take a partition's replicas into account, or out of it."""
         for node_id in replicas:
             self.replicas_count[node_id] += sign
         self.leaders_count[replicas[0]] += sign
+        for follower in replicas[1:]:
+            self._followers[replicas[0], follower] += sign
         for second in replicas[1:2]:
-            self._pairs[replicas[0], second] += sign
+            self._seconds[replicas[0], second] += sign
 
     def place(self, replication_factor: int) -> Assignment:
         """The replicas of a new partition, counted. At most `len(self)` of them."""
         leader = self._best(self._candidates, (), self._leader_marks)
         assert leader is not None
         chosen = [leader]
+
+        def marks(node_id: int) -> tuple[int, ...]:
+            return self.replicas_count[node_id], self._followers[leader, node_id]
+
         for _ in range(replication_factor - 1):
-            node_id = self._best(self._candidates, chosen, self._follower_marks)
+            node_id = self._best(self._candidates, chosen, marks)
             assert node_id is not None
             chosen.append(node_id)
         # Which of the followers comes second decides who leads after the first.
         followers = sorted(
             chosen[1:],
             key=lambda node_id: (
-                self._brokers[node_id].is_fenced,
-                self._pairs[leader, node_id],
+                self.is_fenced(node_id),
+                self._seconds[leader, node_id],
                 chosen.index(node_id),
             ),
         )

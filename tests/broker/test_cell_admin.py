@@ -36,28 +36,28 @@ from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataR
 from data_plane.wire.registry import ApiKey
 from tests.broker.admin_player import BROKER, SET, TOPIC, Outcome, new_topic
 from tests.broker.broker_player import NODE_ID
-from tests.broker.cell_player import CellPlayer
+from tests.broker.cell_admin_player import CellAdminPlayer
 
 E = ErrorCode
 ALL = (1, 2, NODE_ID)
 
 
 @pytest.fixture
-def cell() -> CellPlayer:
-    return CellPlayer()
+def cell() -> CellAdminPlayer:
+    return CellAdminPlayer()
 
 
 # Creation
 
 
-def test_replicas_and_leaders_are_spread_over_the_brokers(cell: CellPlayer) -> None:
+def test_replicas_and_leaders_are_spread_over_the_brokers(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", 6, 3))
     assert all(sorted(replicas) == [1, 2, NODE_ID] for replicas in cell.replicas("t"))
     leaders = [cell.state("t", index).leader for index in range(6)]
     assert sorted(leaders) == [1, 1, 2, 2, NODE_ID, NODE_ID]
 
 
-def test_topics_of_one_request_are_balanced_together(cell: CellPlayer) -> None:
+def test_topics_of_one_request_are_balanced_together(cell: CellAdminPlayer) -> None:
     cell.create(*(new_topic(f"t{number}", 1, 1) for number in range(6)))
     leaders = [cell.state(f"t{number}").leader for number in range(6)]
     assert sorted(leaders) == [1, 1, 2, 2, NODE_ID, NODE_ID]
@@ -65,13 +65,13 @@ def test_topics_of_one_request_are_balanced_together(cell: CellPlayer) -> None:
 
 @pytest.mark.parametrize("brokers", [(NODE_ID,), (1, NODE_ID), ALL, (*ALL, 8)])
 def test_the_default_factor_is_three_or_what_there_is(brokers: tuple[int, ...]) -> None:
-    cell = CellPlayer(brokers=brokers)
+    cell = CellAdminPlayer(brokers=brokers)
     (result,) = cell.create(new_topic("t", -1, -1))
     assert result.replication_factor == min(3, len(brokers))
 
 
 def test_a_default_factor_that_somebody_has_set_is_meant() -> None:
-    cell = CellPlayer({"default.replication.factor": "4"})
+    cell = CellAdminPlayer({"default.replication.factor": "4"})
     assert cell.create_outcome(new_topic("t", -1, -1)) == (
         E.INVALID_REPLICATION_FACTOR,
         "Unable to replicate the partition 4 time(s): The target replication factor of 4 cannot "
@@ -80,7 +80,7 @@ def test_a_default_factor_that_somebody_has_set_is_meant() -> None:
     )
 
 
-def test_a_topic_can_be_made_while_a_broker_is_away_as_apache_kafka(cell: CellPlayer) -> None:
+def test_a_topic_can_be_made_while_a_broker_is_away_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.change_broker(2, is_fenced=True)
     cell.create(new_topic("t", 4, 3))
     for index in range(4):
@@ -94,7 +94,7 @@ def test_a_topic_can_be_made_while_a_broker_is_away_as_apache_kafka(cell: CellPl
     assert default.replication_factor == 2
 
 
-def test_nothing_can_be_placed_where_all_are_fenced(cell: CellPlayer) -> None:
+def test_nothing_can_be_placed_where_all_are_fenced(cell: CellAdminPlayer) -> None:
     for node_id in ALL:
         cell.change_broker(node_id, is_fenced=True)
     code, message = cell.create_outcome(new_topic("t", 1, 1))
@@ -103,7 +103,7 @@ def test_nothing_can_be_placed_where_all_are_fenced(cell: CellPlayer) -> None:
     assert "currently fenced" in message
 
 
-def test_manual_assignments_with_a_fenced_broker_as_apache_kafka(cell: CellPlayer) -> None:
+def test_manual_assignments_with_a_fenced_broker_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.change_broker(2, is_fenced=True)
     assert cell.create_outcome(new_topic("h", -1, -1, [(0, [2])])) == (
         E.INVALID_REPLICA_ASSIGNMENT,
@@ -115,7 +115,7 @@ def test_manual_assignments_with_a_fenced_broker_as_apache_kafka(cell: CellPlaye
     assert (state.replicas, state.isr, state.leader) == ((2, 1), (1,), 1)
 
 
-def test_new_partitions_are_placed_like_the_first(cell: CellPlayer) -> None:
+def test_new_partitions_are_placed_like_the_first(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", 1, 2))
     cell.change_broker(1, is_fenced=True)
     wanted = [CreatePartitionsTopic(name="t", count=3, assignments=None)]
@@ -129,7 +129,7 @@ def test_new_partitions_are_placed_like_the_first(cell: CellPlayer) -> None:
     assert (cell.state("t", 3).isr, cell.state("t", 3).leader) == ((2,), 2)
 
 
-def test_draining_and_stopping_brokers_get_nothing_new(cell: CellPlayer) -> None:
+def test_draining_and_stopping_brokers_get_nothing_new(cell: CellAdminPlayer) -> None:
     cell.change_broker(1, is_draining=True)
     cell.change_broker(2, in_controlled_shutdown=True)
     cell.create(new_topic("t", 3, -1))
@@ -139,14 +139,14 @@ def test_draining_and_stopping_brokers_get_nothing_new(cell: CellPlayer) -> None
 # Metadata
 
 
-def metadata(cell: CellPlayer, name: str) -> tuple[list[int], int, Any]:
+def metadata(cell: CellAdminPlayer, name: str) -> tuple[list[int], int, Any]:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     response = cell.ask(ApiKey.METADATA, 12, request)
     brokers = [broker.node_id for broker in response.brokers]
     return brokers, response.controller_id, response.topics[0].partitions[0]
 
 
-def test_metadata_with_a_broker_away_as_apache_kafka(cell: CellPlayer) -> None:
+def test_metadata_with_a_broker_away_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.create(
         new_topic("a", -1, -1, [(0, [2, 1, NODE_ID])]), new_topic("only", -1, -1, [(0, [2])])
     )
@@ -163,7 +163,7 @@ def test_metadata_with_a_broker_away_as_apache_kafka(cell: CellPlayer) -> None:
     assert (one.isr_nodes, one.offline_replicas) == ([], [2])
 
 
-def test_the_controller_is_who_has_the_lease(cell: CellPlayer) -> None:
+def test_the_controller_is_who_has_the_lease(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t"))
     for holder, shown in ((NODE_ID, NODE_ID), (1, 1), (None, -1), (99, -1)):
         cell.hold_lease(holder)
@@ -172,7 +172,7 @@ def test_the_controller_is_who_has_the_lease(cell: CellPlayer) -> None:
         assert response.controller_id == shown
 
 
-def test_fenced_brokers_are_described_on_request_as_apache_kafka(cell: CellPlayer) -> None:
+def test_fenced_brokers_are_described_on_request_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.change_broker(2, is_fenced=True)
     for asked, expected in (
         (False, [(1, False), (7, False)]),
@@ -183,7 +183,7 @@ def test_fenced_brokers_are_described_on_request_as_apache_kafka(cell: CellPlaye
         assert [(one.broker_id, one.is_fenced) for one in response.brokers] == expected
 
 
-def test_eligible_leaders_are_described_as_apache_kafka(cell: CellPlayer) -> None:
+def test_eligible_leaders_are_described_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("only", -1, -1, [(0, [2])]))
     cell.change_partition("only", isr=(), elr=(2,), leader=-1, last_known_leader=2)
     cell.change_broker(2, is_fenced=True)
@@ -197,7 +197,7 @@ def test_eligible_leaders_are_described_as_apache_kafka(cell: CellPlayer) -> Non
     assert one.offline_replicas == [2]
 
 
-def test_an_elr_is_emptied_in_the_commit_that_lowers_min_isr(cell: CellPlayer) -> None:
+def test_an_elr_is_emptied_in_the_commit_that_lowers_min_isr(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7]), (1, [2, 1, 7])]), new_topic("u", 1, 1))
     for index in (0, 1):
         cell.change_partition("t", index, isr=(2,), elr=(1,), leader=2)
@@ -207,7 +207,7 @@ def test_an_elr_is_emptied_in_the_commit_that_lowers_min_isr(cell: CellPlayer) -
     assert [cell.state("t", index).elr for index in (0, 1)] == [(), ()]
 
 
-def test_an_elr_is_emptied_when_the_default_of_min_isr_is_lowered(cell: CellPlayer) -> None:
+def test_an_elr_is_emptied_when_the_default_of_min_isr_is_lowered(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7])], {"min.insync.replicas": "2"}))
     cell.create(new_topic("u", -1, -1, [(0, [1, 2, 7])]))
     for name in ("t", "u"):
@@ -220,7 +220,7 @@ def test_an_elr_is_emptied_when_the_default_of_min_isr_is_lowered(cell: CellPlay
 
 
 def elect(
-    cell: CellPlayer, *wanted: tuple[str, list[int]], unclean: bool = False, version: int = 2
+    cell: CellAdminPlayer, *wanted: tuple[str, list[int]], unclean: bool = False, version: int = 2
 ) -> list[Outcome]:
     topics = [TopicPartitions(topic=name, partitions=indexes) for name, indexes in wanted]
     request = ElectLeadersRequest(
@@ -242,7 +242,7 @@ _NOBODY = (
 )
 
 
-def test_the_preferred_leader_is_elected_as_apache_kafka(cell: CellPlayer) -> None:
+def test_the_preferred_leader_is_elected_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7]), (1, [1, 2, 7]), (2, [1, 2, 7])]))
     cell.change_partition("t", 0, leader=2)
     cell.change_partition("t", 1, leader=2, isr=(2, 7))
@@ -253,7 +253,7 @@ def test_the_preferred_leader_is_elected_as_apache_kafka(cell: CellPlayer) -> No
     assert elect(cell) == [_NO_PREFERRED]
 
 
-def test_a_preferred_leader_that_is_away_is_not_elected(cell: CellPlayer) -> None:
+def test_a_preferred_leader_that_is_away_is_not_elected(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7])]))
     cell.change_partition("t", 0, leader=2)
     cell.change_broker(1, is_fenced=True)
@@ -261,7 +261,7 @@ def test_a_preferred_leader_that_is_away_is_not_elected(cell: CellPlayer) -> Non
     assert cell.state("t").leader == 2
 
 
-def test_an_unclean_election_as_apache_kafka(cell: CellPlayer) -> None:
+def test_an_unclean_election_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", -1, -1, [(0, [1, 2]), (1, [2, 1])]))
     cell.create(new_topic("only", -1, -1, [(0, [1])]))
     for name in ("t", "only"):
@@ -277,7 +277,7 @@ def test_an_unclean_election_as_apache_kafka(cell: CellPlayer) -> None:
     assert (state.leader, state.isr, state.elr, state.last_known_leader) == (2, (2,), (), -1)
 
 
-def test_a_controller_whose_epoch_is_over_does_not_elect(cell: CellPlayer) -> None:
+def test_a_controller_whose_epoch_is_over_does_not_elect(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7])]))
     cell.change_partition("t", 0, leader=2)
     cell.services.store.heartbeat(NODE_ID, "7-a", 10_000, wants_controller=False)
@@ -287,7 +287,7 @@ def test_a_controller_whose_epoch_is_over_does_not_elect(cell: CellPlayer) -> No
     assert cell.state("t").leader == 2
 
 
-def test_only_the_controller_elects(cell: CellPlayer) -> None:
+def test_only_the_controller_elects(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", -1, -1, [(0, [1, 2, 7])]))
     cell.change_partition("t", 0, leader=2)
     cell.hold_lease(1)
@@ -301,7 +301,7 @@ def test_only_the_controller_elects(cell: CellPlayer) -> None:
 
 
 def alter(
-    cell: CellPlayer,
+    cell: CellAdminPlayer,
     name: str,
     index: int,
     replicas: Sequence[int] | None,
@@ -329,7 +329,7 @@ def alter(
     return one.error_code, one.error_message
 
 
-def ongoing(cell: CellPlayer, *asked: tuple[str, list[int]]) -> list[Any]:
+def ongoing(cell: CellAdminPlayer, *asked: tuple[str, list[int]]) -> list[Any]:
     topics = [
         ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)
         for name, indexes in asked
@@ -343,7 +343,7 @@ def ongoing(cell: CellPlayer, *asked: tuple[str, list[int]]) -> list[Any]:
     ]
 
 
-def test_a_reassignment_from_the_request_to_its_end_as_apache_kafka(cell: CellPlayer) -> None:
+def test_a_reassignment_from_the_request_to_its_end_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("one", -1, -1, [(0, [1])]))
     assert alter(cell, "one", 0, [2]) == (0, None)
     expected = [("one", 0, [2, 1], [2], [1])]
@@ -357,7 +357,7 @@ def test_a_reassignment_from_the_request_to_its_end_as_apache_kafka(cell: CellPl
     assert (state.replicas, state.isr, state.leader) == ((2,), (2,), 2)
 
 
-def test_cancelling_as_apache_kafka(cell: CellPlayer) -> None:
+def test_cancelling_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("one", -1, -1, [(0, [1])]))
     assert alter(cell, "one", 0, None) == (E.NO_REASSIGNMENT_IN_PROGRESS, None)
     alter(cell, "one", 0, [2])
@@ -367,7 +367,7 @@ def test_cancelling_as_apache_kafka(cell: CellPlayer) -> None:
     assert (state.replicas, state.leader, state.leader_epoch) == ((1,), 1, 1)
 
 
-def test_a_changed_number_of_replicas_as_apache_kafka(cell: CellPlayer) -> None:
+def test_a_changed_number_of_replicas_as_apache_kafka(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("a", -1, -1, [(0, [1, 2, 7])]))
     assert alter(cell, "a", 0, [1, 2], may_change_factor=False) == (
         E.INVALID_REPLICATION_FACTOR,
@@ -389,7 +389,7 @@ def test_a_changed_number_of_replicas_as_apache_kafka(cell: CellPlayer) -> None:
     assert (cell.state("a").replicas, cell.state("a").isr) == ((1, 2), (1, 2))
 
 
-def test_a_reassignment_to_a_broker_that_is_not_registered(cell: CellPlayer) -> None:
+def test_a_reassignment_to_a_broker_that_is_not_registered(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("a", -1, -1, [(0, [1, 2, 7])]))
     assert alter(cell, "a", 0, [1, 2, 9]) == (
         E.INVALID_REPLICA_ASSIGNMENT,
@@ -397,7 +397,7 @@ def test_a_reassignment_to_a_broker_that_is_not_registered(cell: CellPlayer) -> 
     )
 
 
-def test_a_broker_that_is_not_the_controller_takes_reassignments_too(cell: CellPlayer) -> None:
+def test_a_broker_that_is_not_the_controller_takes_reassignments_too(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("one", -1, -1, [(0, [1])]))
     cell.hold_lease(1)
     assert alter(cell, "one", 0, [2]) == (0, None)

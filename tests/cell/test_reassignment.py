@@ -181,6 +181,22 @@ def test_a_dead_broker_that_comes_back_in_time_keeps_its_replicas() -> None:
     assert player.orders().replicas == (1, 2, 3)
 
 
+def test_a_broker_that_has_just_registered_again_is_not_lost() -> None:
+    """The decision runs again on an image in which the dead broker is a new process."""
+    settings = ControllerSettings(rebuild_delay_ms=10_000)
+    player = ControllerPlayer(cell([1, 2, 3, 4], [partition((1, 2, 3))]), settings)
+    player.settle()
+    player.kill(3)
+    player.pass_time(12_000)
+    before = player.image
+    player.pass_time(3_000)
+    assert player.orders().adding_replicas == (4,)
+    player.image = before
+    assert player.controller.decide(before)
+    player.restart(3, clean=False)
+    assert not player.controller.decide(player.image)
+
+
 def test_without_another_broker_nothing_is_rebuilt() -> None:
     settings = ControllerSettings(rebuild_delay_ms=1_000)
     player = ControllerPlayer(cell([1, 2, 3], [partition((1, 2, 3))]), settings)
