@@ -344,7 +344,8 @@ class Membership:
                 # One commit holds a bounded part of what is to be done.
                 self._control(self._now_ms())
 
-        self._services.metadata.write(decide, done, controller_epoch=epoch)
+        # Who was dead when this was decided may be back once a store that was away has it.
+        self._services.metadata.write(decide, done, epoch, self._controller_until_ms)
 
     def _stand_down(self, reason: str) -> None:
         self._services.log.info("controller_resigned", reason=reason)

@@ -89,14 +89,22 @@ class MetadataWriter:
         """Whether nothing is under way or waiting."""
         return not self._is_busy and not self._queue
 
-    def write(self, decide: Decide, on_done: OnDone, controller_epoch: int | None = None) -> None:
+    def write(
+        self,
+        decide: Decide,
+        on_done: OnDone,
+        controller_epoch: int | None = None,
+        deadline_ms: int | None = None,
+    ) -> None:
         """Commit what `decide` wants. `on_done` may be called before this returns.
 
         With a `controller_epoch` the store refuses the commit (StaleControllerEpoch) when that is
-        not the current one. Other errors: what `decide` raised; StoreUnavailable, when the outcome
+        not the current one. A store that cannot be reached is asked until `deadline_ms`, or for
+        OUTCOME_TIMEOUT_MS. Other errors: what `decide` raised; StoreUnavailable, when the outcome
         is unknown; VersionConflict, when others were faster all the time; and what a store raises
         that is damaged."""
-        deadline_ms = self._now_ms() + OUTCOME_TIMEOUT_MS
+        latest_ms = self._now_ms() + OUTCOME_TIMEOUT_MS
+        deadline_ms = latest_ms if deadline_ms is None else min(deadline_ms, latest_ms)
         self._queue.append(_Wanted(decide, on_done, controller_epoch, deadline_ms))
         self._next()
 

@@ -63,10 +63,10 @@ class FaultyStore:
         *,
         controller_epoch: int | None = None,
     ) -> MetadataImage:
-        self._check()
         if self.before_apply is not None:
             before, self.before_apply = self.before_apply, None
             before()
+        self._check()
         self.applied.append((request_id, tuple(changes), controller_epoch))
         image = self.store.apply(
             changes, expected_version, request_id, controller_epoch=controller_epoch

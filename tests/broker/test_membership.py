@@ -515,3 +515,26 @@ def test_a_controller_whose_epoch_is_over_learns_it_from_the_store(cell: Cell) -
     cell.pass_time(1_500)
     assert first.membership.controller.epoch is None
     assert cell.partition().leader == 2
+
+
+def test_what_was_decided_before_an_outage_is_not_committed_after_it(cell: Cell) -> None:
+    """A broker was dead for the controller when the store went away, and is back with the store."""
+    controller, victim, third = cell.members
+    victim.kill()
+    # Nobody else judges meanwhile.
+    third.kill()
+    controller.store.before_apply = lambda: setattr(controller.store, "is_down", True)
+    cell.pass_time(3_000)
+    assert controller.store.is_down
+    assert not cell.store.read().brokers[2].is_fenced
+    victim.store.is_down = True
+    victim.is_running = True
+    cell.pass_time(1_000)
+    controller.store.is_down = victim.store.is_down = False
+    applied = len(controller.store.applied)
+    cell.pass_time(1_900)
+    assert not any(
+        isinstance(change, ChangeBroker) and change.broker.node_id == 2 and change.broker.is_fenced
+        for _, changes, _ in controller.store.applied[applied:]
+        for change in changes
+    )

@@ -24,7 +24,7 @@ from data_plane.cell.metadata_store import (
     StoreUnavailable,
     VersionConflict,
 )
-from tests.broker.member_player import Clock, Member, topic
+from tests.broker.member_player import Clock, Member, Outcome, topic
 
 ACTIONS = ["write", "write", "run", "lose", "cut", "mend", "tick", "poke"]
 
@@ -348,3 +348,18 @@ def test_two_members_lose_and_double_nothing_whatever_the_store_does(data: st.Da
     for member in members:
         assert member.image == store.read()
         assert member.partitions.versions == sorted(set(member.partitions.versions))
+
+
+def test_a_writer_may_give_up_sooner(member: Member) -> None:
+    member.store.is_down = True
+    outcomes = []
+    for deadline_ms in (member.now_ms() + 500, None):
+        outcome = Outcome(member)
+        member.services.metadata.write(ids, outcome.done, deadline_ms=deadline_ms)
+        outcomes.append(outcome)
+    member.pass_time(2_000, 50)
+    assert [outcome.calls for outcome in outcomes] == [1, 0]
+    member.store.is_down = False
+    member.pass_time(2_000, 50)
+    assert [outcome.calls for outcome in outcomes] == [1, 1]
+    assert outcomes[1].is_ok
