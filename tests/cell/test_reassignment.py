@@ -187,9 +187,10 @@ def test_a_broker_that_has_just_registered_again_is_not_lost() -> None:
     player = ControllerPlayer(cell([1, 2, 3, 4], [partition((1, 2, 3))]), settings)
     player.settle()
     player.kill(3)
-    player.pass_time(12_000)
+    player.pass_time(10_000)
     before = player.image
-    player.pass_time(3_000)
+    assert before.brokers[3].is_fenced
+    player.pass_time(5_000)
     assert player.orders().adding_replicas == (4,)
     player.image = before
     assert player.controller.decide(before)
