@@ -300,7 +300,8 @@ class History:
         if lost:
             self._world.count("truncations")
             self._world.note(node.name, f"truncates {partition} to {view.end_offset}")
-        if gained or lost:
+        if gained or lost or partition.lost:
+            # Also an empty log that begins anew where the leader's log begins has all there is.
             self._regained(partition, view)
         if log.high_watermark != view.high_watermark or lost:
             self._high_watermark_moved(node, partition, view, log)
