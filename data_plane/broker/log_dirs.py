@@ -151,7 +151,7 @@ def _alter(services: Services, path: str, name: str, index: int) -> ErrorCode:
     if topic is None or not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        partition = services.partitions.get_by_name(name, index)
+        partition = services.partitions.replica_by_name(name, index)
     except LogError as error:
         return error.error_code
     if partition is None:

@@ -289,7 +289,12 @@ class Partition:
             return False
         end_offset = self.log.log_end_offset
         assert fetch_offset <= end_offset, "a follower's log that leads further has diverged"
+        has_start_moved = log_start_offset > max(0, follower.log_start_offset)
         follower.fetched(broker_epoch, fetch_offset, log_start_offset, end_offset, now_ms)
+        if has_start_moved:
+            # Who deletes records waits for that.
+            for watcher in self.watchers:
+                watcher.partition_changed()
         self.review(now_ms)
         return True
 
