@@ -103,7 +103,8 @@ class _WaitingProduce:
         if answer is None:
             return
         if error is not ErrorCode.NONE:
-            answer.fail(error)
+            # The offsets stay, as in Kafka: that is where the records are, if they are anywhere.
+            answer.error_code = int(error)
         if not self._open:
             if self._timer is not None:
                 self._timer.cancel()
@@ -111,7 +112,7 @@ class _WaitingProduce:
 
     def _timed_out(self, now_ms: int) -> None:
         for answer in self._open.values():
-            answer.fail(ErrorCode.REQUEST_TIMED_OUT)
+            answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
         self._open.clear()
         self._finish()
 
@@ -237,6 +238,7 @@ class _Appender:
             return None
         if self._needs_all and partition.leadership is not None and partition.is_under_min_isr:
             answer.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+            answer.log_start_offset = partition.log.log_start_offset
             return None
         return partition
 

@@ -89,7 +89,7 @@ def test_a_produce_that_is_not_committed_in_time(broker: ReplicatedPlayer) -> No
     pending = broker.produce("orders", [b"a"])
     broker.pass_time(30_000)
     assert produced(pending).error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert produced(pending).base_offset == -1
+    assert produced(pending).base_offset == 0
 
 
 def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append(
@@ -99,6 +99,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append(
     pending = broker.produce("orders", [b"a"])
     assert produced(pending).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert produced(pending).error_message is None
+    assert (produced(pending).base_offset, produced(pending).log_start_offset) == (-1, 0)
     assert broker.replica.log.log_end_offset == 0
     assert produced(broker.produce("orders", [b"a"], acks=1)).error_code == ErrorCode.NONE
 
