@@ -22,6 +22,9 @@ PARTITIONS = 6
 LEADER_KILL_SECONDS_MAX = 3.0
 """With default settings. The pace of the load adds to what is measured, so it is no exact bound."""
 
+FOLLOWERS_SLEEP_S = 0.5
+"""Less than a session: nobody is declared dead for that."""
+
 BUSY_MACHINE_SECONDS = 3.0
 """Tests run beside others on two cores."""
 
@@ -65,6 +68,30 @@ def test_kill9_of_leader_and_controller(
             controller = cell.controller()
             kill_and_start_again(cell, load, controller, note_interruption, "the controller")
             assert cell.controller() != controller
+            settle(cell, load)
+        load.check()
+
+
+@pytest.mark.timeout(180)
+def test_kill9_of_a_leader_whose_followers_are_behind(tmp_path: Path) -> None:
+    """The followers sleep for a moment, and then their leader dies: what it had alone must not have
+    been acknowledged. Without this, replication on one machine is too quick to be caught out."""
+    with Cell(tmp_path) as cell:
+        cell.create_topic(TOPIC, PARTITIONS)
+        with Load(cell.bootstrap, TOPIC, PARTITIONS) as load:
+            settle(cell, load)
+            victim = cell.leaders(TOPIC)[0]
+            followers = [i for i in cell.ids if i != victim]
+            for follower in followers:
+                cell.pause(follower)
+            try:
+                time.sleep(FOLLOWERS_SLEEP_S)
+                cell.kill9(victim)
+            finally:
+                for follower in followers:
+                    cell.resume(follower)
+            load.run_until_every_partition_moves()
+            cell.start(victim)
             settle(cell, load)
         load.check()
 
