@@ -20,6 +20,7 @@ def controller_settings(config: Config) -> ControllerSettings:
         * config.get_int("leader.imbalance.check.interval.seconds"),
         leader_imbalance_percent_max=config.get_int("leader.imbalance.per.broker.percentage"),
         auto_replica_rebalance=config.get_bool("auto.replica.rebalance.enable"),
+        internal_replication_factor=config.get_int("offsets.topic.replication.factor"),
     )
 
 

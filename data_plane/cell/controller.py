@@ -18,7 +18,8 @@ it. In one commit, in this order:
 1. brokers: the dead are fenced, those seen alive unfenced, draining is switched on and off;
 2. partitions: dead and stopping brokers leave every ISR (into the ELR where KIP-966 says so),
    leaders are elected where there is none, complete reassignments end;
-3. replicas leave dead brokers after a delay, and draining ones (evacuation.py);
+3. replicas leave dead brokers after a delay, and draining ones (evacuation.py); internal topics
+   get more of them when brokers come (growth.py);
 4. replicas and leaders are balanced, where that is switched on (balance.py).
 
 Invariants
@@ -38,6 +39,7 @@ from data_plane.cell.balance import balance_leaders, balance_replicas
 from data_plane.cell.changes import Change, ChangeBroker
 from data_plane.cell.election import without_brokers
 from data_plane.cell.evacuation import evacuate
+from data_plane.cell.growth import grow_internal_topics, needs_growth
 from data_plane.cell.liveness import (
     NOTHING_OBSERVED,
     Incarnation,
@@ -94,7 +96,8 @@ def decide(
         for broker in brokers.values()
         if broker.is_draining or (broker.node_id, broker.incarnation_id) in situation.lost
     }
-    if leaving or settings.auto_replica_rebalance:
+    is_growing = needs_growth(image, settings.internal_replication_factor)
+    if leaving or is_growing or settings.auto_replica_rebalance:
 
         def finish(place: Place, partition: PartitionImage) -> PartitionImage:
             minimum = settings.min_insync_replicas_of(place.topic)
@@ -103,6 +106,8 @@ def decide(
         in_cell = tuple(brokers.values())
         mover = Mover(draft, image, in_cell, settings.moves_per_broker_max, finish)
         evacuate(mover, leaving)
+        if is_growing:
+            grow_internal_topics(mover, image, settings.internal_replication_factor)
         if settings.auto_replica_rebalance:
             balance_replicas(mover, replace(image, brokers=brokers))
     if situation.is_leader_check_due:

@@ -105,13 +105,13 @@ class Placer:
     def replacement(
         self,
         remaining: Sequence[int],
-        replaced: int,
+        replaced: int | None,
         *,
         is_leader: bool,
         excluded: Collection[int] = (),
     ) -> int | None:
-        """Another broker for the replica on `replaced` of a partition whose others are on
-        `remaining`; unfenced, and none of `excluded`. None when there is no such broker."""
+        """Another broker for the replica on `replaced` (None: for one more) of a partition whose
+        others are on `remaining`; unfenced, and none of `excluded`. None when there is none."""
         candidates = [
             broker
             for broker in self._candidates

@@ -23,6 +23,8 @@ class ControllerSettings:
     - `rebuild_delay_ms`: a broker that has been dead for so long gets its replicas replaced.
     - `moves_per_broker_max`: replicas that one broker receives at a time when replicas move by
       the controller's own decision (rebuilding, draining, balancing).
+    - `internal_replication_factor`: up to how many replicas internal topics get when there are
+      more brokers than when they were made.
     - `auto_replica_rebalance`: whether replicas move to brokers that have fewer.
     """
 
@@ -35,6 +37,7 @@ class ControllerSettings:
     leader_imbalance_check_interval_ms: int = 300_000
     leader_imbalance_percent_max: int = 10
     auto_replica_rebalance: bool = False
+    internal_replication_factor: int = 3
 
     def min_insync_replicas_of(self, topic: TopicImage) -> int:
         text = topic.configs.get(MIN_INSYNC_REPLICAS)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
 from data_plane.cell.balance import plan_balance
-from data_plane.cell.metadata import ConfigResource, MetadataImage, PartitionImage, ResourceType
+from data_plane.cell.metadata import (
+    ConfigResource,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
 from data_plane.cell.reassignment import cancel, complete, original_of, start, target_of
 from data_plane.cell.settings import ControllerSettings
 from tests.cell.cell_images import ORDERS, broker, cell, partition
@@ -260,6 +267,24 @@ def test_replacements_go_to_other_racks_and_hosts_first() -> None:
     player.kill(3)
     player.settle()
     assert player.orders(0).adding_replicas == (6,)
+
+
+def test_internal_topics_get_more_replicas_when_brokers_come() -> None:
+    offsets = TopicImage("__consumer_offsets", ORDERS, (partition((1,)),) * 6)
+    users = TopicImage("orders", UUID(int=9), (partition((1,)),))
+    image = replace(
+        cell([1, broker(2, fenced=True), 3]),
+        topics_by_name={"__consumer_offsets": offsets, "orders": users},
+        topics_by_id={ORDERS: offsets, UUID(int=9): users},
+    )
+    player = ControllerPlayer(image, ControllerSettings(moves_per_broker_max=4))
+    player.alive.discard(2)
+    player.settle()
+    grown = player.image.topics_by_name["__consumer_offsets"].partitions
+    # Only broker 3 is there to take them, four at a time.
+    assert [item.adding_replicas for item in grown] == [(3,)] * 4 + [()] * 2
+    assert grown[0].replicas == (1, 3)
+    assert player.image.topics_by_name["orders"] == users
 
 
 def planned(image: MetadataImage) -> dict[int, tuple[int, ...]]:
