@@ -138,7 +138,11 @@ class Poll:
         self._bytes_min = min(self._bytes_min, self._bytes_max)
         fetch_set = self._fetch_set
         for target in list(fetch_set.dirty):
-            result = self._read(target)
+            try:
+                result = self._read(target)
+            except LogError as error:
+                # Any question to a log may have to load it first.
+                result = self._read_failed(target, error)
             if result is None:
                 continue
             self._results.append(result)
@@ -220,12 +224,7 @@ class Poll:
         offset = target.wanted.fetch_offset
         bytes_max = min(target.wanted.partition_max_bytes, bytes_left)
         result = self._result(target, partition)
-        try:
-            read = partition.log.read(
-                offset, bytes_max, max_offset=limit, at_least_one_batch=is_first
-            )
-        except LogError as error:
-            return self._read_failed(target, partition, error)
+        read = partition.log.read(offset, bytes_max, max_offset=limit, at_least_one_batch=is_first)
         if read.is_cold:
             self._cold.append(ColdRead(partition, result, bytes_max, limit, is_first))
             self._size += max(1, bytes_max)
@@ -243,7 +242,9 @@ class Poll:
     def _result(self, target: FetchPartition, partition: Partition) -> PartitionResult:
         result = PartitionResult(target)
         result.high_watermark = partition.high_watermark
-        result.last_stable_offset = partition.last_stable_offset
+        if not self._rights.is_follower:
+            # It is of no use to a follower, and whole logs would be loaded to tell it.
+            result.last_stable_offset = partition.last_stable_offset
         result.log_start_offset = partition.log.log_start_offset
         if self._rights.is_read_committed:
             result.aborted = ()
@@ -269,19 +270,18 @@ class Poll:
         self.must_answer = True
         return result
 
-    def _read_failed(
-        self, target: FetchPartition, partition: Partition, error: BaseException
-    ) -> PartitionResult:
+    def _read_failed(self, target: FetchPartition, error: BaseException) -> PartitionResult:
         # Corrupt batches and failed disks are reported by the log maintenance, once each.
-        if not isinstance(error, LogError):
-            self._services.log.error(
-                "read_failed",
-                topic=partition.topic,
-                partition=partition.index,
-                error=repr(error),
-            )
-        code = error.error_code if isinstance(error, LogError) else ErrorCode.UNKNOWN_SERVER_ERROR
-        return self._error(target, code)
+        if isinstance(error, LogError):
+            return self._error(target, error.error_code)
+        self._services.log.error(
+            "read_failed",
+            topic=target.topic,
+            topic_id=target.topic_id.hex(),
+            partition=target.index,
+            error=repr(error),
+        )
+        return self._error(target, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _resolve(self, target: FetchPartition) -> Partition | None:
         target.unwatch()
@@ -395,7 +395,7 @@ class Poll:
     def _take_cold(self, read: ColdRead, outcome: object) -> None:
         result = read.result
         if isinstance(outcome, BaseException):
-            failed = self._read_failed(result.target, read.partition, outcome)
+            failed = self._read_failed(result.target, outcome)
             result.error_code = failed.error_code
             result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
             return
@@ -413,7 +413,10 @@ class Poll:
         if not self._is_full:
             for target in self._news:
                 if target.partition is not None and target not in dirty:
-                    results.append(self._result(target, target.partition))
+                    try:
+                        results.append(self._result(target, target.partition))
+                    except LogError as error:
+                        results.append(self._read_failed(target, error))
         counters = self._services.counters
         for result in results:
             target = result.target

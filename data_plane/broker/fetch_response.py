@@ -16,6 +16,7 @@ from data_plane.broker.frames import begin_frame
 from data_plane.broker.produce_response import node_endpoints
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
+from data_plane.log.errors import LogError
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.wire import kernel
 from data_plane.wire.errors import ErrorCode
@@ -105,9 +106,16 @@ def encode_full_response(
             partition = target.partition
             assert partition is not None, "a partition without a leader has a result, its error"
             log = partition.log
+            try:
+                last_stable_offset = -1 if fetch_set.is_follower else log.last_stable_offset
+            except LogError as error:
+                # It had to be loaded.
+                failed = PartitionResult(target, int(error.error_code))
+                fields.append(_fields(services, failed, leader_hints))
+                continue
             state = (
                 partition.high_watermark,
-                log.last_stable_offset,
+                last_stable_offset,
                 log.log_start_offset,
                 is_read_committed,
             )

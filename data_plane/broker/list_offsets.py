@@ -111,7 +111,11 @@ def handle_list_offsets(
             ):
                 answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
             else:
-                _look_up(services, context, request, topic.name, wanted, answer, searches)
+                try:
+                    _look_up(services, context, request, topic.name, wanted, answer, searches)
+                except LogError as error:
+                    # Any question to a log may have to load it first.
+                    answer.error_code = int(error.error_code)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     response = ListOffsetsResponse(topics=topics)
     if searches:
@@ -152,13 +156,9 @@ def _look_up(
             # An empty log: what comes first will be of this epoch.
             answer.leader_epoch = partition.leader_epoch
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        try:
-            # The search runs in a worker thread, which must not load.
-            if not log.is_loaded:
-                log.load()
-        except LogError as failure:
-            answer.error_code = int(failure.error_code)
-            return
+        # The search runs in a worker thread, which must not load.
+        if not log.is_loaded:
+            log.load()
         searches.append(_Search(partition, timestamp, limit, answer, unknown_end))
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.list_offsets import check_leader_epoch
 from data_plane.broker.services import Services
+from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderEpochRequest,
@@ -36,7 +37,12 @@ def handle_offset_for_leader_epoch(
                     error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
                 )
             else:
-                answer = _answer(services, topic.topic, wanted)
+                try:
+                    answer = _answer(services, topic.topic, wanted)
+                except LogError as error:
+                    answer = EpochEndOffset(
+                        partition=wanted.partition, error_code=int(error.error_code)
+                    )
             partitions.append(answer)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=topics)

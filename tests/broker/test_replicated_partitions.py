@@ -552,26 +552,21 @@ def test_an_end_that_a_new_leader_does_not_know_yet_is_not_told(broker: Replicat
     assert list_offset(broker, NOW_MS).offset == 0
 
 
+def epoch_end(broker: ReplicatedPlayer, epoch: int) -> Any:
+    wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic="orders", partitions=[wanted])]
+    )
+    response = broker.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, request)
+    return response.topics[0].partitions[0]
+
+
 def test_the_end_of_an_epoch_in_which_nothing_was_written(broker: ReplicatedPlayer) -> None:
     broker.produce("orders", [b"a"])
     broker.change(leader=8)
     broker.change(leader=NODE_ID)
     for epoch, expected in ((0, (0, 1)), (1, (0, 1)), (2, (2, 1)), (3, (-1, -1))):
-        request = OffsetForLeaderEpochRequest(
-            replica_id=-1,
-            topics=[
-                OffsetForLeaderTopic(
-                    topic="orders",
-                    partitions=[
-                        OffsetForLeaderPartition(
-                            partition=0, current_leader_epoch=-1, leader_epoch=epoch
-                        )
-                    ],
-                )
-            ],
-        )
-        response = broker.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, request)
-        answer = response.topics[0].partitions[0]
+        answer = epoch_end(broker, epoch)
         assert (answer.leader_epoch, answer.end_offset) == expected
 
 
@@ -624,3 +619,25 @@ def test_min_insync_replicas_takes_effect_when_it_is_set(broker: ReplicatedPlaye
     broker.configure_topic("orders", min_insync_replicas="1")
     pending = broker.produce("orders", [b"a"])
     assert produced(pending).error_code == ErrorCode.NONE
+
+
+def test_a_log_that_cannot_be_loaded_is_an_error_of_its_partition(
+    broker: ReplicatedPlayer,
+) -> None:
+    """Epochs and transactions are read from the disk when they are first asked for."""
+    broker.produce("orders", [b"a"])
+    broker.catch_up()
+    log = broker.replica.log
+    log.flush()
+    log.unload()
+    log.log_directory.fail(OSError(5, "Input/output error"))
+    failure = ErrorCode.KAFKA_STORAGE_ERROR
+    broker.change(leader=8)
+    broker.change(leader=NODE_ID)
+    assert part(broker.follow(8, 1, last_epoch=0)).error_code == failure
+    assert part(broker.fetch({ORDERS: 0}, isolation_level=1)).error_code == failure
+    assert part(broker.fetch({ORDERS: 1})).error_code == failure
+    assert list_offset(broker, -2).error_code == failure
+    assert list_offset(broker, -3).error_code == failure
+    assert epoch_end(broker, 0).error_code == failure
+    assert broker.close_reasons == []
