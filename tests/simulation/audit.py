@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from data_plane.log.log import Log
 from data_plane.wire.records import decode_batch, iter_batch_headers
-from tests.simulation.history import SEQUENCES, Partition
+from tests.simulation.committed import SEQUENCES
+from tests.simulation.partition_history import PartitionHistory
 from tests.simulation.replicas import (
     READ_BYTES,
     Batch,
@@ -126,7 +127,7 @@ def check_records(cell: Cell) -> None:
         _check_numbers(cell, partition, view.log)
 
 
-def _check_numbers(cell: Cell, partition: Partition, log: Log) -> None:
+def _check_numbers(cell: Cell, partition: PartitionHistory, log: Log) -> None:
     idempotent = {producer.name for producer in cell.workload.producers if producer.is_idempotent}
     last: dict[str, int] = {}
     offsets: dict[tuple[str, int], int] = {}

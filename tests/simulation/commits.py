@@ -132,11 +132,13 @@ class CommitWatch:
         name = f"{topic}-{change.index}"
         partition = self._cell.history.partitions.get(key)
         if partition is not None:
-            for node_id in set(new.isr) - set(old.isr):
-                partition.doubted.pop(f"b{node_id}", None)
             # Where nobody has it all the last known leader leads; history.py judges whether that
             # had to be.
             is_last_resort = not old.isr and not old.elr
+            for node_id in sorted(set(new.isr) - set(old.isr)):
+                if not is_last_resort and not self.allows_unclean(change.topic_id):
+                    self._cell.history.committed.check_joining(partition, f"b{node_id}", str(new))
+                partition.doubted.pop(f"b{node_id}", None)
             for node_id in () if is_last_resort else (*new.isr, *new.elr):
                 lost = partition.lost.get(f"b{node_id}")
                 if lost is not None and lost.is_registered and not partition.is_lossy:

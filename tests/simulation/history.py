@@ -20,57 +20,17 @@ disk has, kills alone excuse nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.simulation.replicas import Batch, DiskView, TopicPartition
+from tests.simulation.committed import CommittedLogs
+from tests.simulation.partition_history import LostRange, PartitionHistory
+from tests.simulation.replicas import DiskView, TopicPartition
 
 if TYPE_CHECKING:
     from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
     from data_plane.log.log import Log
     from tests.simulation.cell import Cell
     from tests.simulation.node import Node
-
-SEQUENCES = 1 << 31
-
-
-@dataclass(slots=True)
-class LostRange:
-    """Offsets [start, end) that a disk had, and has lost. Once its broker has registered again,
-    everybody has been told."""
-
-    start: int
-    end: int
-    is_registered: bool = False
-
-
-@dataclass(slots=True)
-class Partition:
-    """One partition's committed log and what is known of its disks."""
-
-    topic: str
-    key: TopicPartition
-    batches: list[Batch] = field(default_factory=list)
-    by_offset: dict[int, Batch] = field(default_factory=dict)
-    start_offset: int = 0
-    end_offset: int = 0
-    # Every batch any disk ever held, by (base offset, epoch).
-    matching: dict[tuple[int, int], Batch] = field(default_factory=dict)
-    # producer id → (epoch, next sequence)
-    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
-    # What disks have lost and not got back: of what was committed then, and of all.
-    lost: dict[str, LostRange] = field(default_factory=dict)
-    dropped: dict[str, LostRange] = field(default_factory=dict)
-    # What was in the unsynced tail of a process that ended without a farewell: the cell cannot know
-    # whether it survived. Until that broker is in the ISR again.
-    doubted: dict[str, LostRange] = field(default_factory=dict)
-    leaders: dict[int, int] = field(default_factory=dict)
-    isr_min: int = 1 << 30
-    # Loss was permitted at some time: unclean elections, or too many disks lost.
-    is_lossy: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.key[1]}"
 
 
 class History:
@@ -79,18 +39,19 @@ class History:
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
         self._world = cell.world
-        self.partitions: dict[TopicPartition, Partition] = {}
+        self.partitions: dict[TopicPartition, PartitionHistory] = {}
         self.disks: dict[str, dict[TopicPartition, DiskView]] = {}
         self._images: dict[str, MetadataImage] = {}
+        self.committed = CommittedLogs(cell, self.disks)
         # What each broker led at the end of its last pass, by its own image.
         self._led: dict[str, set[TopicPartition]] = {}
 
-    def partition(self, key: TopicPartition) -> Partition:
+    def partition(self, key: TopicPartition) -> PartitionHistory:
         found = self.partitions.get(key)
         if found is None:
             topic = self._cell.store.image.topics_by_id.get(key[0])
             name = str(key[0])[:8] if topic is None else topic.name
-            found = self.partitions[key] = Partition(name, key)
+            found = self.partitions[key] = PartitionHistory(name, key)
         return found
 
     # Lives of brokers
@@ -151,7 +112,7 @@ class History:
             self._world.note(view.node_name, f"has lost {partition} {start}..{end}")
 
     def _check_synced(
-        self, partition: Partition, view: DiskView, start: int, is_disk_gone: bool
+        self, partition: PartitionHistory, view: DiskView, start: int, is_disk_gone: bool
     ) -> None:
         """Where a topic asks for syncs, no committed record is in anybody's unsynced tail."""
         topic = self._cell.store.image.topics_by_id.get(partition.key[0])
@@ -252,47 +213,7 @@ class History:
             )
         current = self._cell.store.image.topics_by_id.get(topic.topic_id)
         if current is not None and current.partitions[index].leader_epoch == state.leader_epoch:
-            self._check_complete(node, partition)
-
-    def _check_complete(self, node: Node, partition: Partition) -> None:
-        """A leader has all that was committed, or an excuse."""
-        view = self.disks[node.name].get(partition.key)
-        end_offset = 0
-        if view is not None:
-            log = view.log
-            end_offset = view.end_offset if log is None else log.log_end_offset
-        last = partition.batches[-1] if partition.batches else None
-        if last is None or (view is not None and view.end_offset >= partition.end_offset):
-            if last is not None and view is not None and not view.holds(last):
-                self._missing(node, partition, last.base_offset)
-            return
-        self._missing(node, partition, end_offset)
-
-    def _missing(self, node: Node, partition: Partition, offset: int) -> None:
-        """The leader lacks committed records from `offset` on."""
-        losers = [name for name, lost in partition.lost.items() if lost.start <= offset < lost.end]
-        doubted = [
-            name for name, doubt in partition.doubted.items() if doubt.start <= offset < doubt.end
-        ]
-        is_unclean = self._cell.commits.allows_unclean(partition.key[0])
-        is_excused = bool(losers) and len({*losers, *doubted}) >= partition.isr_min
-        if not is_unclean and not is_excused:
-            self._world.violate(
-                f"{node.name} leads {partition} without the committed records from {offset} to "
-                f"{partition.end_offset}; lost by {losers or 'no disk'}, in doubt at {doubted}, "
-                f"needed {partition.isr_min}"
-            )
-        self._world.count("permitted losses")
-        self._world.note(node.name, f"{partition} loses what lay above {offset}: {losers}")
-        partition.is_lossy = True
-        while partition.batches and partition.batches[-1].last_offset >= offset:
-            del partition.by_offset[partition.batches.pop().base_offset]
-        partition.end_offset = min(partition.end_offset, offset)
-        partition.producers.clear()
-        for views in self.disks.values():
-            view = views.get(partition.key)
-            if view is not None:
-                view.hw_batches = min(view.hw_batches, len(view.batches))
+            self.committed.check_complete(node, partition)
 
     def _follow(self, node: Node, view: DiskView, log: Log) -> None:
         partition = self.partition(view.topic_partition)
@@ -306,7 +227,7 @@ class History:
         if log.high_watermark != view.high_watermark or lost:
             self._high_watermark_moved(node, partition, view, log)
 
-    def _regained(self, partition: Partition, view: DiskView) -> None:
+    def _regained(self, partition: PartitionHistory, view: DiskView) -> None:
         for ranges in (partition.lost, partition.dropped):
             lost = ranges.get(view.node_name)
             if lost is not None and view.end_offset > lost.start:
@@ -315,7 +236,7 @@ class History:
                     del ranges[view.node_name]
 
     def _high_watermark_moved(
-        self, node: Node, partition: Partition, view: DiskView, log: Log
+        self, node: Node, partition: PartitionHistory, view: DiskView, log: Log
     ) -> None:
         high_watermark = log.high_watermark
         services = node.services
@@ -336,90 +257,11 @@ class History:
                 if not is_leader:
                     if services is None:
                         break
-                    self._check_deposed(node, partition, view, batch)
+                    was_leader = partition.key in self._led.get(node.name, ())
+                    self.committed.check_deposed(partition, view, batch, was_leader=was_leader)
                     state = None
-                self._commit(node, partition, batch, state)
+                self.committed.commit(node, partition, batch, state)
             elif known is not None and known != batch and not partition.is_lossy:
                 self._world.violate(f"{view} has {batch} where {known} is committed")
             position += 1
         view.hw_batches = position
-
-    def _check_deposed(
-        self, node: Node, partition: Partition, view: DiskView, batch: Batch
-    ) -> None:
-        """A follower's high watermark leads. That may be of its last moments as a leader: it heard
-        in one pass that its ISR had shrunk and that another one leads by now, who has it all."""
-        topic = self._cell.store.image.topics_by_id.get(partition.key[0])
-        if topic is None or partition.key[1] >= len(topic.partitions):
-            return
-        current = topic.partitions[partition.key[1]]
-        heirs = [current.leader] if current.leader >= 0 else [*current.isr, *current.elr]
-        was_leader = partition.key in self._led.get(node.name, ())
-        if not was_leader or not all(self._has(f"b{heir}", partition, batch) for heir in heirs):
-            self._world.violate(f"{view} has {batch} below its high watermark, no leader has")
-
-    def _commit(
-        self, node: Node, partition: Partition, batch: Batch, state: PartitionImage | None
-    ) -> None:
-        """A leader's high watermark has passed a batch for the first time."""
-        if batch.base_offset < partition.end_offset:
-            self._world.violate(f"{partition}: {batch} is committed over other batches")
-        self._check_replicated(node, partition, batch, state)
-        partition.batches.append(batch)
-        partition.by_offset[batch.base_offset] = batch
-        partition.end_offset = batch.last_offset + 1
-        if batch.producer_id >= 0 and not batch.is_control:
-            self._check_sequence(partition, batch)
-
-    def _check_replicated(
-        self, node: Node, partition: Partition, batch: Batch, state: PartitionImage | None
-    ) -> None:
-        if state is None:
-            return
-        isr_min = self._cell.effective_min_isr(node, partition.key, state)
-        partition.isr_min = min(partition.isr_min, isr_min)
-        if len(state.isr) < isr_min:
-            self._world.violate(
-                f"{node.name} commits {batch} of {partition} with an ISR of {state.isr}, "
-                f"needed are {isr_min}"
-            )
-        missing = [
-            f"b{member}" for member in state.isr if not self._has(f"b{member}", partition, batch)
-        ]
-        if missing:
-            self._world.violate(
-                f"{node.name} commits {batch} of {partition}, which {missing} of its ISR "
-                f"{state.isr} do not have"
-            )
-
-    def _has(self, node_name: str, partition: Partition, batch: Batch) -> bool:
-        """Whether that disk has the batch, or had it and lost it."""
-        view = self.disks.get(node_name, {}).get(partition.key)
-        if view is not None:
-            log = view.log
-            if log is not None and log.log_end_offset != view.end_offset:
-                view.follow_end(self._world, partition.matching)
-            if view.holds(batch):
-                return True
-        topic = self._cell.store.image.topics_by_id.get(partition.key[0])
-        if topic is None or int(node_name[1:]) not in topic.partitions[partition.key[1]].replicas:
-            return True  # It had to give the replica up, which the leader has not heard yet.
-        # It may have acknowledged the batch and lost it since.
-        dropped = partition.dropped.get(node_name)
-        return dropped is not None and dropped.start <= batch.base_offset < dropped.end
-
-    def _check_sequence(self, partition: Partition, batch: Batch) -> None:
-        count = batch.last_offset - batch.base_offset + 1
-        known = partition.producers.get(batch.producer_id)
-        following = (batch.base_sequence + count) % SEQUENCES
-        partition.producers[batch.producer_id] = (batch.producer_epoch, following)
-        if known is None or partition.is_lossy:
-            return
-        epoch, expected = known
-        if batch.producer_epoch != epoch:
-            expected = 0
-        if batch.producer_epoch < epoch or batch.base_sequence != expected:
-            self._world.violate(
-                f"{partition}: {batch} is committed where sequence {expected} of epoch {epoch} "
-                "was expected"
-            )

@@ -1,0 +1,175 @@
+"""Whether what is committed is safe, and stays.
+
+- A leader's high watermark covers only batches that every member of the ISR has on its disk: of the
+  ISR that the leader believes in, and of the one that the store has by now (the leader may not have
+  heard of it: its own proposal, whose answer was lost); and never fewer than min.insync.replicas.
+- In the committed log each idempotent producer's sequences go on by one, within an epoch, and each
+  new epoch begins at zero: no duplicate, no gap, no change of order.
+- Who comes to lead, and who joins an ISR, has everything that was committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.partition_history import PartitionHistory
+from tests.simulation.replicas import Batch, DiskView, TopicPartition
+
+if TYPE_CHECKING:
+    from data_plane.cell.metadata import PartitionImage
+    from tests.simulation.cell import Cell
+    from tests.simulation.node import Node
+
+SEQUENCES = 1 << 31
+
+# By broker, by partition.
+Disks = dict[str, dict[TopicPartition, DiskView]]
+
+
+class CommittedLogs:
+    """See the module."""
+
+    def __init__(self, cell: Cell, disks: Disks) -> None:
+        self._cell = cell
+        self._world = cell.world
+        self._disks = disks
+
+    def _state(self, key: TopicPartition) -> PartitionImage | None:
+        """The partition as the store has it."""
+        topic = self._cell.store.image.topics_by_id.get(key[0])
+        if topic is None or key[1] >= len(topic.partitions):
+            return None
+        return topic.partitions[key[1]]
+
+    def commit(
+        self, node: Node, partition: PartitionHistory, batch: Batch, state: PartitionImage | None
+    ) -> None:
+        """A leader's high watermark has passed a batch for the first time."""
+        if batch.base_offset < partition.end_offset:
+            self._world.violate(f"{partition}: {batch} is committed over other batches")
+        self._check_replicated(node, partition, batch, state)
+        partition.batches.append(batch)
+        partition.by_offset[batch.base_offset] = batch
+        partition.end_offset = batch.last_offset + 1
+        if batch.producer_id >= 0 and not batch.is_control:
+            self._check_sequence(partition, batch)
+
+    def _check_replicated(
+        self, node: Node, partition: PartitionHistory, batch: Batch, state: PartitionImage | None
+    ) -> None:
+        if state is None:
+            return
+        isr_min = self._cell.effective_min_isr(node, partition.key, state)
+        partition.isr_min = min(partition.isr_min, isr_min)
+        if len(state.isr) < isr_min:
+            self._world.violate(
+                f"{node.name} commits {batch} of {partition} with an ISR of {state.isr}, "
+                f"needed are {isr_min}"
+            )
+        members = set(state.isr)
+        current = self._state(partition.key)
+        if current is not None and current.leader_epoch == state.leader_epoch:
+            members |= set(current.isr)
+        missing = [
+            f"b{member}"
+            for member in sorted(members)
+            if not self.has(f"b{member}", partition, batch)
+        ]
+        if missing:
+            self._world.violate(
+                f"{node.name} commits {batch} of {partition}, which {missing} of its ISR "
+                f"{state.isr} or of the store's do not have"
+            )
+
+    def check_joining(self, partition: PartitionHistory, node_name: str, what: str) -> None:
+        """A broker is in the ISR from now on."""
+        if partition.batches and not partition.is_lossy:
+            last = partition.batches[-1]
+            if not self.has(node_name, partition, last):
+                self._world.violate(
+                    f"{node_name} joins the ISR of {partition} ({what}) without {last}"
+                )
+
+    def has(self, node_name: str, partition: PartitionHistory, batch: Batch) -> bool:
+        """Whether that disk has the batch, or had it and lost it."""
+        view = self._disks.get(node_name, {}).get(partition.key)
+        if view is not None:
+            log = view.log
+            if log is not None and log.log_end_offset != view.end_offset:
+                view.follow_end(self._world, partition.matching)
+            if view.holds(batch):
+                return True
+        current = self._state(partition.key)
+        if current is None or int(node_name[1:]) not in current.replicas:
+            return True  # It had to give the replica up, which the leader has not heard yet.
+        # It may have acknowledged the batch and lost it since.
+        dropped = partition.dropped.get(node_name)
+        return dropped is not None and dropped.start <= batch.base_offset < dropped.end
+
+    def _check_sequence(self, partition: PartitionHistory, batch: Batch) -> None:
+        count = batch.last_offset - batch.base_offset + 1
+        known = partition.producers.get(batch.producer_id)
+        following = (batch.base_sequence + count) % SEQUENCES
+        partition.producers[batch.producer_id] = (batch.producer_epoch, following)
+        if known is None or partition.is_lossy:
+            return
+        epoch, expected = known
+        if batch.producer_epoch != epoch:
+            expected = 0
+        if batch.producer_epoch < epoch or batch.base_sequence != expected:
+            self._world.violate(
+                f"{partition}: {batch} is committed where sequence {expected} of epoch {epoch} "
+                "was expected"
+            )
+
+    def check_deposed(
+        self, partition: PartitionHistory, view: DiskView, batch: Batch, *, was_leader: bool
+    ) -> None:
+        """A follower's high watermark leads. That may be of its last moments as a leader: it heard
+        in one pass that its ISR had shrunk and that another one leads by now, who has it all."""
+        current = self._state(partition.key)
+        if current is None:
+            return
+        heirs = [current.leader] if current.leader >= 0 else [*current.isr, *current.elr]
+        if not was_leader or not all(self.has(f"b{heir}", partition, batch) for heir in heirs):
+            self._world.violate(f"{view} has {batch} below its high watermark, no leader has")
+
+    def check_complete(self, node: Node, partition: PartitionHistory) -> None:
+        """A leader has all that was committed, or an excuse."""
+        view = self._disks[node.name].get(partition.key)
+        end_offset = 0
+        if view is not None:
+            log = view.log
+            end_offset = view.end_offset if log is None else log.log_end_offset
+        last = partition.batches[-1] if partition.batches else None
+        if last is None or (view is not None and view.end_offset >= partition.end_offset):
+            if last is not None and view is not None and not view.holds(last):
+                self._missing(node, partition, last.base_offset)
+            return
+        self._missing(node, partition, end_offset)
+
+    def _missing(self, node: Node, partition: PartitionHistory, offset: int) -> None:
+        """The leader lacks committed records from `offset` on."""
+        losers = [name for name, lost in partition.lost.items() if lost.start <= offset < lost.end]
+        doubted = [
+            name for name, doubt in partition.doubted.items() if doubt.start <= offset < doubt.end
+        ]
+        is_unclean = self._cell.commits.allows_unclean(partition.key[0])
+        is_excused = bool(losers) and len({*losers, *doubted}) >= partition.isr_min
+        if not is_unclean and not is_excused:
+            self._world.violate(
+                f"{node.name} leads {partition} without the committed records from {offset} to "
+                f"{partition.end_offset}; lost by {losers or 'no disk'}, in doubt at {doubted}, "
+                f"needed {partition.isr_min}"
+            )
+        self._world.count("permitted losses")
+        self._world.note(node.name, f"{partition} loses what lay above {offset}: {losers}")
+        partition.is_lossy = True
+        while partition.batches and partition.batches[-1].last_offset >= offset:
+            del partition.by_offset[partition.batches.pop().base_offset]
+        partition.end_offset = min(partition.end_offset, offset)
+        partition.producers.clear()
+        for views in self._disks.values():
+            view = views.get(partition.key)
+            if view is not None:
+                view.hw_batches = min(view.hw_batches, len(view.batches))

@@ -1,0 +1,46 @@
+"""What is known of one partition: its committed log, and what its disks have lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.simulation.replicas import Batch, TopicPartition
+
+
+@dataclass(slots=True)
+class LostRange:
+    """Offsets [start, end) that a disk had, and has lost. Once its broker has registered again,
+    everybody has been told."""
+
+    start: int
+    end: int
+    is_registered: bool = False
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """One partition's committed log and what is known of its disks."""
+
+    topic: str
+    key: TopicPartition
+    batches: list[Batch] = field(default_factory=list)
+    by_offset: dict[int, Batch] = field(default_factory=dict)
+    start_offset: int = 0
+    end_offset: int = 0
+    # Every batch any disk ever held, by (base offset, epoch).
+    matching: dict[tuple[int, int], Batch] = field(default_factory=dict)
+    # producer id → (epoch, next sequence)
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # What disks have lost and not got back: of what was committed then, and of all.
+    lost: dict[str, LostRange] = field(default_factory=dict)
+    dropped: dict[str, LostRange] = field(default_factory=dict)
+    # What was in the unsynced tail of a process that ended without a farewell: the cell cannot know
+    # whether it survived. Until that broker is in the ISR again.
+    doubted: dict[str, LostRange] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    isr_min: int = 1 << 30
+    # Loss was permitted at some time: unclean elections, or too many disks lost.
+    is_lossy: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.key[1]}"
