@@ -296,6 +296,7 @@ class Membership:
         if not self._has_registered:
             self._has_registered = True
             log.info("registered", broker_epoch=now.broker_epoch)
+            self._services.logs.set_broker_epoch(now.broker_epoch)
             # What the image had before was the life before.
             was = None
         if was is None or was.is_fenced != now.is_fenced:

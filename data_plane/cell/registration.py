@@ -1,11 +1,12 @@
 """What a starting broker commits: its new incarnation, and what its disk may have lost.
 
-A broker that stops cleanly leaves a mark on its disk which holds its broker epoch. At the next
-start it names that epoch; if it is the one under which it was registered, nobody else started in
-between and its logs are whole, so it stays in every ISR and ELR. Otherwise records that it
-acknowledged may be missing (a power loss takes what was not synced), and it leaves every ISR and
-ELR in the commit that registers it: there is no moment at which a broker with such a disk could
-be elected (KIP-966).
+A broker that stops cleanly leaves a mark on its disk which holds its broker epoch; one that was
+killed while the machine went on has a checkpoint that holds it, and as much in its page cache. At
+the next start it names that epoch; if it is the one under which it was registered, nobody else
+started in between and its logs are whole, so it stays in every ISR and ELR. Otherwise records
+that it acknowledged may be missing (a power loss takes what was not synced), and it leaves every
+ISR and ELR in the commit that registers it: there is no moment at which a broker with such a disk
+could be elected (KIP-966).
 
 Either way a registered broker is fenced and leads nothing: the controller unfences it when it
 sees it alive, and elects. A leader that comes back gets a new epoch, so that what was sent to its
@@ -30,7 +31,7 @@ def decide_registration(
     """The changes that register this incarnation; none when the image has it already, which
     happens when the answer to the first attempt was lost.
 
-    `clean_broker_epoch` is what the clean-shutdown mark says, None without a mark."""
+    `clean_broker_epoch` is what the disk vouches for, None when it may have lost something."""
     known = image.brokers.get(broker.node_id)
     if (
         known is not None

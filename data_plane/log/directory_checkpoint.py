@@ -4,11 +4,12 @@
   log is recovered from its recovery point, or not at all when it is synced and unchanged.
 - `clean-shutdown`: the same content, written at the very end of a clean stop. While it is there no
   log needs to be looked at. At the start it is renamed to the first file, in one step, durably and
-  before anything is appended: a mark that came back would vouch for bytes that are gone. It also
-  names the broker epoch of the process that stopped, so that a cell knows whose stop it was.
+  before anything is appended: a mark that came back would vouch for bytes that are gone.
 
 The content names the kernel's boot: while that is the same, the page cache has lost nothing, and
-only a write that was under way can be torn.
+only a write that was under way can be torn. It also names the broker epoch under which the process
+was registered in its cell. Mark or same boot, the logs have everything that this process ever
+acknowledged under that epoch (`read_broker_epoch`), and its registration may say so.
 """
 
 from __future__ import annotations
@@ -61,11 +62,14 @@ def read_directory(fs: FileSystem, path: str) -> DirectoryState:
 
 
 def read_broker_epoch(fs: FileSystem, path: str) -> int | None:
-    """The broker epoch in the directory's clean-shutdown mark; None without mark or epoch."""
-    value = read_value(fs, f"{path}/{CLEAN_MARK_FILE}")
-    if isinstance(value, dict) and value.get("format_version") == FORMAT_VERSION:
-        epoch = value.get("broker_epoch")
-        return epoch if isinstance(epoch, int) else None
+    """Under which broker epoch the last process wrote here, if nothing of it can be lost: it left
+    the clean-shutdown mark, or was killed while the machine went on. Else None."""
+    for name, is_clean in ((CLEAN_MARK_FILE, True), (CHECKPOINT_FILE, False)):
+        value = read_value(fs, f"{path}/{name}")
+        if isinstance(value, dict) and value.get("format_version") == FORMAT_VERSION:
+            boot_id, epoch = value["boot_id"], value.get("broker_epoch")
+            is_whole = is_clean or (boot_id is not None and boot_id == fs.boot_id())
+            return epoch if is_whole and isinstance(epoch, int) else None
     return None
 
 
@@ -123,6 +127,7 @@ class CheckpointJob:
         self._entries = entries
         directory.checkpoint_sequence += 1
         self._sequence = directory.checkpoint_sequence
+        self._broker_epoch = directory.broker_epoch
         self._marked = {log: log.truncation_marks for log in entries if log.truncation_marks}
         self._is_stored = False
 
@@ -134,7 +139,7 @@ class CheckpointJob:
             write_checkpoint(
                 directory.fs,
                 f"{directory.path}/{CHECKPOINT_FILE}",
-                encode_directory(directory, self._sequence, self._entries),
+                encode_directory(directory, self._sequence, self._entries, self._broker_epoch),
                 SyncSite.DIRECTORY_CHECKPOINT,
                 SyncSite.DIRECTORY_CHECKPOINT_FOLDER,
             )

@@ -30,6 +30,7 @@ class LogDirectory:
 
     __slots__ = (
         "_sync_token",
+        "broker_epoch",
         "checkpoint_sequence",
         "corrupt_batches",
         "failure",
@@ -44,6 +45,8 @@ class LogDirectory:
         self.fs = fs
         self.open_files = open_files
         self.failure: str | None = None
+        # Under which broker epoch this process writes here; None while it is not registered.
+        self.broker_epoch: int | None = None
         # The number of the last checkpoint of the directory; see directory_checkpoint.py.
         self.checkpoint_sequence = 0
         # One sync in flight per disk: worker threads take the token and put it back.

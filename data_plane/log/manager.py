@@ -136,8 +136,9 @@ class LogManager:
                 raise
 
     def clean_broker_epoch(self) -> int | None:
-        """The broker epoch of the last process here, if it has closed every directory cleanly.
-        To be asked between `lock` and `start`, which takes the marks away."""
+        """The broker epoch of the last process here, if no directory can have lost anything of it:
+        it closed them cleanly, or was killed while the machine went on. To be asked between `lock`
+        and `start`, which takes the marks away."""
         if self.offline_directories():
             return None
         try:
@@ -146,6 +147,12 @@ class LogManager:
             # `start` finds out which one it is.
             return None
         return epochs.pop() if len(epochs) == 1 else None
+
+    def set_broker_epoch(self, broker_epoch: int) -> None:
+        """This process is registered under `broker_epoch`: checkpoints say so from here on, the one
+        of `start` among them."""
+        for directory in self.directories:
+            directory.broker_epoch = broker_epoch
 
     def _lock(self, directory: LogDirectory) -> None:
         self._make_directories(directory.path)
@@ -170,6 +177,9 @@ class LogManager:
         self._fs.make_directory(directory.topics_path)
         state = read_directory(self._fs, directory.path)
         directory.checkpoint_sequence = state.sequence
+        if directory.broker_epoch is None:
+            # Until it is registered this process carries on the life of the last one.
+            directory.broker_epoch = read_broker_epoch(self._fs, directory.path)
         remove_clean_mark(self._fs, directory.path, state)
         may_lose = state.boot_id is None or state.boot_id != self._fs.boot_id()
         count = 0
@@ -191,7 +201,7 @@ class LogManager:
             self._logs[key] = log
             count += 1
         self._counts[directory.path] = count
-        if not state.is_clean or may_lose:
+        if not state.is_clean or may_lose or directory.broker_epoch is not None:
             # From here on a kill -9 is known from a power loss.
             self.checkpoint_job(directory).run()
 

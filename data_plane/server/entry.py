@@ -3,9 +3,9 @@
 A broker that is alone takes its data directories and opens the metadata beside them. A member of a
 cell asks the store, and registers:
 
-    image on disk ─► read the store ─► claim and lock the directories ─► clean mark? ─► register
+    image on disk ─► read the store ─► claim and lock the directories ─► logs whole? ─► register
                           │ no answer
-                          └─► last stop clean: begin with the image on disk, register later
+                          └─► logs whole: begin with the image on disk, register later
                               else: wait for the store; what this disk acknowledged may be gone
 
 Only then are logs opened and clients let in, so that a broker whose disk may have lost something
@@ -70,7 +70,7 @@ class Entry:
     - `broker`: this broker as it is, or will be, registered; None when it is alone.
     - `is_current`: the image is the store's; with False it is the one on disk, which may be old,
       and this incarnation is not registered yet.
-    - `clean_broker_epoch`: under which the last process here stopped cleanly, if it did.
+    - `clean_broker_epoch`: under which the last process here wrote, if nothing of it is lost.
     """
 
     addresses: Addresses
@@ -174,6 +174,7 @@ class _Entrance:
             if unavailable is None:
                 self._refuse_if_alive(image, None if known is None else known[0])
                 image = self._register(image, clean_epoch)
+                logs.set_broker_epoch(image.brokers[settings.node_id].broker_epoch)
                 self._file.write(image, self._store.identity)
             else:
                 self._check_begins_alone(image, clean_epoch, unavailable)

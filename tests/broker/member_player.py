@@ -112,6 +112,16 @@ class Clock:
         self.now_ms = NOW_MS
 
 
+class Directories:
+    """What the data directories are told."""
+
+    def __init__(self) -> None:
+        self.broker_epochs: list[int] = []
+
+    def set_broker_epoch(self, broker_epoch: int) -> None:
+        self.broker_epochs.append(broker_epoch)
+
+
 class Member:
     """One broker's metadata side."""
 
@@ -133,13 +143,15 @@ class Member:
         self.executor = QueueExecutor()
         self.log = RememberingLog()
         self.partitions = FakePartitions()
+        self.directories = Directories()
         anything: Any = None
+        directories: Any = self.directories
         partitions: Any = self.partitions
         self.services = Services(
             config=EffectiveConfig({}, node_id),
             store=self.store,
             image=image or store.read(),
-            logs=anything,
+            logs=directories,
             partitions=partitions,
             handlers=anything,
             executor=self.executor,

@@ -353,6 +353,7 @@ def test_a_broker_that_began_alone_registers_when_the_store_is_back(cell: Cell) 
     assert member.membership.broker_epoch_at_stop == member.me.broker_epoch > epoch_before
     assert cell.partition().isr == (1, 2, 3), "its last stop was clean"
     assert member.events("registered") == 1
+    assert member.directories.broker_epochs == [member.me.broker_epoch]
     assert not member.superseded
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -337,16 +338,34 @@ def clean_epoch(fs: SimFileSystem, directories: tuple[str, ...]) -> int | None:
     return epoch
 
 
-def test_a_clean_stop_names_its_broker_epoch_until_the_next_start() -> None:
+def test_a_clean_stop_names_its_broker_epoch() -> None:
     fs = SimFileSystem()
     directories = ("/a", "/b")
     assert clean_epoch(fs, directories) is None, "there was no life before"
     started(fs, directories).close(START_MS, broker_epoch=17)
     assert clean_epoch(fs, directories) == 17
     assert clean_epoch(fs, directories) == 17, "looking takes nothing away"
-    manager = started(fs, directories)
-    manager.close(START_MS, clean=False)
-    assert clean_epoch(fs, directories) is None
+
+
+def test_a_killed_process_names_its_broker_epoch_while_the_machine_goes_on() -> None:
+    fs = SimFileSystem()
+    directories = ("/a", "/b")
+    started(fs, directories).close(START_MS, broker_epoch=17)
+    # Killed before it was registered: the life of the last one went on.
+    started(fs, directories)
+    fs.process_death()
+    assert clean_epoch(fs, directories) == 17
+    manager = LogManager([Path(one) for one in directories], default_config=SMALL, fs=fs)
+    manager.lock()
+    manager.set_broker_epoch(18)
+    assert manager.start(START_MS) == []
+    fs.process_death()
+    assert clean_epoch(fs, directories) == 18
+    fs.power_loss(random.Random(1))
+    assert clean_epoch(fs, directories) is None, "the page cache is gone"
+    started(fs, directories)
+    fs.process_death()
+    assert clean_epoch(fs, directories) is None, "and no later life brings it back"
 
 
 @pytest.mark.parametrize("what", ["lost", "not closed", "another life", "unreadable", "no epoch"])
@@ -358,7 +377,8 @@ def test_a_stop_counts_as_clean_only_if_every_directory_says_so(what: str) -> No
             assert clean_epoch(fs, ("/a", "/new")) is None
             return
         case "not closed":
-            started(fs, ("/b",)).close(START_MS, clean=False)
+            started(fs, ("/b",))
+            fs.power_loss(random.Random(1))
         case "another life":
             started(fs, ("/b",)).close(START_MS, broker_epoch=18)
         case "unreadable":

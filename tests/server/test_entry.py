@@ -66,13 +66,19 @@ class Machine:
         self.clock.now_ms += duration_ms
         self.while_asleep()
 
-    def live(self, *, is_clean: bool) -> BrokerImage:
-        """A whole life of a process; returns the broker as it was registered."""
+    def live(self, *, is_clean: bool = False, is_killed: bool = False) -> BrokerImage:
+        """A whole life of a process, which ends cleanly, by kill -9 or by a power loss; returns the
+        broker as it was registered."""
         entry = self.enter()
         entry.logs.start(self.clock.now_ms)
         broker = entry.image.brokers[self.settings.node_id]
         epoch = broker.broker_epoch
-        entry.logs.close(self.clock.now_ms, clean=is_clean, broker_epoch=epoch)
+        if is_clean:
+            entry.logs.close(self.clock.now_ms, broker_epoch=epoch)
+        elif is_killed:
+            self.fs.process_death()
+        else:
+            self.fs.power_loss(random.Random(epoch))
         return broker
 
 
@@ -154,14 +160,23 @@ def store_back_in_isr(store: InMemoryMetadataStore) -> None:
     store.apply([ChangePartition(UUID(int=7), 0, new)], image.version, f"isr {image.version}")
 
 
-def test_after_a_crash_the_broker_leaves_its_isr(
+def test_after_a_power_loss_the_broker_leaves_its_isr(
     machine: Machine, store: InMemoryMetadataStore
 ) -> None:
     add_topic(store)
-    machine.live(is_clean=False)
+    machine.live()
     store_back_in_isr(store)
-    machine.live(is_clean=False)
+    machine.live()
     assert isr(store) == (2,)
+
+
+def test_a_killed_broker_stays_in_its_isr(machine: Machine, store: InMemoryMetadataStore) -> None:
+    """The machine went on, and its page cache has everything that was acknowledged."""
+    add_topic(store)
+    machine.live(is_killed=True)
+    store_back_in_isr(store)
+    machine.live(is_killed=True)
+    assert isr(store) == (2, 1)
 
 
 def test_a_mark_of_an_older_life_vouches_for_nothing(
@@ -211,8 +226,8 @@ def test_after_a_clean_stop_a_broker_may_begin_with_the_image_on_its_disk(
     assert entry.broker.incarnation_id != before.incarnation_id
 
 
-def test_after_a_crash_a_broker_waits_for_the_store(machine: Machine) -> None:
-    machine.live(is_clean=False)
+def test_after_a_power_loss_a_broker_waits_for_the_store(machine: Machine) -> None:
+    machine.live()
     assert machine.store is not None
     machine.store.is_down = True
     with pytest.raises(StoreUnavailable, match="not clean"):
