@@ -127,15 +127,37 @@ class _Draft:
         self._by_name: dict[str, TopicImage] | None = None
         self._by_id: dict[UUID, TopicImage] | None = None
         self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
+        # Partitions of topics of which single ones are being changed: a failover changes
+        # thousands of one topic, and a new tuple for each would be quadratic.
+        self._partitions: dict[UUID, list[PartitionImage]] = {}
         self.version = image.version + 1
         self.next_producer_id = image.next_producer_id
         self.brokers = image.brokers
 
     def topics_by_name(self) -> Mapping[str, TopicImage]:
+        self._join_partitions()
         return self._image.topics_by_name if self._by_name is None else self._by_name
 
     def topics_by_id(self) -> Mapping[UUID, TopicImage]:
+        self._join_partitions()
         return self._image.topics_by_id if self._by_id is None else self._by_id
+
+    def partitions_of(self, topic_id: UUID) -> list[PartitionImage] | None:
+        """The partitions of a topic, to be changed in place; None when there is no such topic."""
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            by_id = self._image.topics_by_id if self._by_id is None else self._by_id
+            topic = by_id.get(topic_id)
+            if topic is None:
+                return None
+            partitions = self._partitions[topic_id] = list(topic.partitions)
+        return partitions
+
+    def _join_partitions(self) -> None:
+        changed, self._partitions = self._partitions, {}
+        for topic_id, partitions in changed.items():
+            by_id = self._image.topics_by_id if self._by_id is None else self._by_id
+            self.put_topic(replace(by_id[topic_id], partitions=tuple(partitions)))
 
     def put_topic(self, topic: TopicImage) -> None:
         by_name, by_id = self._writable_topics()
@@ -251,11 +273,11 @@ def _refuse_replicas_on(draft: _Draft, node_id: int) -> None:
 
 
 def _change_partition(draft: _Draft, change: ChangePartition) -> None:
-    topic = _existing_topic(draft, change.topic_id)
-    if not 0 <= change.index < len(topic.partitions):
-        raise InvalidChange(f"there is no partition {topic.name}-{change.index}")
-    old, new = topic.partitions[change.index], change.partition
-    name = f"{topic.name}-{change.index}"
+    partitions = draft.partitions_of(change.topic_id)
+    name = f"{change.topic_id}-{change.index}"
+    if partitions is None or not 0 <= change.index < len(partitions):
+        raise InvalidChange(f"there is no partition {name}")
+    old, new = partitions[change.index], change.partition
     if new.partition_epoch != old.partition_epoch + 1:
         raise InvalidChange(
             f"{name}: partition epoch {new.partition_epoch} does not follow {old.partition_epoch}"
@@ -275,9 +297,7 @@ def _change_partition(draft: _Draft, change: ChangePartition) -> None:
         raise InvalidChange(f"{name}: leader {new.leader} is not in the ISR {new.isr}")
     if set(new.isr) & set(new.elr):
         raise InvalidChange(f"{name}: ISR {new.isr} and ELR {new.elr} overlap")
-    partitions = list(topic.partitions)
     partitions[change.index] = new
-    draft.put_topic(replace(topic, partitions=tuple(partitions)))
 
 
 def _new_partitions(assignments: Sequence[Assignment]) -> tuple[PartitionImage, ...]:

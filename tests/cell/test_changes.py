@@ -14,6 +14,7 @@ from data_plane.cell.changes import (
     AllocateProducerIds,
     AlterConfigs,
     Change,
+    ChangePartition,
     CreateTopic,
     DeleteTopic,
     InvalidChange,
@@ -112,6 +113,33 @@ def test_overrides_are_merged_and_taken_away() -> None:
     image = apply_change(image, AlterConfigs(ResourceType.BROKER, "", (("x", None),)))
     assert image.configs == {}
     assert image.config_of(ResourceType.TOPIC, "nobody") == {}
+
+
+def test_changes_of_partitions_mix_with_others_of_their_topic() -> None:
+    def state(epoch: int, *replicas: int) -> PartitionImage:
+        return PartitionImage(replicas, replicas, replicas[0], partition_epoch=epoch)
+
+    changes: list[Change] = [
+        ChangePartition(ORDERS, 1, PartitionImage((2, 1), (2,), 2, partition_epoch=1)),
+        AddPartitions(ORDERS, ((3, 1),)),
+        ChangePartition(ORDERS, 2, PartitionImage((3, 1), (3,), 3, partition_epoch=1)),
+        AlterConfigs(ResourceType.TOPIC, "orders", (("b", "2"),)),
+        ChangePartition(ORDERS, 1, state(2, 2, 1)),
+        CreateTopic("other", UUID(int=2), ((1, 2),)),
+        ChangePartition(UUID(int=2), 0, PartitionImage((1, 2), (1,), 1, partition_epoch=1)),
+        DeleteTopic(UUID(int=2)),
+    ]
+    one_by_one = with_orders()
+    for change in changes:
+        one_by_one = apply_change(one_by_one, change)
+    at_once = apply_changes(with_orders(), changes)
+    assert at_once.topics_by_name == one_by_one.topics_by_name
+    assert at_once.topics_by_id[ORDERS] is at_once.topics_by_name["orders"]
+    assert [item.isr for item in at_once.topics_by_name["orders"].partitions] == [
+        (1,),
+        (2, 1),
+        (3,),
+    ]
 
 
 @pytest.mark.parametrize(
