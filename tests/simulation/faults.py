@@ -17,8 +17,9 @@ Network
 - delay and overtaking between connections, always; for a while all of it up to fifty times slower.
 - broken connections: what is under way is lost, both ends learn of it at their own time; whether a
   request was acted on is unknown, and clients ask again: duplicates.
-- cuts, one-way and two-way: one broker from all others, from the store, from clients, two halves
-  of the cell. What is under way arrives after the healing, however late.
+- cuts, one-way and two-way: one broker from all others, from the brokers but not from clients (a
+  leader that nobody follows goes on taking records), from the store, from clients, two halves of
+  the cell. What is under way arrives after the healing, however late.
 Metadata store
 - outage; lost replies (the commit has happened, the caller is told otherwise); late calls (the
   caller has given up, and then it happens); lost notifications; a clock that jumps.
@@ -46,9 +47,20 @@ if TYPE_CHECKING:
     from tests.simulation.cell import Cell
     from tests.simulation.node import Node
 
-INTERVAL_MS_CHOICES = (150, 400, 1000)
+INTERVAL_MS_CHOICES = (120, 250, 600)
 DOWN_MS_MAX = 2500
 PAUSE_MS_MAX = 2500
+CUT_KINDS = (
+    "peers",
+    "peers and store",
+    "peers and store",
+    "all",
+    "out",
+    "in",
+    "pair",
+    "half",
+    "clients",
+)
 CUT_MS_MAX = 2500
 OUTAGE_MS_MAX = 2500
 SKEW_MS_MAX = 4000
@@ -253,12 +265,16 @@ class Faults:
         names = list(cell.hosts())
         node = rng.choice(cell.node_ids)
         name = f"b{node}"
-        kind = rng.choice(("all", "out", "in", "pair", "half", "clients"))
+        kind = rng.choice(CUT_KINDS)
         self._world.count("cuts")
         self._world.note("network", f"cut {kind} {name}")
         others = [other for other in names if other != name]
         if kind == "pair":
             others = [rng.choice([other for other in others if other.startswith("b")] or others)]
+        elif kind.startswith("peers"):
+            # Clients go on talking to a leader that nobody follows.
+            with_store = kind == "peers and store"
+            others = [one for one in others if one.startswith("b") or (with_store and one == HOST)]
         elif kind == "clients":
             others = [other for other in others if not other.startswith("b") and other != HOST]
         elif kind == "half":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.simulation.cell import Cell
 
 MAX_WAIT_MS = 150
-RETRY_MS = 40
+INTERVAL_MS = 60
 PARTITION_BYTES_MAX = 64 << 10
 # With a preferred replica that fails, or for so long, the leader is asked again.
 PREFERRED_FOR_US = 1_000_000
@@ -57,7 +57,7 @@ class Reader(Client):
 
     def start(self) -> None:
         self.refresh_metadata()
-        self.world.at(RETRY_MS * US_PER_MS, self._tick)
+        self.world.at(INTERVAL_MS * US_PER_MS, self._tick)
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -66,7 +66,7 @@ class Reader(Client):
         if self.is_stopped:
             return
         self._fetch_all()
-        self.world.at(RETRY_MS * US_PER_MS, self._tick)
+        self.world.at(INTERVAL_MS * US_PER_MS, self._tick)
 
     def metadata_changed(self) -> None:
         wants = self._wants
@@ -161,8 +161,6 @@ class Reader(Client):
                 is_stale |= not self._take(node_id, found[0], position, piece, topic.topic_id)
         if is_stale:
             self.refresh_metadata()
-        else:
-            self._fetch_all()
 
     def _take(
         self, node_id: int, target: Target, position: Position, piece: Any, topic_id: Any

@@ -29,7 +29,7 @@ ADMIN_KINDS = (
     "delete records",
     "drains",
 )
-PRODUCE_INTERVAL_MS_CHOICES = (8, 20, 60)
+PRODUCE_INTERVAL_MS_CHOICES = (12, 30, 80)
 LEAVE_INTERVAL_MS = 2500
 
 
@@ -61,9 +61,9 @@ class Workload:
             for number in range(1, rng.randint(2, 3) + 1)
         ]
         self.producers += [
-            Producer(cell, f"plain{acks}", acks=acks, interval_ms=60, wants=is_user_topic)
+            Producer(cell, f"plain{acks}", acks=acks, interval_ms=40, wants=is_user_topic)
             for acks in (0, 1)
-            if rng.random() < 0.7
+            if rng.random() < 0.85
         ]
         self.readers = [
             Reader(cell, "reader", wants=is_user_topic),
