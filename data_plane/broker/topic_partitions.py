@@ -208,7 +208,8 @@ class TopicPartitions:
             self.configure_logs(now_ms)
         if old.brokers is not image.brokers:
             # Who is not fenced any more, or fenced now, matters where somebody is out of the ISR.
-            for partition in self._leading_by_id.values():
+            # What is committed then is told to those who wait, and they may open others.
+            for partition in list(self._leading_by_id.values()):
                 if partition.leadership is not None and partition.leadership.has_outsiders:
                     partition.review(now_ms)
         if changed:
