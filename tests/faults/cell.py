@@ -59,6 +59,7 @@ class Cell:
         settings: Mapping[str, str] | None = None,
         network: Network | None = None,
         data: Mapping[int, Path] | None = None,
+        racks: Mapping[int, str] | None = None,
     ) -> None:
         """`data`: folders of brokers that are to be elsewhere than in `folder`."""
         self.folder = folder
@@ -69,6 +70,7 @@ class Cell:
         self._settings = {**SETTINGS, **(settings or {})}
         self._network = network
         self._data = dict(data or {})
+        self._racks = dict(racks or {})
         self._ports: dict[int, int] = {}
         self._resources = contextlib.ExitStack()
         self._authority: Authority | None = None
@@ -130,6 +132,8 @@ class Cell:
         assert store_url != self.postgres.dsn, "the address is not where it was looked for"
         host, prefix = "127.0.0.1", tuple[str, ...]()
         given = [f"{key}={value}" for key, value in self._settings.items()]
+        if broker_id in self._racks:
+            given.append(f"broker.rack={self._racks[broker_id]}")
         if self._network is not None:
             host, prefix = self._network.address(broker_id), self._network.prefix(broker_id)
             given += self._tls_settings(broker_id, host)

@@ -119,6 +119,11 @@ class Writer(threading.Thread):
         self.history.acknowledged[partition][number] = known
         self.acknowledged_at[partition].append(time.monotonic())
 
+    def known_partitions(self) -> int:
+        """How many partitions the topic has; what its producer has asked for, it knows, too."""
+        metadata = self._producer.list_topics(self._topic, timeout=10)
+        return len(metadata.topics[self._topic].partitions)
+
     def finish(self) -> None:
         """Stop sending and wait until all that was sent is answered."""
         self._done.set()
