@@ -19,6 +19,9 @@ SETTINGS = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
+    # Records carry timestamps of 2023; the first look at retention, minutes after the start, would
+    # take them away from under a reader.
+    "log.retention.ms": "-1",
 }
 
 
