@@ -193,6 +193,7 @@ class Leadership:
             if (
                 follower.log_end_offset < offset
                 and follower.is_caught_up(log_end_offset, self._lag_time_max_ms, self.latest_ms)
+                and not self._lags_in_messages(follower, log_end_offset)
                 and self._host.may_join_isr(follower.node_id, follower.broker_epoch)
             ):
                 offset = follower.log_end_offset

@@ -247,6 +247,15 @@ def test_lag_in_messages_where_the_topic_asks_for_it() -> None:
     assert proposal.isr == (1, 2, 3)
 
 
+def test_who_lags_in_messages_is_not_waited_for() -> None:
+    cell = Cell(2, min_insync_replicas=1, lag_messages_max=1, isr=(1,))
+    leader = cell.leader
+    cell.catch_up(2)
+    assert appended(leader) == []
+    leader.append(count=3)
+    assert leader.partition.high_watermark == 4
+
+
 def test_joining_takes_the_high_watermark_and_the_start_of_the_epoch() -> None:
     """After a change of leaders the high watermark may lie below what was acknowledged before."""
     cell = Cell(3, min_insync_replicas=1, isr=(1, 2))
