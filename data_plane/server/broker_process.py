@@ -22,15 +22,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from data_plane.broker import membership as membership_part
-from data_plane.broker import metadata_follower
-from data_plane.broker.controlled_shutdown import ControlledShutdown
-from data_plane.broker.membership import Membership
-from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.peers import Peers
 from data_plane.broker.services import Logger, Services
-from data_plane.cell.metadata_store import StoreUnavailable
+from data_plane.cell.metadata_store import MetadataStore, StoreUnavailable
 from data_plane.log.file_system import OsFileSystem
 from data_plane.server import descriptors
 from data_plane.server.addresses import TakenAddresses, take_addresses
@@ -41,26 +37,23 @@ from data_plane.server.connection import Connection
 from data_plane.server.disk_space import measure_space
 from data_plane.server.entry import Addresses, Entry, enter_cell
 from data_plane.server.http import HttpListener, HttpResponse
-from data_plane.server.inter_broker_tls import TlsContexts, make_contexts
 from data_plane.server.listener import Listener
 from data_plane.server.logging_setup import THRESHOLD
-from data_plane.server.peer_connections import PeerConnections
 from data_plane.server.ports import NoPeers, Ports
-from data_plane.server.shared_store import StoreWatch, open_shared_store
+from data_plane.server.shared_store import open_shared_store
 from data_plane.server.thread_executor import ThreadExecutor
 from data_plane.wire.kernel import WHY_INTERPRETED
+
+if TYPE_CHECKING:
+    from data_plane.server.cell_member import CellMember
 
 TICK_INTERVAL_MS_MAX = 1000
 # File work that holds up requests: cold reads, syncs, metadata commits, searches by time.
 WORKER_THREADS = 8
 # Compaction, scrubbing: one at a time, so that they never stand in the way of the others.
 MAINTENANCE_THREADS = 1
-# A commit, a heartbeat and a look at the feed at a time.
-STORE_THREADS = 3
 # How soon a broker that may not begin without the metadata store asks again.
 ENTRY_RETRY_S = 0.5
-# How long `ready` waits for the controller to let this broker in; it serves already.
-ACTIVE_TIMEOUT_S = 10.0
 # Worker threads hold the interpreter for at most this long when the loop wants it.
 SWITCH_INTERVAL_S = 0.001
 GC_THRESHOLDS = (20_000, 20, 50)
@@ -85,11 +78,7 @@ class BrokerProcess:
         self._is_pass_due = False
         self._is_open = False
         self._is_ready = False
-        self._store_executor: ThreadExecutor | None = None
-        self._store_watch: StoreWatch | None = None
-        self._peers: list[PeerConnections] = []
-        self._tls: TlsContexts | None = None
-        self._superseded = ""
+        self._member: CellMember | None = None
 
     async def run(self) -> None:
         """Raises what `enter_cell` raises, and SupersededError after having stopped."""
@@ -108,14 +97,13 @@ class BrokerProcess:
         http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})
         metrics_port = await http.start(settings.http_host, settings.http_port)
         self._install_signals()
-        if settings.inter_broker_tls is not None:
-            self._tls = make_contexts(settings.inter_broker_tls)
+        member = self._member
         taken = await take_addresses(
             settings,
             ports.fs,
             lambda: Connection(self._listener),
             lambda: Connection(self._listeners[1]),
-            None if self._tls is None else self._tls.server,
+            None if member is None or member.tls is None else member.tls.server,
         )
         entry = await self._enter(ports, taken.addresses)
         if entry is None:
@@ -130,31 +118,32 @@ class BrokerProcess:
         self._services = services
         self._is_open = True
         services.start(self._clock.now_ms())
-        self._watch_cell(services)
+        if member is not None:
+            member.join(services)
         self._end_pass_now()
         self._tick()
         _tune_interpreter()
         # Only now: a client that comes earlier would be told of a broker that cannot answer yet.
         for listener in self._listeners:
             await listener.serve()
-        await self._until_active()
+        if member is not None:
+            await member.until_active(self._stop_requested)
         self._is_ready = True
         self._say_ready(taken, metrics_port)
         await self._stop_requested.wait()
-        await self._leave_cell()
+        if member is not None:
+            await member.leave()
         self._is_ready = False
         await self._stop()
         http.close()
-        if self._superseded:
-            raise SupersededError(f"broker {settings.node_id} has stopped: {self._superseded}")
+        if member is not None and member.superseded:
+            raise SupersededError(f"broker {settings.node_id} has stopped: {member.superseded}")
 
     def _real_ports(self, open_segments_max: int) -> Ports:
         fs = OsFileSystem()
         store = open_shared_store(self._settings, fs, self._log)
-        if store is not None:
-            self._store_executor = ThreadExecutor(
-                self._loop, STORE_THREADS, "store", self._end_pass_now
-            )
+        member = None if store is None else self._make_member(store)
+        self._member = member
         return Ports(
             fs=fs,
             executor=self._executor,
@@ -163,21 +152,30 @@ class BrokerProcess:
             random=random.SystemRandom(),
             log=self._log,
             log_threshold=THRESHOLD,
-            make_peers=self._make_peers,
+            make_peers=self._no_peers if member is None else member.make_peers,
             measure_space=measure_space,
             shared_store=store,
-            store_executor=self._store_executor,
+            store_executor=None if member is None else member.store_executor,
             sleep_ms=lambda duration_ms: time.sleep(duration_ms / 1000),
             open_segments_max=open_segments_max,
         )
 
-    def _make_peers(self, services: Services) -> Peers:
-        if self._settings.metadata_store_url is None:
-            return NoPeers(services, self._clock.now_ms)
-        tls = None if self._tls is None else self._tls.client
-        peers = PeerConnections(services, self._clock, self._end_pass, tls)
-        self._peers.append(peers)
-        return peers
+    def _no_peers(self, services: Services) -> Peers:
+        return NoPeers(services, self._clock.now_ms)
+
+    def _make_member(self, store: MetadataStore) -> CellMember:
+        # A broker that is alone starts faster without it.
+        from data_plane.server.cell_member import CellMember
+
+        return CellMember(
+            self._loop,
+            self._settings,
+            store,
+            self._clock,
+            self._end_pass,
+            self._end_pass_now,
+            self.request_stop,
+        )
 
     def _make_listeners(
         self, services: Services, taken: TakenAddresses, connections_max: int
@@ -225,39 +223,6 @@ class BrokerProcess:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_requested.wait(), ENTRY_RETRY_S)
         return None
-
-    def _watch_cell(self, services: Services) -> None:
-        membership: Membership | None = services.parts.get(membership_part.PART)
-        if membership is None:
-            return
-        follower: MetadataFollower = services.parts[metadata_follower.PART]
-        membership.on_superseded = self._stop_superseded
-        watch = StoreWatch(
-            self._loop, services.store, lambda: services.image.version, follower.poke
-        )
-        services.image_listeners.append(lambda old, new, now_ms: watch.image_changed())
-        watch.start()
-        self._store_watch = watch
-
-    def _stop_superseded(self, reason: str) -> None:
-        self._superseded = reason
-        self._stop_requested.set()
-
-    async def _until_active(self) -> None:
-        """Wait until the controller has let this broker in, if there is a store to say so."""
-        membership: Membership | None = self._services.parts.get(membership_part.PART)
-        if membership is None:
-            return
-        deadline_s = time.monotonic() + ACTIVE_TIMEOUT_S
-        await self._until(
-            lambda: (
-                membership.is_active
-                or not membership.is_registered
-                or membership.is_store_lost
-                or self._stop_requested.is_set()
-            ),
-            deadline_s,
-        )
 
     # Passes and the timer.
 
@@ -341,20 +306,6 @@ class BrokerProcess:
             with contextlib.suppress(BrokenPipeError), os.fdopen(fd, "w") as ready:
                 ready.write(line + "\n")
 
-    async def _leave_cell(self) -> None:
-        """Hand over what others can take, while this broker still serves."""
-        services = self._services
-        membership: Membership | None = services.parts.get(membership_part.PART)
-        if membership is None:
-            return
-        left: asyncio.Future[str | None] = self._loop.create_future()
-        shutdown = ControlledShutdown(services, membership, left.set_result)
-        shutdown.begin(self._clock.now_ms())
-        self._end_pass_now()
-        failure = await left
-        if failure is not None:
-            self._log.warning("controlled_shutdown_incomplete", reason=failure)
-
     async def _stop(self) -> None:
         services = self._services
         for listener in self._listeners:
@@ -373,24 +324,21 @@ class BrokerProcess:
         for connection in self._connections():
             if connection.transport is not None:
                 connection.transport.abort()
-        for peers in self._peers:
-            peers.close()
         if self._timer is not None:
             self._timer.cancel()
-        if self._store_watch is not None:
-            self._store_watch.stop()
         self._close_executors()
         # What the last file work reported back is still queued on the loop.
         await asyncio.sleep(0)
         close_services(services, self._clock.now_ms())
-        if self._store_watch is not None:
-            self._store_watch.join()
+        if self._member is not None:
+            self._member.close()
         self._log.info("stopped")
 
     def _close_executors(self) -> None:
-        for executor in (self._executor, self._maintenance, self._store_executor):
-            if executor is not None:
-                executor.close()
+        if self._member is not None:
+            self._member.disconnect()
+        self._executor.close()
+        self._maintenance.close()
 
     def _is_drained(self) -> bool:
         return self._executor.open_count == 0 and all(

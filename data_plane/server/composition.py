@@ -14,46 +14,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_plane.broker import (
     admin,
     api_versions,
-    failed_directories,
     fetch,
     fetch_poll,
     group_handlers,
     init_producer_id,
-    isr,
     list_offsets,
     log_dirs,
     log_threshold,
     metadata_follower,
     offset_for_leader_epoch,
     produce,
-    replication,
 )
-from data_plane.broker import membership as membership_module
 from data_plane.broker.api import HandlerTable
-from data_plane.broker.controller_settings import controller_settings
-from data_plane.broker.failed_directories import FailedDirectories
+from data_plane.broker.cell_view import MEMBERSHIP_PART
 from data_plane.broker.fetch_poll import FetchSessions
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.groups import GroupService
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.log_maintenance import LogMaintenance
-from data_plane.broker.membership import Membership
 from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
-from data_plane.broker.replication import ReplicationManager
 from data_plane.broker.services import Services
 from data_plane.broker.topic_partitions import TopicPartitions
-from data_plane.cell.controller import Controller
 from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
-from data_plane.server.entry import Entry, image_file
+from data_plane.server.entry import Entry
 from data_plane.server.ports import Ports
+
+if TYPE_CHECKING:
+    from data_plane.broker.membership import Membership
 
 
 def make_handlers() -> HandlerTable:
@@ -137,76 +132,19 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         producer_ids,
     ]
     if entry.broker is not None:
-        _join_cell(services, settings, ports, entry, collector)
+        # A broker that is alone starts faster without it.
+        from data_plane.server.cell_parts import join_cell
+
+        join_cell(services, settings, ports, entry, collector)
     _add_metrics(collector, services, sessions, group_commit)
     return services
-
-
-def _join_cell(
-    services: Services,
-    settings: BrokerConfig,
-    ports: Ports,
-    entry: Entry,
-    collector: BrokerCollector,
-) -> None:
-    """The parts of a broker that has others. Membership starts last: once heartbeats are sent this
-    broker may be elected."""
-    assert entry.broker is not None
-    file = image_file(settings, ports)
-    follower = MetadataFollower(
-        services, ports.now_ms, lambda image: file.write(image, services.store.identity)
-    )
-    membership = Membership(
-        services,
-        ports.now_ms,
-        follower,
-        Controller(controller_settings(services.config)),
-        entry.broker,
-        entry.clean_broker_epoch,
-    )
-    services.parts[metadata_follower.PART] = follower
-    services.parts[membership_module.PART] = membership
-    isr_manager = isr.IsrManager(services)
-    services.parts[isr.PART] = isr_manager
-    manager = ReplicationManager(services)
-    services.parts[replication.PART] = manager
-    manager.add_metrics(collector)
-    failed = FailedDirectories(
-        services, services.partitions.min_insync_replicas, manager.directory_failed
-    )
-    services.parts[failed_directories.PART] = failed
-    services.components[:0] = [follower]
-    services.components += [isr_manager, manager, failed, membership]
-    gauges: list[tuple[str, str, Callable[[], Any]]] = [
-        ("tidewheel_metadata_version", "Metadata version.", lambda: services.image.version),
-        ("tidewheel_is_controller", "1: this is the controller.", lambda: membership.is_controller),
-        ("tidewheel_is_active", "1: registered, not fenced.", lambda: membership.is_active),
-    ]
-    for name, documentation, read in gauges:
-        collector.add_gauge(name, documentation, read)
-    collector.add_total(
-        "tidewheel_isr_expands", "Followers taken into an ISR.", lambda: isr_manager.expands_count
-    )
-    collector.add_total(
-        "tidewheel_isr_shrinks", "ISRs left by followers.", lambda: isr_manager.shrinks_count
-    )
-    collector.add_total(
-        "tidewheel_metadata_store_outages",
-        "Times that the metadata store could not be reached.",
-        lambda: follower.outages_count,
-    )
-    collector.add_total(
-        "tidewheel_missed_heartbeats",
-        "Heartbeats without an answer.",
-        lambda: membership.missed_heartbeats_count,
-    )
 
 
 def close_services(services: Services, now_ms: int) -> None:
     """Close what `make_services` has opened, in good order, and leave the mark of a clean stop.
     Nothing runs any more; blocks."""
     follower: MetadataFollower | None = services.parts.get(metadata_follower.PART)
-    membership: Membership | None = services.parts.get(membership_module.PART)
+    membership: Membership | None = services.parts.get(MEMBERSHIP_PART)
     if follower is not None:
         try:
             follower.write_now()

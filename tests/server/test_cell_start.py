@@ -131,7 +131,7 @@ def test_a_clean_restart_hands_over_and_keeps_the_topic_led(tmp_path: Path) -> N
         assert not back.in_controlled_shutdown
 
 
-def test_without_the_store_only_a_clean_disk_begins(tmp_path: Path) -> None:
+def test_without_the_store_only_a_disk_that_has_lost_nothing_begins(tmp_path: Path) -> None:
     with Cell(tmp_path, brokers=3) as cell:
         cell.create_topic("t", 6, replicas=1)
         led_by = cell.leaders("t")
@@ -151,8 +151,9 @@ def test_without_the_store_only_a_clean_disk_begins(tmp_path: Path) -> None:
         assert ready.inter_broker_port == before[1].inter_broker_port, "so it is where it was"
         assert cell.leaders("t") == led_by
         produce(cell, "t", 60)
-        # A crash: it must tell the cell first.
+        # A crash of the machine, as its disk tells it: it must tell the cell first.
         cell.kill9(2)
+        (cell.data(2) / "recovery-point.checkpoint").unlink()
         cell._launch(2)
         cell.wait_for(lambda: events(cell, 2, "waiting_for_metadata_store") != [], "it waits")
         with pytest.raises(StackError, match="was not ready"):
