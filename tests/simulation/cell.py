@@ -17,6 +17,7 @@ from uuid import UUID
 
 from data_plane.cell.metadata import MetadataImage, PartitionImage
 from tests.simulation import audit
+from tests.simulation.admin import TopicPlan
 from tests.simulation.commits import CommitWatch
 from tests.simulation.faults import Faults
 from tests.simulation.history import History
@@ -79,7 +80,9 @@ class Options:
     properties: dict[str, str] = field(default_factory=dict)
     # Called after the cell is up, to schedule what the scenario needs.
     script: Callable[[Cell], None] | None = None
-    workload: frozenset[str] | None = None
+    # Kinds of administrative changes.
+    admin: frozenset[str] | None = None
+    topics: tuple[TopicPlan, ...] | None = None
 
 
 class Cell:

@@ -5,6 +5,7 @@
   heard of it: its own proposal, whose answer was lost); and never fewer than min.insync.replicas.
 - In the committed log each idempotent producer's sequences go on by one, within an epoch, and each
   new epoch begins at zero: no duplicate, no gap, no change of order.
+- No replica truncates what was committed.
 - Who comes to lead, and who joins an ISR, has everything that was committed.
 """
 
@@ -80,6 +81,17 @@ class CommittedLogs:
                 f"{node.name} commits {batch} of {partition}, which {missing} of its ISR "
                 f"{state.isr} or of the store's do not have"
             )
+
+    def check_truncation(self, partition: PartitionHistory, view: DiskView) -> None:
+        """A replica has cut its log: nothing of what was committed."""
+        if partition.is_lossy or self._cell.commits.allows_unclean(partition.key[0]):
+            return
+        log_start = self._cell.log_start(*partition.key)
+        for batch in view.cut:
+            if batch.last_offset >= log_start and (
+                partition.by_offset.get(batch.base_offset) == batch
+            ):
+                self._world.violate(f"{view} truncates {batch}, which is committed")
 
     def check_joining(self, partition: PartitionHistory, node_name: str, what: str) -> None:
         """A broker is in the ISR from now on."""

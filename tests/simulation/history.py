@@ -13,9 +13,8 @@ After each pass of a broker this looks at the logs that changed (replicas.py) an
 The one excuse is that disks lost what they held (`LostRange`): power loss within the unsynced tail,
 a wiped disk. As long as fewer than min.insync.replicas disks of a partition have lost a batch, and
 its topic does not allow unclean elections, nothing may be missing. Once one disk has really lost
-it, the unsynced tail of a process that was killed counts as lost, too: the cell has to believe so,
-since nobody can tell a kill from a loss of power, and may elect a log that has less. As long as no
-disk has, kills alone excuse nothing.
+it, an unsynced tail that happened to survive another power loss counts as lost, too: the cell has
+to believe so, and may elect a log that has less. A process that was killed has lost nothing.
 """
 
 from __future__ import annotations
@@ -139,7 +138,7 @@ class History:
             if lost is not None:
                 lost.is_registered = True
 
-    def node_stops(self, node: Node) -> None:
+    def node_stops(self, node: Node, *, is_power_lost: bool) -> None:
         """The process ends, perhaps in the middle of a pass in which it has already told others
         of what it stored; its disk keeps what it holds."""
         for view in self.disks.get(node.name, {}).values():
@@ -148,7 +147,7 @@ class History:
                 view.log = log
                 view.follow_end(self._world, self.partition(view.topic_partition).matching)
                 view.log = None
-                if log.recovery_point < view.end_offset:
+                if is_power_lost and log.recovery_point < view.end_offset:
                     doubt = LostRange(log.recovery_point, view.end_offset)
                     self.partition(view.topic_partition).doubted[node.name] = doubt
 
@@ -221,6 +220,8 @@ class History:
         if lost:
             self._world.count("truncations")
             self._world.note(node.name, f"truncates {partition} to {view.end_offset}")
+            if node.services is not None:
+                self.committed.check_truncation(partition, view)
         if gained or lost or partition.lost:
             # Also an empty log that begins anew where the leader's log begins has all there is.
             self._regained(partition, view)

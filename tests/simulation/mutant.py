@@ -11,8 +11,33 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.runs import STEPS, Outcome, run_seed
+
+# Where leaders change all the time, cut off from those who follow and not from clients.
+LEADERS = Options(
+    brokers=3,
+    faults=frozenset({"cut", "pause", "kill", "store cut", "slow network"}),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 2, 3),),
+)
+# Where commits of the store have their answers lost.
+STORE = Options(
+    brokers=3,
+    faults=frozenset({"flaky store", "store outage", "store cut", "cut", "kill", "pause"}),
+    topics=(TopicPlan("data3", 2, 3),),
+)
+# Where disks lose what they have not synced.
+POWER = Options(
+    brokers=3,
+    faults=frozenset({"power loss", "torn write", "cut", "slow network"}),
+    admin=frozenset(),
+    topics=(
+        TopicPlan("data3", 1, 3),
+        TopicPlan("datasync", 1, 3, {"durability": "fsync"}),
+    ),
+)
 
 
 class Patch:
@@ -40,6 +65,7 @@ class Mutant:
 
     - `seeds`: those that have killed it before, tried first.
     - `budget`: so many further seeds, from 1 on, may be tried.
+    - `is_quick`: the first seeds find it, so every run tries it.
     """
 
     name: str
@@ -49,6 +75,7 @@ class Mutant:
     budget: int = 40
     steps: int = STEPS
     options: Options | None = None
+    is_quick: bool = False
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from data_plane.log.log import Log
 from data_plane.log.producer_state import ProducerEntry, ProducerStates
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
-from tests.simulation.mutant import Mutant, Patch
+from tests.simulation.mutant import LEADERS, POWER, Mutant, Patch
 
 
 def _coordinator_keeps_partitions(patch: Patch) -> None:
@@ -192,12 +192,19 @@ BROKER_MUTANTS: Iterable[Mutant] = (
         "coordinator acts after losing its epoch",
         "groups are not unloaded, and appends do not look at the epoch",
         _coordinator_keeps_partitions,
+        options=LEADERS,
     ),
-    Mutant("offsets not loaded", "a new coordinator begins with nothing", _offsets_not_loaded),
+    Mutant(
+        "offsets not loaded",
+        "a new coordinator begins with nothing",
+        _offsets_not_loaded,
+        options=LEADERS,
+    ),
     Mutant(
         "commit offset before replication",
         "offset commits are answered when the leader has them",
         _commit_before_replication,
+        options=LEADERS,
     ),
     Mutant(
         "loading coordinator answers",
@@ -209,29 +216,43 @@ BROKER_MUTANTS: Iterable[Mutant] = (
         "ids come from no block of the store",
         _ids_given_twice,
     ),
-    Mutant("duplicates stored", "a repeated batch is stored again", _duplicates_stored),
+    Mutant(
+        "duplicates stored",
+        "a repeated batch is stored again",
+        _duplicates_stored,
+        options=LEADERS,
+    ),
     Mutant("sequences unchecked", "gaps of sequences are let through", _sequences_unchecked),
     Mutant(
         "followers keep no producers",
         "producer states are the leader's alone",
         _followers_keep_no_producers,
+        options=LEADERS,
     ),
     Mutant(
         "truncation keeps producers",
         "producer states remember batches that were cut off",
         _truncation_keeps_producers,
+        options=LEADERS,
     ),
     Mutant(
         "truncation keeps epochs",
         "leader epochs remember batches that were cut off",
         _truncation_keeps_epochs,
+        options=LEADERS,
     ),
     Mutant(
         "epochs noted once",
         "only the first leader epoch of a log is noted",
         _followers_note_no_epochs,
+        options=LEADERS,
     ),
-    Mutant("sync does nothing", "flushes leave data in the page cache", _sync_does_nothing),
+    Mutant(
+        "sync does nothing",
+        "flushes leave data in the page cache",
+        _sync_does_nothing,
+        options=POWER,
+    ),
     Mutant(
         "timeout is success",
         "a produce that was not replicated in time is acknowledged",

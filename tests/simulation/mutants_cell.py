@@ -16,7 +16,7 @@ from data_plane.cell.liveness import LivenessTracker
 from data_plane.cell.metadata import MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import CommitHistory, InMemoryMetadataStore
 from data_plane.server import entry
-from tests.simulation.mutant import Mutant, Patch
+from tests.simulation.mutant import POWER, STORE, Mutant, Patch
 
 
 def _unclean_restart_keeps_isr(patch: Patch) -> None:
@@ -242,22 +242,26 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "unclean restart keeps ISR",
         "a broker that registers without the right mark stays in ISR and ELR",
         _unclean_restart_keeps_isr,
+        options=POWER,
     ),
     Mutant(
         "registration keeps leadership",
         "a broker that starts anew goes on leading in its old epoch",
         _registration_keeps_leadership,
+        options=POWER,
     ),
     Mutant(
         "stale broker epoch joins",
         "a follower joins the ISR by what its last life had fetched (KIP-903)",
         _stale_broker_epoch_joins,
+        options=POWER,
     ),
     Mutant("fenced broker joins", "a fenced follower joins the ISR", _fenced_broker_joins),
     Mutant(
         "ISR of a deposed leader",
         "an ISR change is committed whatever epoch it was proposed in",
         _isr_of_a_deposed_leader,
+        options=STORE,
     ),
     Mutant(
         "election from anywhere",
@@ -278,26 +282,31 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "lease unchecked by the controller",
         "a controller goes on after its lease, without an epoch",
         _lease_unchecked,
+        options=STORE,
     ),
     Mutant(
         "store takes old controller epochs",
         "two controllers decide at the same time",
         _store_takes_old_epochs,
+        options=STORE,
     ),
     Mutant(
         "mass expiry after a store outage",
         "after an outage of the store brokers are declared dead",
         _mass_expiry,
+        options=STORE,
     ),
     Mutant(
         "lost reply applied twice",
         "a commit whose answer was lost is made a second time",
         _reply_applied_twice,
+        options=STORE,
     ),
     Mutant(
         "compare without set",
         "the store takes changes that were decided on an older image",
         _compare_without_set,
+        options=STORE,
     ),
     Mutant("change feed out of order", "commits are applied newest first", _feed_out_of_order),
     Mutant("change feed with holes", "only the newest commit is applied", _feed_with_holes),

@@ -12,7 +12,7 @@ from data_plane.replica.followers import Follower
 from data_plane.replica.leadership import Leadership, LogEnds
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
-from tests.simulation.mutant import Mutant, Patch
+from tests.simulation.mutant import LEADERS, POWER, STORE, Mutant, Patch
 
 
 def _commit_without_followers(patch: Patch) -> None:
@@ -101,17 +101,6 @@ def _progress_survives_epochs(patch: Patch) -> None:
             original(self, state)
 
     patch.set(Leadership, "begin_epoch", begin)
-
-
-def _progress_only_grows(patch: Patch) -> None:
-    original: Any = Follower.__dict__["fetched"]
-
-    def fetched(self: Follower, broker_epoch: int, fetch_offset: int, *rest: Any) -> None:
-        known = self.log_end_offset
-        original(self, broker_epoch, fetch_offset, *rest)
-        self.log_end_offset = max(known, fetch_offset)
-
-    patch.set(Follower, "fetched", fetched)
 
 
 def _follower_counts_what_it_was_sent(patch: Patch) -> None:
@@ -212,18 +201,6 @@ def _append_in_any_epoch(patch: Patch) -> None:
 
     patch.set(Partition, "append_as_follower", append_as_follower)
     patch.set(Partition, "_check_follower", take_always)
-
-
-def _older_images_followed(patch: Patch) -> None:
-    original: Any = Partition.__dict__["follow_image"]
-
-    def follow_image(self: Partition, state: Any, *rest: Any) -> bool:
-        if state.leader_epoch < self.leader_epoch:
-            self.leader_epoch = state.leader_epoch - 1
-        found: bool = original(self, state, *rest)
-        return found
-
-    patch.set(Partition, "follow_image", follow_image)
 
 
 def _epoch_kept_by_new_leader(patch: Patch) -> None:
@@ -349,11 +326,13 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "ack on an unconfirmed ISR",
         "a proposed smaller ISR counts before the store has it",
         _commit_by_proposed_isr,
+        options=STORE,
     ),
     Mutant(
         "ack without the joining",
         "who is being taken into the ISR is not waited for",
         _commit_by_committed_isr_only,
+        options=STORE,
     ),
     Mutant(
         "commit below min ISR",
@@ -374,11 +353,7 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "progress survives epochs",
         "a leader that is elected again remembers what followers had before",
         _progress_survives_epochs,
-    ),
-    Mutant(
-        "progress only grows",
-        "a follower that lost its tail still counts with it",
-        _progress_only_grows,
+        options=LEADERS,
     ),
     Mutant(
         "sent is stored",
@@ -390,6 +365,7 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "truncate to the high watermark",
         "divergence is cut at the follower's high watermark (KIP-101)",
         _truncate_to_high_watermark,
+        options=LEADERS,
     ),
     Mutant(
         "truncate at every change of leaders",
@@ -400,24 +376,27 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "truncate in one step",
         "the leader's offset is taken without a look at the own epochs (KIP-279)",
         _truncate_in_one_step,
+        options=LEADERS,
     ),
     Mutant("divergence unseen", "a leader answers any follower with records", _divergence_unseen),
     Mutant(
         "divergence by offset only",
         "a leader compares ends of epochs but not epochs",
         _divergence_by_offset_only,
+        options=LEADERS,
     ),
     Mutant(
         "own epoch unknown",
         "a leader without records of its epoch takes the follower's for its own",
         _own_epoch_unknown,
+        options=LEADERS,
     ),
     Mutant(
         "append in any epoch",
         "a follower takes records that another leader's epoch was asked for",
         _append_in_any_epoch,
+        options=LEADERS,
     ),
-    Mutant("older images followed", "an older leader epoch takes effect", _older_images_followed),
     Mutant(
         "epoch kept by a new leader",
         "a new leader's records carry the old epoch",
@@ -429,7 +408,10 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         _high_watermark_of_new_leader,
     ),
     Mutant(
-        "deposed leader serves on", "a newer image does not stop a leader", _resigned_leader_serves
+        "deposed leader serves on",
+        "a newer image does not stop a leader",
+        _resigned_leader_serves,
+        options=LEADERS,
     ),
     Mutant(
         "acks=all at the append",
@@ -440,21 +422,25 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "resigning leader acknowledges",
         "whoever waits at a leader that resigns is told that all is well",
         _resigning_leader_acknowledges,
+        options=LEADERS,
     ),
     Mutant(
         "unsynced copy counts",
         "durability=fsync is not waited for",
         _unsynced_copy_counts,
+        options=POWER,
     ),
     Mutant(
         "fetch before the sync",
         "a follower acknowledges what it has not synced, where the topic asks for syncs",
         _follower_fetches_before_sync,
+        options=POWER,
     ),
     Mutant(
         "answers of any request taken",
         "what was asked for before a truncation or an election is appended after it",
         _answers_of_any_request_taken,
+        options=LEADERS,
     ),
     Mutant("ISR never grows", "a follower that caught up stays outside", _isr_never_grows),
     Mutant(

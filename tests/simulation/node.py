@@ -303,7 +303,7 @@ class Node:
             self.fs.power_loss(self.random)
 
     def _end_life(self, *, says_so: bool) -> None:
-        self.cell.history.node_stops(self)
+        self.cell.history.node_stops(self, is_power_lost=not says_so)
         if self._fiber is not None:
             self._fiber.kill()
             self._fiber = None

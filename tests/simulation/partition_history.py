@@ -34,8 +34,8 @@ class PartitionHistory:
     # What disks have lost and not got back: of what was committed then, and of all.
     lost: dict[str, LostRange] = field(default_factory=dict)
     dropped: dict[str, LostRange] = field(default_factory=dict)
-    # What was in the unsynced tail of a process that ended without a farewell: the cell cannot know
-    # whether it survived. Until that broker is in the ISR again.
+    # What was in the unsynced tail of a machine that lost power, and may have survived: the cell
+    # cannot know. Until that broker is in the ISR again.
     doubted: dict[str, LostRange] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     isr_min: int = 1 << 30

@@ -45,6 +45,7 @@ class DiskView:
     __slots__ = (
         "batches",
         "begins_at_zero",
+        "cut",
         "end_offset",
         "high_watermark",
         "hw_batches",
@@ -65,6 +66,8 @@ class DiskView:
         # Whether `batches` are all that the log ever got.
         self.begins_at_zero = log.log_start_offset == 0
         self.high_watermark = 0
+        # What the log lost when it was looked at last, newest first.
+        self.cut: list[Batch] = []
         # How many of `batches` lie below the high watermark as last looked at.
         self.hw_batches = 0
         self.seen = (-1, -1, -1)
@@ -75,6 +78,7 @@ class DiskView:
         `matching` has the batch of every (base offset, epoch) that any disk ever held."""
         log = self.log
         assert log is not None
+        self.cut = []
         lost = self._take_off(log.log_end_offset)
         if (
             log.log_start_offset > self.end_offset
@@ -96,7 +100,7 @@ class DiskView:
         batches = self.batches
         lost = 0
         while batches and batches[-1].last_offset >= end_offset:
-            batches.pop()
+            self.cut.append(batches.pop())
             lost += 1
         if lost:
             self.hw_batches = min(self.hw_batches, len(batches))

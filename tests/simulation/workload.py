@@ -49,9 +49,10 @@ class Workload:
         self._cell = cell
         self._random = cell.world.stream("workload")
         rng = self._random
-        self.plans = self._plan_topics()
+        drawn = self._plan_topics()
+        self.plans = drawn if cell.options.topics is None else list(cell.options.topics)
         kinds = [kind for kind in ADMIN_KINDS if rng.random() < 0.4]
-        wanted = cell.options.workload
+        wanted = cell.options.admin
         if wanted is not None:
             kinds = [kind for kind in ADMIN_KINDS if kind in wanted]
         self.admin = Admin(cell, "admin", self.plans, kinds)

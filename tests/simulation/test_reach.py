@@ -1,0 +1,62 @@
+"""Counters prove that the histories get to where it matters, per thousand seeds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.runs import run_seed
+
+SEEDS = range(5_001, 5_041)
+
+# Per thousand seeds; the counts seen are several times as high.
+REACHED_PER_THOUSAND_MIN = {
+    "failovers": 500,
+    "elections from the ELR": 50,
+    "truncations": 300,
+    "ISR shrinks": 1000,
+    "ISR expansions": 1000,
+    "ELR joins": 300,
+    "controller changes": 500,
+    "fenced": 200,
+    "store outages": 100,
+    "lost replies of the store": 100,
+    "late store calls": 50,
+    "kills": 300,
+    "power losses": 100,
+    "unsynced tails lost": 50,
+    "clean stops": 100,
+    "pauses": 200,
+    "cuts": 300,
+    "clocks set": 100,
+    "full disks": 25,
+    "broken connections": 300,
+    "client timeouts": 500,
+    "produce retries": 5000,
+    "generations joined": 2000,
+    "group offsets committed": 5000,
+    "reads sent to a follower": 500,
+    "reassignment steps": 100,
+    "acks=-1 acknowledged": 100_000,
+}
+
+
+def _reached() -> Counter[str]:
+    reached: Counter[str] = Counter()
+    for seed in SEEDS:
+        outcome = run_seed(seed, settles=False)
+        assert outcome.failure is None, outcome.failure
+        reached.update(outcome.counters)
+    return reached
+
+
+@pytest.mark.timeout(600)
+def test_histories_reach_what_matters() -> None:
+    reached = _reached()
+    missed = {
+        name: reached[name] * 1000 // len(SEEDS)
+        for name, minimum in REACHED_PER_THOUSAND_MIN.items()
+        if reached[name] * 1000 < minimum * len(SEEDS)
+    }
+    assert not missed, f"per thousand seeds only {missed}"
