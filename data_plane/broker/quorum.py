@@ -1,12 +1,16 @@
 """DescribeQuorum, versions 0 to 2: who decides about metadata.
 
-With one broker that is the broker itself: a quorum of one voter, whose log is the sequence of
-metadata commits. Tools that look at a cluster's health ask for this before anything else.
+There is no quorum here but a metadata store, and a controller that holds a lease in it. Tools that
+look at a cluster's health ask for this before anything else, so it is told in their words: the
+controller leads in the epoch of its lease, the live brokers are voters, since each may be the next
+one, and the log is the sequence of metadata commits. How far other brokers have followed it is not
+known here: -1.
 """
 
 from __future__ import annotations
 
 from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.cell_view import controller_id, controller_of, live_brokers
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_quorum_request import DescribeQuorumRequest
@@ -22,6 +26,7 @@ from data_plane.wire.registry import ApiKey
 
 MIN_VERSION, MAX_VERSION = 0, 2
 METADATA_TOPIC = "__cluster_metadata"
+UNKNOWN = -1
 
 
 def handle_describe_quorum(
@@ -53,24 +58,35 @@ def handle_describe_quorum(
 def _the_quorum(services: Services, now_ms: int) -> DescribeQuorumResponse:
     # Commits are the records of this log: after commit n its end is n + 1, as an offset would be.
     log_end_offset = services.image.version + 1
-    voter = ReplicaState(
-        replica_id=services.node_id,
-        log_end_offset=log_end_offset,
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
-    )
+    brokers = live_brokers(services)
+    voters = [
+        ReplicaState(
+            replica_id=broker.node_id,
+            log_end_offset=log_end_offset,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+        if broker.node_id == services.node_id
+        else ReplicaState(replica_id=broker.node_id, log_end_offset=UNKNOWN)
+        for broker in brokers
+    ]
+    controller = controller_of(services)
+    lease = None if controller is None else controller.lease
     partition = PartitionData(
-        leader_id=services.node_id,
-        leader_epoch=0,
+        leader_id=controller_id(services),
+        leader_epoch=0 if lease is None else lease.epoch,
         high_watermark=log_end_offset,
-        current_voters=[voter],
-    )
-    listener = Listener(
-        name="PLAINTEXT", host=services.advertised_host, port=services.advertised_port
+        current_voters=voters,
     )
     return DescribeQuorumResponse(
         topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
-        nodes=[Node(node_id=services.node_id, listeners=[listener])],
+        nodes=[
+            Node(
+                node_id=broker.node_id,
+                listeners=[Listener(name="PLAINTEXT", host=broker.host, port=broker.port)],
+            )
+            for broker in brokers
+        ],
     )
 
 

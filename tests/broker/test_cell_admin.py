@@ -23,6 +23,11 @@ from data_plane.wire.messages.create_partitions_request import (
     CreatePartitionsTopic,
 )
 from data_plane.wire.messages.describe_cluster_request import DescribeClusterRequest
+from data_plane.wire.messages.describe_quorum_request import (
+    DescribeQuorumRequest,
+    PartitionData,
+    TopicData,
+)
 from data_plane.wire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
     TopicRequest,
@@ -34,7 +39,7 @@ from data_plane.wire.messages.list_partition_reassignments_request import (
 )
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.registry import ApiKey
-from tests.broker.admin_player import BROKER, SET, TOPIC, Outcome, new_topic
+from tests.broker.admin_player import BROKER, DELETE, SET, TOPIC, Outcome, new_topic
 from tests.broker.broker_player import NODE_ID
 from tests.broker.cell_admin_player import CellAdminPlayer
 
@@ -214,6 +219,45 @@ def test_an_elr_is_emptied_when_the_default_of_min_isr_is_lowered(cell: CellAdmi
         cell.change_partition(name, isr=(2,), elr=(1,), leader=2)
     assert cell.alter(BROKER, "", ("min.insync.replicas", SET, "1")) == (0, None)
     assert (cell.state("t").elr, cell.state("u").elr) == ((1,), ())
+
+
+def test_the_quorum_is_the_controller_and_the_live_brokers(cell: CellAdminPlayer) -> None:
+    cell.change_broker(2, is_fenced=True)
+    cell.hold_lease(1)
+    request = DescribeQuorumRequest(
+        topics=[
+            TopicData(
+                topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)]
+            )
+        ]
+    )
+    response = cell.ask(ApiKey.DESCRIBE_QUORUM, 2, request)
+    (one,) = response.topics[0].partitions
+    assert (one.leader_id, one.leader_epoch) == (1, 1)
+    assert [(voter.replica_id, voter.log_end_offset) for voter in one.current_voters] == [
+        (1, -1),
+        (NODE_ID, one.high_watermark),
+    ]
+    assert [(node.node_id, node.listeners[0].host) for node in response.nodes] == [
+        (1, "host-1"),
+        (NODE_ID, "host-7"),
+    ]
+
+
+def test_draining_is_a_property_of_the_broker(cell: CellAdminPlayer) -> None:
+    cell.create(new_topic("t", 3, 1), new_topic("u", -1, -1, [(0, [1, 2, 7])]))
+    assert cell.alter(BROKER, str(NODE_ID), ("broker.drain", SET, "true")) == (0, None)
+    cell.run_controller()
+    assert cell.services.image.brokers[NODE_ID].is_draining
+    moving = [replicas for replicas in cell.replicas("t") if len(replicas) == 2]
+    assert [replicas[1] for replicas in moving] == [NODE_ID]
+    # There is nobody left to take over a third replica.
+    assert cell.replicas("u") == [(1, 2, 7)]
+    (created,) = cell.create(new_topic("v", 2, -1))
+    assert created.replication_factor == 2
+    assert cell.alter(BROKER, str(NODE_ID), ("broker.drain", DELETE, None)) == (0, None)
+    cell.run_controller()
+    assert not cell.services.image.brokers[NODE_ID].is_draining
 
 
 # Elections
