@@ -36,6 +36,7 @@ from data_plane.broker.topic_names import invalid_name_reason
 from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
+from data_plane.cell.settings import MIN_INSYNC_REPLICAS
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import alter_configs_request, incremental_alter_configs_request
 from data_plane.wire.messages.alter_configs_response import (
@@ -217,7 +218,22 @@ def _decide(
     _check_values(services, resource, before, after)
     changed = [(name, value) for name, value in after.items() if before.get(name) != value]
     removed = [(name, None) for name in before if name not in after]
+    if resource.type == ResourceType.BROKER:
+        _check_min_isr(resource, {*names, *(name for name, _ in removed)}, after)
     return AlterConfigs(resource.type, resource.name, (*changed, *removed))
+
+
+def _check_min_isr(resource: _Resource, touched: set[str], after: Mapping[str, str]) -> None:
+    """That all brokers go on agreeing on min.insync.replicas: who is in an ELR follows from it
+    (KIP-966). Raises Refusal."""
+    if MIN_INSYNC_REPLICAS not in touched:
+        return
+    if resource.name:
+        words = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+        raise Refusal(ErrorCode.INVALID_CONFIG, words)
+    if MIN_INSYNC_REPLICAS not in after:
+        words = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+        raise Refusal(ErrorCode.INVALID_CONFIG, words)
 
 
 def _check_resource(

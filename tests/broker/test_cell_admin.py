@@ -260,6 +260,21 @@ def test_draining_is_a_property_of_the_broker(cell: CellAdminPlayer) -> None:
     assert not cell.services.image.brokers[NODE_ID].is_draining
 
 
+def test_all_brokers_agree_on_min_isr_as_apache_kafka(cell: CellAdminPlayer) -> None:
+    name = "min.insync.replicas"
+    refused = (
+        E.INVALID_CONFIG,
+        "Broker-level min.insync.replicas cannot be altered while ELR is enabled.",
+    )
+    assert cell.alter(BROKER, str(NODE_ID), (name, SET, "2")) == refused
+    assert cell.alter(BROKER, str(NODE_ID), (name, DELETE, None)) == refused
+    assert cell.alter(BROKER, "", (name, SET, "2")) == (0, None)
+    assert cell.alter(BROKER, "", (name, DELETE, None)) == (
+        E.INVALID_CONFIG,
+        "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.",
+    )
+
+
 # Elections
 
 
