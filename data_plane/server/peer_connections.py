@@ -50,6 +50,8 @@ UNACKNOWLEDGED_MS_MAX = 6_000
 # Requests that wait for one peer. The fetcher has two at most; more is a caller gone wild.
 OPEN_REQUESTS_MAX = 1_000
 
+CLOSED_BY_PEER = "the peer has closed it"
+
 _HEADER = struct.Struct(">ihhih")
 _CORRELATION_ID = struct.Struct(">i")
 
@@ -267,7 +269,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._open: deque[_Open] = deque()
         self._next_correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._reason = "the peer has closed it"
+        self._reason = CLOSED_BY_PEER
 
     # What the event loop calls.
 
@@ -316,6 +318,9 @@ class _PeerConnection(asyncio.BufferedProtocol):
             reason += ", in the middle of an answer"
         open_requests = list(self._open)
         self._open.clear()
+        if reason == CLOSED_BY_PEER and not open_requests:
+            # Peers close what has been idle for long.
+            reason = ""
         self._peer.connection_lost(self, reason)
         self._peer.fail_open(open_requests)
 

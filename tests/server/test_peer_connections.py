@@ -230,6 +230,23 @@ def test_a_peer_that_hangs_up() -> None:
     run(main)
 
 
+def test_an_idle_connection_may_be_closed() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            player.send()
+            peer = await player.socket()
+            await peer.request()
+            peer.answer(0, b"yes")
+            assert await player.answers.get() == b"yes"
+            peer.writer.close()
+            # Nobody says when.
+            while player.peers.connected_count:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+            assert player.warnings() == []
+
+    run(main)
+
+
 def test_a_peer_that_hangs_up_in_the_middle_of_an_answer() -> None:
     async def main() -> None:
         async with playing() as player:
