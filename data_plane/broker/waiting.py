@@ -32,8 +32,15 @@ class WakeQueue:
         self._woken.pop(parked, None)
 
     def run(self, now_ms: int) -> None:
-        """Run everything woken, and whatever that wakes in turn."""
+        """Run everything woken, and whatever that wakes in turn. When one raises the others are
+        run all the same, since nobody will wake them again, and then the first error is raised."""
+        failure: Exception | None = None
         while self._woken:
             woken, self._woken = self._woken, {}
             for parked in woken:
-                parked.run(now_ms)
+                try:
+                    parked.run(now_ms)
+                except Exception as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure

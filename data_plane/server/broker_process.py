@@ -228,7 +228,11 @@ class BrokerProcess:
 
     def _end_pass(self, now_ms: int) -> None:
         services = self._services
-        services.wakes.run(now_ms)
+        try:
+            services.wakes.run(now_ms)
+        except Exception as error:
+            # A bug in what waits must not hurt the connection whose pass this is.
+            self._log.error("wake_failed", error=repr(error), exc_info=True)
         dispatcher = self._listener.dispatcher
         if dispatcher.has_called_handlers:
             dispatcher.has_called_handlers = False

@@ -61,5 +61,7 @@ class ThreadExecutor:
         error: BaseException | None,
     ) -> None:
         self.open_count -= 1
-        on_done(result, error)
-        self._after_pass()
+        try:
+            on_done(result, error)
+        finally:
+            self._after_pass()
