@@ -98,6 +98,8 @@ def _reassign(options: argparse.Namespace) -> int:
 
     if options.list:
         return reassign.run_list(options.url, as_json=options.json)
+    if options.elect_preferred:
+        return reassign.run_elect(options.url, as_json=options.json)
     if options.cancel:
         return reassign.run_cancel(options.url, options.topic, as_json=options.json)
     if options.topic is None or options.to is None:

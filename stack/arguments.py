@@ -148,6 +148,11 @@ def _add_reassign(commands: Any) -> None:
     reassign.add_argument("--replicas", type=int, metavar="K", help="so many per partition")
     reassign.add_argument("--wait", action="store_true", help="return when it is done")
     reassign.add_argument("--list", action="store_true", help="show what is being moved")
+    reassign.add_argument(
+        "--elect-preferred",
+        action="store_true",
+        help="have each partition's first replica lead again, where it is in sync",
+    )
     reassign.add_argument("--cancel", action="store_true", help="call off what is being moved")
     reassign.add_argument(
         "--url",

@@ -117,6 +117,9 @@ def test_three_brokers_are_found_again_and_grow_and_shrink(cells: Cells, tmp_pat
     )
     assert moved.returncode == 0, moved.stderr
     assert json.loads(moved.stdout)["partitions"] == [{"partition": 0, "replicas": [4, 1, 2]}]
+    elected = cells.run("reassign", "--elect-preferred", "--url", status["bootstrap"])
+    assert elected.returncode == 0, elected.stderr
+    assert all(p["leader"] == p["replicas"][0] for p in replicas(cells, tmp_path))
     full = cells.run("down", "--broker", 4, "--remove", "--data", tmp_path)
     assert full.returncode == 1
     assert "drain 4" in full.stderr
