@@ -66,26 +66,26 @@ def execute(command: list[str], cwd: Path | None = None) -> None:
     assert result.returncode == 0, f"{command[0]} failed:\n{result.stdout}\n{result.stderr}"
 
 
-def java_command() -> list[str]:
-    """The Java client's program, compiled."""
+def java_command(program: str = "Conformance") -> list[str]:
+    """A program of the Java client's, compiled."""
     require("java", "javac", "mvn")
-    source = HERE / "java" / "Conformance.java"
+    sources = [HERE / "java" / f"{name}.java" for name in ("Conformance", "CellLoad")]
     pom = HERE / "java" / "pom.xml"
 
     def build(folder: Path) -> None:
         goal = "dependency:copy-dependencies"
         execute(["mvn", "-q", "-B", "-f", str(pom), goal, f"-DoutputDirectory={folder}/lib"])
-        execute(["javac", "-cp", f"{folder}/lib/*", "-d", str(folder), str(source)])
+        execute(["javac", "-cp", f"{folder}/lib/*", "-d", str(folder), *map(str, sources)])
 
-    folder = built("java", [source, pom], build)
+    folder = built("java", [*sources, pom], build)
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-    return ["java", *options, "-cp", f"{folder}:{folder}/lib/*", "Conformance"]
+    return ["java", *options, "-cp", f"{folder}:{folder}/lib/*", program]
 
 
 def go_command() -> list[str]:
     """franz-go's program, compiled."""
     require("go")
-    sources = [HERE / "go" / name for name in ("main.go", "go.mod", "go.sum")]
+    sources = [HERE / "go" / name for name in ("main.go", "cell.go", "go.mod", "go.sum")]
 
     def build(folder: Path) -> None:
         execute(["go", "build", "-o", str(folder / "conformance"), "."], cwd=HERE / "go")

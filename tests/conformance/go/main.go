@@ -1,5 +1,5 @@
 // Command conformance drives franz-go against a running broker and prints one line a case:
-// "ok NAME" or "FAILED NAME: why". Usage: conformance BOOTSTRAP
+// "ok NAME" or "FAILED NAME: why". Usage: conformance BOOTSTRAP, or as cell.go says.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -447,6 +448,12 @@ func thousandPartitions(ctx context.Context) error {
 }
 
 func main() {
+	if os.Args[1] == "cell" {
+		rate, _ := strconv.Atoi(os.Args[4])
+		bootstrap = os.Args[2]
+		cellMain(os.Args[3], rate)
+		return
+	}
 	bootstrap = os.Args[1]
 	cases := []struct {
 		name string
