@@ -357,6 +357,10 @@ class TopicPartitions:
         lag_messages_max = self._config.topic_value("replica.lag.max.messages", topic.configs)
         assert isinstance(lag_messages_max, int)
         min_isr = effective_min_isr(image, self.min_insync_replicas(topic))
+        if image.elr:
+            # Whoever put them there goes by a larger min.insync.replicas than this broker's own
+            # start did; committing anything now would make them ineligible without saying so.
+            min_isr = max(min_isr, len(image.isr) + 1)
         return ReplicationSettings(min_isr, lag_messages_max)
 
     def min_insync_replicas(self, topic: TopicImage) -> int:

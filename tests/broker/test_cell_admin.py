@@ -275,6 +275,17 @@ def test_all_brokers_agree_on_min_isr_as_apache_kafka(cell: CellAdminPlayer) -> 
     )
 
 
+def test_nothing_is_committed_while_there_is_an_elr_whatever_the_leader_was_started_with() -> None:
+    cell = CellAdminPlayer({"min.insync.replicas": "1"})
+    cell.create(new_topic("t", -1, -1, [(0, [NODE_ID, 1, 2])]))
+    cell.change_partition("t", isr=(NODE_ID,), elr=(1,))
+    (topic,) = cell.produce("t", [b"1"]).response.responses
+    assert topic.partition_responses[0].error_code == E.NOT_ENOUGH_REPLICAS
+    cell.change_partition("t", elr=())
+    (topic,) = cell.produce("t", [b"1"]).response.responses
+    assert topic.partition_responses[0].error_code == E.NONE
+
+
 # Elections
 
 
