@@ -43,6 +43,7 @@ class Group:
         self._consumers: dict[str, Consumer] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._history_ended = False
+        self._held: dict[str, set[int]] = {}
 
     def start_member(self, member: str) -> None:
         """A new consumer joins."""
@@ -106,5 +107,13 @@ class Group:
         if self._history_ended or (what == "gives up" and not partitions):
             return
         numbers = tuple(sorted(partition.partition for partition in partitions))
+        held = self._held.setdefault(member, set())
+        if what == "gets":
+            held.update(numbers)
+            if not numbers:
+                # A rebalance tells what comes on top, which often is nothing.
+                what, numbers = ("keeps", tuple(sorted(held))) if held else ("waits", ())
+        elif what in ("gives up", "loses"):
+            held.difference_update(numbers)
         at_s = time.perf_counter() - self._started_s
         self.history.append(GroupEvent(at_s, member, what, numbers))

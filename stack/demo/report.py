@@ -54,7 +54,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 def describe_event(event: GroupEvent) -> str:
     """One line of the group's history."""
     if not event.partitions:
-        detail = "no partitions" if event.what == "gets" else "the group"
+        detail = "for partitions" if event.what == "waits" else "the group"
     else:
         detail = f"partitions {', '.join(map(str, event.partitions))}"
     return f"{event.at_s:6.1f} s  {event.member} {event.what} {detail}"

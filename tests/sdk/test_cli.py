@@ -195,6 +195,10 @@ def test_draining_needs_somewhere_to_go(run: Run, topic: str) -> None:
         (["lag", "no-such-group"], 1, "groups list"),
         (["topics", "create", "no/such"], 1, "no/such"),
         (["topics", "create", "x", "-c", "novalue"], 2, "KEY=VALUE"),
+        (["topics", "create", "x", "-c", "novalue"], 2, "--config retention.ms=3600000"),
+        (["produce", "x", "v", "--header", "novalue"], 2, "--header source=sensor-7"),
+        (["produce", "x", "v", "--delay", "abc"], 2, "--delay 'abc' is not a duration"),
+        (["produce", "x", "v", "--delay", "-5s"], 2, "30s"),
         (["consume", "x", "--from", "yesterday"], 2, "a duration ago (10m)"),
         (["consume", "x", "--group", "g", "--from", "5"], 2, "groups reset"),
         (["nonsense"], 2, "nonsense"),
@@ -355,3 +359,19 @@ def test_a_member_that_is_terminated_commits_and_leaves(bootstrap: str, topic: s
         assert member.stderr.read() == b""
         assert sum(lag.messages for lag in client.admin.lag(topic)) == 0
         assert client.admin.describe_group(topic).members == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"value": 1}\nnonsense\n', "Line 2 is not JSON: Expecting value at column 1;"),
+        ('\n{"value": }', "Line 1 is not JSON: Expecting value at column 1"),
+        ('{"value": 1}\n{"value": 2, }\n', "Line 2 is not JSON"),
+    ],
+)
+def test_a_bad_line_is_named_once(run: Run, topic: str, text: str, says: str) -> None:
+    result = run("produce", topic, "--format", "json", given=text)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert says in result.stderr
+    # The parser counts lines within the line, which would name another one.
+    assert result.stderr.count("ine 1") == says.count("ine 1")

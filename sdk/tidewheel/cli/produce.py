@@ -30,6 +30,7 @@ from tidewheel.cli.session import (
 )
 from tidewheel.client import Client
 from tidewheel.errors import BatchSendFailed, ConfigurationError
+from tidewheel.headers import duration_ms
 from tidewheel.message import ProducerRecord
 from tidewheel.settings import Acks, Compression, ProducerSettings
 
@@ -89,7 +90,8 @@ def produce(
     """
     if values and file:
         usage("Both messages and --file are given", "Give one of them")
-    pairs = parse_pairs(header or [], "--header")
+    pairs = parse_pairs(header or [], "--header", "source=sensor-7")
+    _check_delay(delay)
     base = ProducerRecord(
         key=key, headers=list(pairs.items()), tags=tag or [], delay=delay, partition=partition
     )
@@ -97,6 +99,16 @@ def produce(
     settings = _settings(preset, acks, compression, interactive=bool(values))
     source = _Source(values or [], file or [], input_format, template)
     run(lambda client: _produce(client, topic, source, as_json), url, producer=settings)
+
+
+def _check_delay(delay: str | None) -> None:
+    """A delay without meaning is a mistake of the command line, found before anything is sent."""
+    if delay is None:
+        return
+    try:
+        duration_ms(delay, what="--delay")
+    except ConfigurationError as error:
+        usage(error.message, error.hint)
 
 
 def _settings(

@@ -98,6 +98,10 @@ def record_of_json(line: bytes, line_number: int, template: Template) -> Produce
     """The record of a JSON line. Raises ConfigurationError naming the line."""
     try:
         found = json.loads(line)
+    except json.JSONDecodeError as error:
+        # Its own words count lines within this one.
+        why = f"{error.msg} at column {error.colno}"
+        raise _bad_line(line_number, f"is not JSON: {why}") from error
     except ValueError as error:
         raise _bad_line(line_number, f"is not JSON: {error}") from error
     if not isinstance(found, dict):

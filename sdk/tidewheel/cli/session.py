@@ -131,13 +131,13 @@ def print_table(made: Table) -> None:
     console.print(made)
 
 
-def parse_pairs(pairs: list[str], what: str) -> dict[str, str]:
+def parse_pairs(pairs: list[str], what: str, example: str) -> dict[str, str]:
     """`KEY=VALUE` arguments as a mapping."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            usage(f"{what} {pair!r} is not KEY=VALUE")
+            usage(f"{what} {pair!r} is not KEY=VALUE", f"Write it as {what} {example}")
         found[key] = value
     return found
 

@@ -84,7 +84,7 @@ def create(
     url: UrlOption = None,
 ) -> None:
     """Create a topic, e.g. `tidewheel topics create orders -p 6 -c retention.ms=86400000`."""
-    configs = parse_pairs(config or [], "--config")
+    configs = parse_pairs(config or [], "--config", "retention.ms=3600000")
 
     async def command(client: Client) -> None:
         await client.admin.create_topic(
@@ -192,7 +192,7 @@ def config_topic(
     url: UrlOption = None,
 ) -> None:
     """Change properties of a topic."""
-    changes: dict[str, Any] = {**parse_pairs(set_ or [], "--set")}
+    changes: dict[str, Any] = {**parse_pairs(set_ or [], "--set", "retention.ms=3600000")}
     changes.update(dict.fromkeys(unset or []))
     if not changes:
         usage("Nothing to change", "Give --set KEY=VALUE or --unset KEY")
