@@ -4,7 +4,8 @@ Ids come from blocks that the metadata store has given to this broker durably be
 used, so that no id is ever given out twice, not even after a crash; what is left of a block then is
 lost. A broker that is alone fetches its first block when it needs one and each further one when
 half of the current is used up. A member of a cell has a block in use and one in reserve from its
-start on: its store may be away for a while, and new producers must work meanwhile.
+start on: its store may be away for a while, and new producers must work meanwhile. What is left of
+them at a clean stop serves the next life, should that begin without the store.
 
 A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, a code that every client
 treats as fatal at once; the transaction APIs are not advertised, and most clients notice that
@@ -38,18 +39,17 @@ RETRY_MS = 1_000
 
 
 class ProducerIds:
-    """A component: hands out producer ids from the current block and keeps the next one ready."""
+    """A component: hands out producer ids from the first block and keeps the next one ready."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, kept: Sequence[tuple[int, int]] = ()) -> None:
+        """`kept` are ranges [first, end) that the last life here has left."""
         self._services = services
         self._keeps_reserve = services.store.is_shared
-        self._retry_ms: int | None = None
-        self._now_ms = 0
-        self._next_id = 0
-        self._end_id = 0
-        self._reserve: tuple[int, int] | None = None
+        self._blocks = deque(kept)
         self._is_fetching = False
         self._waiting: deque[Deferred[InitProducerIdResponse]] = deque()
+        self._retry_ms: int | None = None
+        self._now_ms = 0
 
     def start(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -69,14 +69,16 @@ class ProducerIds:
         self._retry_ms = None
         self._keeps_reserve = False
 
+    @property
+    def unused(self) -> list[tuple[int, int]]:
+        """The ranges [first, end) that are left."""
+        return list(self._blocks)
+
     def allocate(self) -> InitProducerIdResponse | Deferred[InitProducerIdResponse]:
         """A new id, now or when the store has given a block."""
-        if self._next_id == self._end_id and self._reserve is not None:
-            self._next_id, self._end_id = self._reserve
-            self._reserve = None
-        if self._next_id < self._end_id:
+        if self._blocks:
             response = self._take()
-            if self._is_reserve_wanted():
+            if self._is_block_wanted() and self._retry_ms is None:
                 self._fetch()
             return response
         if len(self._waiting) >= WAITING_MAX:
@@ -86,15 +88,16 @@ class ProducerIds:
         self._fetch()
         return deferred
 
-    def _is_reserve_wanted(self) -> bool:
-        if self._reserve is not None or self._retry_ms is not None:
-            return False
-        return self._keeps_reserve or self._end_id - self._next_id < BLOCK_IDS // 2
-
     def _take(self) -> InitProducerIdResponse:
-        producer_id = self._next_id
-        self._next_id += 1
+        producer_id, end = self._blocks.popleft()
+        if producer_id + 1 < end:
+            self._blocks.appendleft((producer_id + 1, end))
         return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+    def _is_block_wanted(self) -> bool:
+        if self._keeps_reserve:
+            return len(self._blocks) < 2
+        return sum(end - first for first, end in self._blocks) < BLOCK_IDS // 2
 
     def _fetch(self) -> None:
         if self._is_fetching:
@@ -115,14 +118,10 @@ class ProducerIds:
                 while self._waiting:
                     self._waiting.popleft().complete(_error(ErrorCode.COORDINATOR_NOT_AVAILABLE))
                 return
-            first = block[0]
-            if self._next_id == self._end_id:
-                self._next_id, self._end_id = first, first + BLOCK_IDS
-            else:
-                self._reserve = (first, first + BLOCK_IDS)
-            while self._waiting and self._next_id < self._end_id:
+            self._blocks.append((block[0], block[0] + BLOCK_IDS))
+            while self._waiting and self._blocks:
                 self._waiting.popleft().complete(self._take())
-            if self._waiting or (self._keeps_reserve and self._is_reserve_wanted()):
+            if self._waiting or (self._keeps_reserve and self._is_block_wanted()):
                 self._fetch()
 
         self._services.metadata.write(decide, done)

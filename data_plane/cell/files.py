@@ -30,6 +30,9 @@ class CellSyncSite(Enum):
     SNAPSHOT_FOLDER = "the names of a new snapshot and its journal, before the old ones go"
     IMAGE = "what a broker starts from while the store is down"
     IMAGE_FOLDER = "the name of the image file"
+    PRODUCER_IDS = "ids that the next life may give out while the store is down"
+    PRODUCER_IDS_FOLDER = "the name of that file"
+    PRODUCER_IDS_TAKEN = "that it is gone, before one of its ids is given out"
 
 
 class File(Protocol):

@@ -7,6 +7,7 @@ from typing import Any
 
 from data_plane.broker import (
     failed_directories,
+    init_producer_id,
     isr,
     membership,
     metadata_follower,
@@ -14,6 +15,7 @@ from data_plane.broker import (
 )
 from data_plane.broker.controller_settings import controller_settings
 from data_plane.broker.failed_directories import FailedDirectories
+from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.isr import IsrManager
 from data_plane.broker.membership import Membership
 from data_plane.broker.metadata_follower import MetadataFollower
@@ -21,8 +23,9 @@ from data_plane.broker.metrics import BrokerCollector
 from data_plane.broker.replication import ReplicationManager
 from data_plane.broker.services import Services
 from data_plane.cell.controller import Controller
+from data_plane.server.composition import KEPT_AT_STOP
 from data_plane.server.configuration import BrokerConfig
-from data_plane.server.entry import Entry, image_file
+from data_plane.server.entry import Entry, image_file, producer_id_file
 from data_plane.server.ports import Ports
 
 
@@ -52,6 +55,13 @@ def join_cell(
     failed = FailedDirectories(
         services, services.partitions.min_insync_replicas, manager.directory_failed
     )
+    producer_ids: ProducerIds = services.parts[init_producer_id.PART]
+    ids_file = producer_id_file(settings, ports)
+
+    def keep_producer_ids(broker_epoch: int | None) -> None:
+        if broker_epoch is not None:
+            ids_file.write(producer_ids.unused, broker_epoch)
+
     services.parts.update(
         {
             metadata_follower.PART: follower,
@@ -59,6 +69,7 @@ def join_cell(
             isr.PART: isr_manager,
             replication.PART: manager,
             failed_directories.PART: failed,
+            KEPT_AT_STOP: (lambda broker_epoch: follower.write_now(), keep_producer_ids),
         }
     )
     services.components[:0] = [follower]

@@ -26,7 +26,6 @@ from data_plane.broker import (
     list_offsets,
     log_dirs,
     log_threshold,
-    metadata_follower,
     offset_for_leader_epoch,
     produce,
 )
@@ -37,7 +36,6 @@ from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.groups import GroupService
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.log_maintenance import LogMaintenance
-from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
 from data_plane.broker.services import Services
@@ -49,6 +47,9 @@ from data_plane.server.ports import Ports
 
 if TYPE_CHECKING:
     from data_plane.broker.membership import Membership
+
+# What a member of a cell leaves for its next life, besides the logs: callables of the broker epoch.
+KEPT_AT_STOP = "kept_at_stop"
 
 
 def make_handlers() -> HandlerTable:
@@ -120,7 +121,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
             log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
     services.parts[log_dirs.PART] = ports.measure_space
     services.parts[log_threshold.PART] = ports.log_threshold
-    producer_ids = ProducerIds(services)
+    producer_ids = ProducerIds(services, entry.kept_producer_ids)
     services.parts[init_producer_id.PART] = producer_ids
     sessions = FetchSessions(services)
     services.parts[fetch_poll.PART] = sessions
@@ -143,14 +144,13 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
 def close_services(services: Services, now_ms: int) -> None:
     """Close what `make_services` has opened, in good order, and leave the mark of a clean stop.
     Nothing runs any more; blocks."""
-    follower: MetadataFollower | None = services.parts.get(metadata_follower.PART)
     membership: Membership | None = services.parts.get(MEMBERSHIP_PART)
-    if follower is not None:
-        try:
-            follower.write_now()
-        except OSError as error:
-            services.log.error("image_file_not_written", error=repr(error))
     broker_epoch = None if membership is None else membership.broker_epoch_at_stop
+    for keep in services.parts.get(KEPT_AT_STOP, ()):
+        try:
+            keep(broker_epoch)
+        except OSError as error:
+            services.log.error("not_kept_for_the_next_start", error=repr(error))
     services.logs.close(now_ms, broker_epoch=broker_epoch)
     services.store.close()
 

@@ -36,6 +36,7 @@ from data_plane.cell.image_file import ImageFile
 from data_plane.cell.local_store import SNAPSHOT_PREFIX, LocalMetadataStore
 from data_plane.cell.metadata import BrokerImage, MetadataImage
 from data_plane.cell.metadata_store import MetadataStore, StoreUnavailable, VersionConflict
+from data_plane.cell.producer_id_file import ProducerIdFile, Ranges
 from data_plane.cell.registration import decide_registration
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
@@ -70,6 +71,7 @@ class Entry:
     - `broker`: this broker as it is, or will be, registered; None when it is alone.
     - `is_current`: the image is the store's; with False it is the one on disk, which may be old,
       and this incarnation is not registered yet.
+    - `kept_producer_ids`: what may be given out without the store, when it cannot be reached.
     - `clean_broker_epoch`: under which the last process here wrote, if nothing of it is lost.
     """
 
@@ -80,6 +82,7 @@ class Entry:
     broker: BrokerImage | None = None
     is_current: bool = True
     clean_broker_epoch: int | None = None
+    kept_producer_ids: Ranges = ()
 
     def close(self, now_ms: int) -> None:
         """Let go of the directories."""
@@ -99,6 +102,11 @@ def enter_cell(settings: BrokerConfig, ports: Ports, addresses: Addresses) -> En
 def image_file(settings: BrokerConfig, ports: Ports) -> ImageFile:
     """The copy of the cell's image on this broker's disk."""
     return ImageFile(ports.fs, str(settings.data_directories[0]))
+
+
+def producer_id_file(settings: BrokerConfig, ports: Ports) -> ProducerIdFile:
+    """The producer ids that a life without the store may go on with."""
+    return ProducerIdFile(ports.fs, str(settings.data_directories[0]))
 
 
 def _enter_alone(settings: BrokerConfig, ports: Ports, addresses: Addresses) -> Entry:
@@ -176,8 +184,10 @@ class _Entrance:
                 image = self._register(image, clean_epoch)
                 logs.set_broker_epoch(image.brokers[settings.node_id].broker_epoch)
                 self._file.write(image, self._store.identity)
+                kept: Ranges = ()
             else:
-                self._check_begins_alone(image, clean_epoch, unavailable)
+                epoch = self._check_begins_alone(image, clean_epoch, unavailable)
+                kept = producer_id_file(settings, ports).take(epoch)
         except BaseException:
             logs.close(ports.now_ms(), clean=False)
             raise
@@ -189,6 +199,7 @@ class _Entrance:
             image.brokers[settings.node_id] if unavailable is None else self._broker,
             unavailable is None,
             clean_epoch,
+            kept,
         )
 
     def _refuse_metadata_of_its_own(self) -> None:
@@ -206,14 +217,16 @@ class _Entrance:
 
     def _check_begins_alone(
         self, image: MetadataImage, clean_epoch: int | None, unavailable: StoreUnavailable
-    ) -> None:
-        """Whether this disk has all that the image says of it, although nobody can be asked."""
+    ) -> int:
+        """Whether this disk has all that the image says of it, although nobody can be asked; the
+        broker epoch of the last life."""
         known = image.brokers.get(self._settings.node_id)
         if known is None or clean_epoch is None or known.broker_epoch != clean_epoch:
             raise StoreUnavailable(
                 "the last stop was not clean, so this broker must register before it serves: "
                 f"{unavailable}"
             ) from unavailable
+        return clean_epoch
 
     def _refuse_if_alive(self, image: MetadataImage, on_disk: MetadataImage | None) -> None:
         """Raises NodeIdTaken when another process renews the session of this number."""

@@ -94,3 +94,20 @@ def test_a_stopped_broker_fetches_nothing(is_shared: bool) -> None:
     member.run_jobs()
     assert ids.next_deadline_ms() is None
     assert member.cell_store.read().version == version
+
+
+def test_what_the_last_life_has_left_serves_while_the_store_is_away() -> None:
+    first = Member()
+    ids = started(first)
+    taken = {take(ids) for _ in range(700)}
+    left = ids.unused
+    assert sum(end - start for start, end in left) == 2 * BLOCK_IDS - 700
+    again = Member(first.cell_store, first.clock)
+    again.store.is_down = True
+    ids = ProducerIds(again.services, left)
+    again.services.components.append(ids)
+    again.services.start(again.now_ms())
+    again.run_jobs()
+    more = {take(ids) for _ in range(2 * BLOCK_IDS - 700)}
+    assert not more & taken
+    assert ids.unused == []

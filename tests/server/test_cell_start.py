@@ -64,10 +64,13 @@ def another_process(cell: Cell, broker_id: int, folder: Path) -> BrokerProcess:
     )
 
 
-def produce(cell: Cell, topic: str, count: int) -> None:
-    """Have the leaders' word for it, nobody else's."""
+def produce(cell: Cell, topic: str, count: int, asked: int | None = None) -> None:
+    """A new idempotent producer, which knows of broker `asked` only and gets its id there."""
     failures: list[Any] = []
-    producer = Producer({"bootstrap.servers": cell.bootstrap, "acks": 1, "log_level": 0})
+    ready = None if asked is None else cell.processes[asked].ready
+    bootstrap = cell.bootstrap if ready is None else f"127.0.0.1:{ready.port}"
+    settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0}
+    producer = Producer(settings)
     for number in range(count):
         producer.produce(
             topic,
@@ -150,7 +153,8 @@ def test_without_the_store_only_a_disk_that_has_lost_nothing_begins(tmp_path: Pa
         assert ready is not None
         assert ready.inter_broker_port == before[1].inter_broker_port, "so it is where it was"
         assert cell.leaders("t") == led_by
-        produce(cell, "t", 60)
+        for _ in range(5):
+            produce(cell, "t", 12, asked=1)
         # A crash of the machine, as its disk tells it: it must tell the cell first.
         cell.kill9(2)
         (cell.data(2) / "recovery-point.checkpoint").unlink()

@@ -16,7 +16,13 @@ from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailab
 from data_plane.log.errors import DirectoryLocked
 from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.server.configuration import load_configuration
-from data_plane.server.entry import Addresses, Entry, NodeIdTaken, enter_cell
+from data_plane.server.entry import (
+    Addresses,
+    Entry,
+    NodeIdTaken,
+    enter_cell,
+    producer_id_file,
+)
 from data_plane.server.ports import Ports
 from tests.broker.doubles import QueueExecutor, RememberingLog
 from tests.broker.member_player import Clock, FaultyStore
@@ -44,9 +50,12 @@ class Machine:
 
     def enter(self) -> Entry:
         self._lives += 1
+        return enter_cell(self.settings, self.ports(), ADDRESSES)
+
+    def ports(self) -> Ports:
         anything: Any = None
         executor = QueueExecutor()
-        ports = Ports(
+        return Ports(
             fs=self.fs,
             executor=executor,
             maintenance_executor=executor,
@@ -59,7 +68,6 @@ class Machine:
             shared_store=self.store,
             sleep_ms=self._sleep,
         )
-        return enter_cell(self.settings, ports, ADDRESSES)
 
     def _sleep(self, duration_ms: int) -> None:
         self.slept_ms += duration_ms
@@ -350,3 +358,30 @@ def test_the_image_is_on_disk_as_soon_as_the_broker_is_registered(
     assert machine.store is not None
     machine.store.is_down = True
     assert machine.enter().image == store.read()
+
+
+def test_producer_ids_that_were_left_are_for_a_life_without_the_store(machine: Machine) -> None:
+    ranges = ((7, 9), (1000, 2000))
+    entry = machine.enter()
+    entry.logs.start(machine.clock.now_ms)
+    broker_epoch = entry.image.brokers[1].broker_epoch
+    producer_id_file(machine.settings, machine.ports()).write(ranges, broker_epoch)
+    entry.logs.close(machine.clock.now_ms, broker_epoch=broker_epoch)
+    assert machine.store is not None
+    machine.store.is_down = True
+    alone = machine.enter()
+    assert alone.kept_producer_ids == ranges
+    alone.close(machine.clock.now_ms)
+    assert machine.enter().kept_producer_ids == (), "nobody gets them twice"
+
+
+def test_producer_ids_of_an_older_life_are_dropped(machine: Machine) -> None:
+    broker = machine.live(is_clean=True)
+    producer_id_file(machine.settings, machine.ports()).write(((7, 9),), broker.broker_epoch)
+    entry = machine.enter()
+    assert entry.kept_producer_ids == (), "the store gives new ones"
+    entry.close(machine.clock.now_ms)
+    machine.live(is_clean=True)
+    assert machine.store is not None
+    machine.store.is_down = True
+    assert machine.enter().kept_producer_ids == ()
