@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from tests.simulation.store import HOST
 from tests.simulation.world import US_PER_MS
@@ -86,6 +87,7 @@ class Faults:
             "torn write": (4, self._torn_write),
             "pause": (6, self._pause),
             "cut": (10, self._cut),
+            "relay": (5, self._relay),
             "store cut": (5, self._cut_store),
             "store outage": (5, self._store_outage),
             "flaky store": (5, self._flaky_store),
@@ -285,6 +287,56 @@ class Faults:
             if kind != "out":
                 cell.network.cut(other, name)
         self._later(CUT_MS_MAX, self._heal)
+
+    def _relay(self) -> None:
+        """A leader dies while one follower lags, and its successor is cut off at once from all but
+        clients: three leaders within a second or two, each with records that the others lack."""
+        image = self._cell.store.image
+        led = [
+            (topic.topic_id, index, state)
+            for topic in image.topics_by_id.values()
+            for index, state in enumerate(topic.partitions)
+            if len(state.isr) > 2 and state.leader >= 0
+        ]
+        if not led:
+            return
+        topic_id, index, state = self._random.choice(led)
+        laggard = self._random.choice([one for one in state.isr if one != state.leader])
+        self._world.count("relays")
+        self._isolate(f"b{state.leader}", [f"b{laggard}"])
+        delay_ms = self._random.randint(50, 400)
+        self._world.at(
+            delay_ms * US_PER_MS, self._undo, self._end_lead, (topic_id, index, state.leader)
+        )
+
+    def _isolate(self, name: str, others: list[str]) -> None:
+        self._world.note("network", f"cut {name} from {others}")
+        for other in others:
+            self._cell.network.cut(name, other)
+            self._cell.network.cut(other, name)
+
+    def _end_lead(self, topic_id: UUID, index: int, leader: int) -> None:
+        node = self._cell.nodes[leader]
+        if node.is_on and not node.is_paused:
+            self._world.count("kills")
+            node.die(keeps_page_cache=True)
+            self._later(2 * DOWN_MS_MAX, self._restart, node)
+            self._await_successor(topic_id, index, leader, 100)
+
+    def _await_successor(self, topic_id: UUID, index: int, leader: int, looks: int) -> None:
+        topic = self._cell.store.image.topics_by_id.get(topic_id)
+        state = None if topic is None else topic.partitions[index]
+        if state is None or not looks:
+            self._heal()
+        elif state.leader in (-1, leader):
+            arguments = (topic_id, index, leader, looks - 1)
+            self._world.at(20 * US_PER_MS, self._undo, self._await_successor, arguments)
+        else:
+            self._heal()
+            name = f"b{state.leader}"
+            others = [node.name for node in self._cell.nodes.values() if node.name != name]
+            self._isolate(name, [*others, HOST])
+            self._later(CUT_MS_MAX, self._heal)
 
     def _cut_store(self) -> None:
         name = f"b{self._random.choice(self._cell.node_ids)}"

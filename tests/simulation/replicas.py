@@ -13,7 +13,7 @@ start it is compared with what recovery made of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from data_plane.wire.records import iter_batch_headers
@@ -153,7 +153,20 @@ class DiskView:
 
 
 def read_batches(log: Log, start: int, end: int) -> list[Batch]:
-    """The batches of `log` in [start, end), from the bytes on its disk."""
+    """The batches of `log` in [start, end), from the bytes on its disk. Looking from outside neither
+    meets the faults that wait for the broker nor minds that its directory is offline."""
+    directory = log.log_directory
+    fs: Any = directory.fs
+    faults, fs.faults = fs.faults, []
+    failure, directory.failure = directory.failure, None
+    try:
+        return _read_batches(log, start, end)
+    finally:
+        fs.faults = faults
+        directory.failure = failure
+
+
+def _read_batches(log: Log, start: int, end: int) -> list[Batch]:
     batches: list[Batch] = []
     offset = start
     while offset < end:

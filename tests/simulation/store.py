@@ -6,7 +6,8 @@ broker reaches it through a `StoreClient` of its own, which may
 - find it down, or cut off in either direction: StoreUnavailable, after a while;
 - lose the answer: the call has happened, and the caller is told StoreUnavailable;
 - be late: the caller has given up, and the call happens seconds later;
-- be slow: a call takes 40 times as long.
+- be slow: a call takes 40 times as long;
+- have no feed that reaches back far enough: the whole image has to be read.
 
 Everybody is poked when something is committed, now and then in vain, and sometimes not at all.
 """
@@ -20,6 +21,7 @@ from data_plane.cell.changes import Change
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import (
     Commit,
+    FeedTruncated,
     Heartbeat,
     InMemoryMetadataStore,
     StoreError,
@@ -42,6 +44,7 @@ TIMEOUT_US_MIN = 50_000
 TIMEOUT_US_MAX = 400_000
 LATE_US_MAX = 1_500_000
 POKE_LOST_CHANCE = 0.02
+FEED_TRUNCATED_CHANCE = 0.04
 
 
 class CellStore:
@@ -183,6 +186,9 @@ class StoreClient:
         )
 
     def feed(self, after_version: int) -> Sequence[Commit]:
+        if self._random.random() < FEED_TRUNCATED_CHANCE:
+            self._node.world.count("truncated feeds")
+            raise FeedTruncated("the feed does not reach back that far")
         return self._call(lambda: self._store.inner.feed(after_version), is_write=False)
 
     def heartbeat(

@@ -62,9 +62,8 @@ class Workload:
             for number in range(1, rng.randint(2, 3) + 1)
         ]
         self.producers += [
-            Producer(cell, f"plain{acks}", acks=acks, interval_ms=40, wants=is_user_topic)
+            Producer(cell, f"plain{acks}", acks=acks, interval_ms=30, wants=is_user_topic)
             for acks in (0, 1)
-            if rng.random() < 0.85
         ]
         self.readers = [
             Reader(cell, "reader", wants=is_user_topic),
