@@ -21,6 +21,7 @@ from data_plane.broker import (
     reassignments,
     records_admin,
     topics,
+    unregister_broker,
 )
 from data_plane.broker.api import HandlerTable
 
@@ -39,6 +40,7 @@ _MODULES = (
     quorum,
     elect_leaders,
     reassignments,
+    unregister_broker,
 )
 
 

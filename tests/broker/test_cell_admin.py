@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from data_plane.cell.changes import AlterConfigs
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -38,6 +39,7 @@ from data_plane.wire.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsTopics,
 )
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from data_plane.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from data_plane.wire.registry import ApiKey
 from tests.broker.admin_player import BROKER, DELETE, SET, TOPIC, Outcome, new_topic
 from tests.broker.broker_player import NODE_ID
@@ -284,6 +286,34 @@ def test_nothing_is_committed_while_there_is_an_elr_whatever_the_leader_was_star
     cell.change_partition("t", elr=())
     (topic,) = cell.produce("t", [b"1"]).response.responses
     assert topic.partition_responses[0].error_code == E.NONE
+
+
+def unregister(cell: CellAdminPlayer, node_id: int) -> Outcome:
+    request = UnregisterBrokerRequest(broker_id=node_id)
+    response = cell.ask(ApiKey.UNREGISTER_BROKER, 0, request)
+    return response.error_code, response.error_message
+
+
+def test_a_broker_that_is_gone_for_good(cell: CellAdminPlayer) -> None:
+    cell.create(new_topic("t", -1, -1, [(0, [1, 2])]))
+    values = (("broker.drain", "true"),)
+    cell.change(AlterConfigs(BROKER, "2", values))
+    cell.run_controller()
+    in_service = (E.INVALID_REQUEST, "Broker 2 is in service: stop it first.")
+    assert unregister(cell, 2) == in_service
+    cell.change_broker(2, is_fenced=True)
+    assert unregister(cell, 2) == (
+        E.INVALID_REQUEST,
+        "Broker 2 has a replica of t-0: drain it first.",
+    )
+    cell.change_partition("t", isr=(1,), replicas=(1,), adding_replicas=(), removing_replicas=())
+    assert unregister(cell, 2) == (0, None)
+    assert sorted(cell.services.image.brokers) == [1, NODE_ID]
+    assert cell.services.image.config_of(BROKER, "2") == {}
+    assert unregister(cell, 2) == (
+        E.BROKER_ID_NOT_REGISTERED,
+        "Broker ID 2 is not currently registered",
+    )
 
 
 # Elections

@@ -59,6 +59,7 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -123,6 +124,7 @@ API_TABLE: tuple[tuple[ApiKey, str, int, int, int], ...] = (
     (ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, 0),
     (ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),
     (ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
+    (ApiKey.UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0),
     (ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
     (ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0),
     (ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
