@@ -26,10 +26,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
 from data_plane.broker.api import Deferred, RequestContext
+from data_plane.broker.group_metrics import GroupMetrics
 from data_plane.broker.offsets_topic import BrokerOffsetsTopic, OffsetsTopic
 from data_plane.broker.services import Config, Services
 from data_plane.cell.metadata import MetadataImage
@@ -50,18 +48,6 @@ from data_plane.wire.records import Record
 LOADS_AT_ONCE_MAX: Final = 4
 
 MINUTE_MS: Final = 60_000
-
-# The coordinator's counters: field, what a scraper calls it (without _total), and its meaning.
-_COUNTERS: Final = (
-    ("rebalances_started", "tidewheel_group_rebalances_started", "Join phases begun."),
-    ("rebalances_completed", "tidewheel_group_rebalances_completed", "Rebalances that ended well."),
-    ("members_expired", "tidewheel_group_members_expired", "Members whose session ended."),
-    ("offset_commits", "tidewheel_group_offset_commits", "Offsets committed."),
-    ("offset_deletions", "tidewheel_group_offset_deletions", "Offsets deleted on request."),
-    ("offset_expirations", "tidewheel_group_offset_expirations", "Offsets that expired."),
-    ("groups_deleted", "tidewheel_groups_deleted", "Groups deleted or expired."),
-    ("append_failures", "tidewheel_group_append_failures", "Failed writes of groups."),
-)
 
 
 def group_coordinator_config(config: Config, partition_count: int | None) -> GroupCoordinatorConfig:
@@ -119,7 +105,7 @@ class GroupService:
         self._led: dict[int, int] = {}
         self.coordinator = self._new_coordinator()
         services.image_listeners.append(self.image_changed)
-        services.metrics.register(_GroupMetrics(self))
+        services.metrics.register(GroupMetrics(services, lambda: self.coordinator))
 
     def _new_coordinator(self) -> GroupCoordinator:
         config = group_coordinator_config(self._services.config, self.topic.partition_count())
@@ -315,32 +301,3 @@ def client_of(context: RequestContext) -> ClientContext:
         client_host=f"/{context.connection.host}",
         api_version=context.api_version,
     )
-
-
-class _GroupMetrics(Collector):
-    """Reads the coordinator when somebody scrapes; costs nothing in between."""
-
-    def __init__(self, service: GroupService) -> None:
-        self._service = service
-
-    def describe(self) -> list[Metric]:
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        coordinator = self._service.coordinator
-        groups = GaugeMetricFamily(
-            "tidewheel_groups", "Consumer groups by state.", labels=["state"]
-        )
-        for state, count in coordinator.groups_by_state().items():
-            groups.add_metric([state], count)
-        yield groups
-        yield GaugeMetricFamily(
-            "tidewheel_group_offsets", "Committed offsets.", value=coordinator.offset_count()
-        )
-        yield GaugeMetricFamily(
-            "tidewheel_group_appends_in_flight",
-            "Writes to __consumer_offsets that have not settled.",
-            value=coordinator.append_count(),
-        )
-        for field, name, text in _COUNTERS:
-            yield CounterMetricFamily(name, text, value=getattr(coordinator.counters, field))

@@ -6,8 +6,9 @@ bound, as in Kafka's own tools.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 
@@ -27,9 +28,14 @@ def partition_lag(committed_offset: int, log_start_offset: int, high_watermark: 
     return max(high_watermark - max(committed_offset, log_start_offset), 0)
 
 
+class Ends(Protocol):
+    """Where partitions begin and end; a mapping will do."""
+
+    def get(self, key: tuple[str, int], /) -> tuple[int, int] | None: ...
+
+
 def group_lag(
-    offsets: Iterable[tuple[OffsetKey, CommittedOffset]],
-    ends: Mapping[tuple[str, int], tuple[int, int]],
+    offsets: Iterable[tuple[OffsetKey, CommittedOffset]], ends: Ends
 ) -> list[PartitionLag]:
     """Lags of committed offsets; `ends` has (log start offset, high watermark) by partition."""
     lags = []

@@ -1,0 +1,107 @@
+"""What a scraper sees of consumer groups: states, counters, and how far each group is behind.
+
+The lag is summed up for each group and topic over the partitions whose ends this broker knows: those
+that it leads. How many it does not know stands beside it; in a cell of one broker that is none.
+Everything is computed when somebody scrapes and costs nothing in between.
+
+Deliberately absent: series per partition (`tidewheel lag` shows those); more than LAG_SERIES_MAX
+groups' topics, which a scraper should not have to carry; and lags of a coordinator with more than
+LAG_OFFSETS_MAX offsets, whom adding them up would hold up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from data_plane.groups.lag import group_lag
+
+if TYPE_CHECKING:
+    from data_plane.broker.services import Services
+    from data_plane.groups.coordinator import GroupCoordinator
+
+LAG_SERIES_MAX: Final = 2_000
+LAG_OFFSETS_MAX: Final = 20_000
+
+# The coordinator's counters: field, what a scraper calls it (without _total), and its meaning.
+_COUNTERS: Final = (
+    ("rebalances_started", "tidewheel_group_rebalances_started", "Join phases begun."),
+    ("rebalances_completed", "tidewheel_group_rebalances_completed", "Rebalances that ended well."),
+    ("members_expired", "tidewheel_group_members_expired", "Members whose session ended."),
+    ("offset_commits", "tidewheel_group_offset_commits", "Offsets committed."),
+    ("offset_deletions", "tidewheel_group_offset_deletions", "Offsets deleted on request."),
+    ("offset_expirations", "tidewheel_group_offset_expirations", "Offsets that expired."),
+    ("groups_deleted", "tidewheel_groups_deleted", "Groups deleted or expired."),
+    ("append_failures", "tidewheel_group_append_failures", "Failed writes of groups."),
+)
+
+
+class GroupMetrics(Collector):
+    """Reads the coordinator when somebody scrapes."""
+
+    def __init__(self, services: Services, coordinator: Callable[[], GroupCoordinator]) -> None:
+        self._services = services
+        self._coordinator = coordinator
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        coordinator = self._coordinator()
+        groups = GaugeMetricFamily(
+            "tidewheel_groups", "Consumer groups by state.", labels=["state"]
+        )
+        for state, count in coordinator.groups_by_state().items():
+            groups.add_metric([state], count)
+        yield groups
+        yield GaugeMetricFamily(
+            "tidewheel_group_offsets", "Committed offsets.", value=coordinator.offset_count()
+        )
+        yield GaugeMetricFamily(
+            "tidewheel_group_appends_in_flight",
+            "Writes to __consumer_offsets that have not settled.",
+            value=coordinator.append_count(),
+        )
+        for field, name, text in _COUNTERS:
+            yield CounterMetricFamily(name, text, value=getattr(coordinator.counters, field))
+        yield from self._lags(coordinator)
+
+    def _lags(self, coordinator: GroupCoordinator) -> Iterator[Metric]:
+        lags = GaugeMetricFamily(
+            "tidewheel_group_lag",
+            "Records between a group's committed offsets and the ends of the partitions led here.",
+            labels=["group", "topic"],
+        )
+        unknown = GaugeMetricFamily(
+            "tidewheel_group_lag_unknown_partitions",
+            "Partitions with committed offsets whose ends this broker does not know.",
+            labels=["group", "topic"],
+        )
+        offsets = []
+        if coordinator.offset_count() <= LAG_OFFSETS_MAX:
+            offsets = sorted(coordinator.committed_offsets().items())
+        by_topic = groupby(offsets, lambda item: (item[0].group_id, item[0].topic))
+        for (group, topic), committed in islice(by_topic, LAG_SERIES_MAX):
+            found = group_lag(committed, _Ends(self._services))
+            known = [one.lag for one in found if one.lag is not None]
+            lags.add_metric([group, topic], sum(known))
+            unknown.add_metric([group, topic], len(found) - len(known))
+        yield lags
+        yield unknown
+
+
+class _Ends:
+    """(log start, high watermark) of partitions led here, asked for one by one."""
+
+    def __init__(self, services: Services) -> None:
+        self._partitions = services.partitions
+
+    def get(self, key: tuple[str, int]) -> tuple[int, int] | None:
+        partition = self._partitions.get_by_name(*key)
+        if partition is None:
+            return None
+        return partition.log.log_start_offset, partition.high_watermark

@@ -1,0 +1,75 @@
+"""How far groups are behind, as a scraper sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from data_plane.broker import group_metrics
+from data_plane.broker.group_metrics import GroupMetrics
+from data_plane.groups.record_formats import CommittedOffset, OffsetKey
+from data_plane.groups.shard import GroupCounters
+
+
+def scrape(
+    committed: Mapping[OffsetKey, int], ends: Mapping[tuple[str, int], tuple[int, int]]
+) -> dict[str, dict[tuple[str, str], float]]:
+    """{metric: {(group, topic): value}} of the lags."""
+
+    def partition(topic: str, index: int) -> Any:
+        found = ends.get((topic, index))
+        if found is None:
+            return None
+        return SimpleNamespace(
+            log=SimpleNamespace(log_start_offset=found[0]), high_watermark=found[1]
+        )
+
+    coordinator: Any = SimpleNamespace(
+        groups_by_state=lambda: {"Stable": 1},
+        offset_count=lambda: len(committed),
+        append_count=lambda: 0,
+        committed_offsets=lambda: {
+            key: CommittedOffset(offset, -1, "", 0) for key, offset in committed.items()
+        },
+        counters=GroupCounters(),
+    )
+    services: Any = SimpleNamespace(partitions=SimpleNamespace(get_by_name=partition))
+    return {
+        family.name: {
+            (sample.labels["group"], sample.labels["topic"]): sample.value
+            for sample in family.samples
+        }
+        for family in GroupMetrics(services, lambda: coordinator).collect()
+        if family.name.startswith("tidewheel_group_lag")
+    }
+
+
+def test_lags_are_summed_up_by_group_and_topic() -> None:
+    committed = {
+        OffsetKey("b", "orders", 0): 7,
+        OffsetKey("a", "orders", 1): 10,
+        OffsetKey("a", "orders", 0): 4,
+        OffsetKey("a", "bills", 0): 0,
+        OffsetKey("a", "orders", 2): 1,
+    }
+    ends = {("orders", 0): (0, 9), ("orders", 1): (3, 10), ("bills", 0): (5, 6)}
+    found = scrape(committed, ends)
+    assert found["tidewheel_group_lag"] == {
+        ("a", "orders"): 5,
+        ("a", "bills"): 1,
+        ("b", "orders"): 2,
+    }
+    unknown = found["tidewheel_group_lag_unknown_partitions"]
+    assert unknown == {("a", "orders"): 1, ("a", "bills"): 0, ("b", "orders"): 0}
+
+
+def test_what_a_scraper_gets_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = {OffsetKey(f"g{number}", "orders", 0): 0 for number in range(30)}
+    ends = {("orders", 0): (0, 1)}
+    monkeypatch.setattr(group_metrics, "LAG_SERIES_MAX", 20)
+    assert len(scrape(committed, ends)["tidewheel_group_lag"]) == 20
+    monkeypatch.setattr(group_metrics, "LAG_OFFSETS_MAX", 29)
+    assert scrape(committed, ends)["tidewheel_group_lag"] == {}
