@@ -1,8 +1,8 @@
 """What a scraper sees of consumer groups: states, counters, and how far each group is behind.
 
-The lag is summed up for each group and topic over the partitions whose ends this broker knows: those
-that it leads. How many it does not know stands beside it; in a cell of one broker that is none.
-Everything is computed when somebody scrapes and costs nothing in between.
+The lag is summed up for each group and topic over the partitions whose ends this broker knows,
+those that it leads. How many it does not know stands beside it; in a cell of one broker that is
+none. Everything is computed when somebody scrapes and costs nothing in between.
 
 Deliberately absent: series per partition (`tidewheel lag` shows those); more than LAG_SERIES_MAX
 groups' topics, which a scraper should not have to carry; and lags of a coordinator with more than
