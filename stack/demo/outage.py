@@ -27,6 +27,9 @@ from tidewheel.message import Receipt
 from stack.supervisor import Supervisor
 
 LOOK_UP_S: Final = 0.1
+LOOK_TIMEOUT_S: Final = 3.0
+"""Whom the client asks may be the one that has just died, and it waits for him for long."""
+
 LEADERS_SECONDS_MAX: Final = 30.0
 IN_SYNC_SECONDS_MAX: Final = 30.0
 
@@ -121,9 +124,11 @@ class Outage:
         deadline_s = time.perf_counter() + seconds_max
         while time.perf_counter() < deadline_s:
             try:
-                partitions = (await client.admin.describe_topic(topic)).partitions
+                async with asyncio.timeout(LOOK_TIMEOUT_S):
+                    partitions = (await client.admin.describe_topic(topic)).partitions
+            except TimeoutError:
+                continue
             except TidewheelError as error:
-                # Whom the client asks may be the one that has just died.
                 if not error.retriable:
                     raise
             else:

@@ -77,6 +77,7 @@ def test_every_flight_arrives_as_sent_in_order(scratch: Path) -> None:
     assert 0 < outcome["interrupted_s"] < 30
 
 
+@pytest.mark.slow
 def test_one_broker_is_enough(scratch: Path) -> None:
     with start(scratch, "--json", "--brokers", "1") as process:
         output, errors = process.communicate(timeout=TIMEOUT_S)
