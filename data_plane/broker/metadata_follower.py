@@ -4,13 +4,14 @@ Somebody else's commit reaches this broker as an entry of the store's feed. Whoe
 calls `poke` (a thread that waits at the store, a heartbeat that names a newer version); without
 that the follower asks every POLL_INTERVAL_MS. One question is under way at a time.
 
-    image 7, feed(7) → 8, 9     apply 8, then 9
+    image 7, feed(7) → 8, 9     both, in one step: 9 is the next image
     image 7, feed(7) → 9        a hole: nothing is applied, the whole image is read
     image 7, FeedTruncated      likewise
     image 9, feed(7) → 8, 9     this broker's own commit was faster: nothing to do
 
 Invariants
-- The image never goes back, and the commits of a feed are applied one by one, in order.
+- The image never goes back. The commits of a feed are applied in order, and the broker sees what
+  they come to and nothing between.
 - A store that cannot be reached is asked again with growing pauses, and logged once.
 - The file is written off the loop, one write at a time, and takes a bounded share of the time.
 """
@@ -51,13 +52,19 @@ def read_news(store: MetadataStore, version: int) -> News:
 
 
 def apply_news(services: Services, news: News, now_ms: int) -> None:
-    """Bring the image up to date. News that this broker has already cost nothing."""
+    """Bring the image up to date. News that this broker has already cost nothing.
+
+    Several commits are one step: nobody acts on a state that is known to be over. A leader that was
+    paused would otherwise commit by an ISR which has shrunk to itself, in the pass in which it
+    reads that another one leads."""
     if isinstance(news, MetadataImage):
         services.apply_image(news, now_ms)
         return
+    image = services.image
     for commit in news:
-        if commit.version == services.image.version + 1:
-            services.apply_image(apply_changes(services.image, commit.changes), now_ms)
+        if commit.version == image.version + 1:
+            image = apply_changes(image, commit.changes)
+    services.apply_image(image, now_ms)
 
 
 class MetadataFollower:
