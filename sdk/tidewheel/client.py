@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -28,6 +29,10 @@ from tidewheel.transport.port import Clock, Transport
 
 CLOSE_TIMEOUT_S: Final = 30.0
 """How long closing waits for outstanding messages."""
+LEAVE_TIMEOUT_S: Final = 5.0
+"""How long closing waits at least for consumers to commit and to leave their groups."""
+CLOSING_STEPS_MAX: Final = 10
+"""More than closing a consumer has."""
 
 
 class Client:
@@ -102,14 +107,34 @@ class Client:
             return
         self._state = "closed"
         try:
-            for consumer in list(self._consumers):
-                await consumer.close()
+            await self._close_consumers(max(timeout_s, LEAVE_TIMEOUT_S))
         finally:
             try:
                 if self._sender is not None:
                     await self._sender.close(timeout_s)
             finally:
                 await self._transport.close()
+
+    async def _close_consumers(self, timeout_s: float) -> None:
+        """Close all of them at once, and give up on those that take longer: a broker that is gone
+        must not keep its clients. Raises what the first of the others failed with."""
+        closing = {asyncio.ensure_future(one.close()): one for one in self._consumers}
+        if not closing:
+            return
+        done, late = await asyncio.wait(closing, timeout=timeout_s)
+        for task in late:
+            logger.warning(
+                "a consumer (group %s) could not be closed within %.1f s; its group goes on "
+                "without it after the session time-out",
+                closing[task].options.group,
+                timeout_s,
+            )
+            # Each step of closing is tried even if the one before was given up.
+            for _ in range(CLOSING_STEPS_MAX):
+                task.cancel()
+                await asyncio.wait({task}, timeout=0)
+        for task in done:
+            task.result()
 
     @property
     def is_open(self) -> bool:
