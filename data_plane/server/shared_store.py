@@ -83,14 +83,19 @@ class StoreWatch:
 
     def _run(self) -> None:
         while not self._is_stopped.is_set():
+            version = self._version()
             try:
-                has_news = self._store.wait(self._version(), WAIT_MS)
+                has_news = self._store.wait(version, WAIT_MS)
             except StoreError:
                 # The store paces its waits while it cannot be reached; heartbeats tell of it.
                 continue
             if not has_news or self._is_stopped.is_set():
                 continue
             self._has_read.clear()
+            if self._version() != version:
+                # It may have been this broker's own commit that woke the wait. Nothing is left to
+                # read then, and nobody would say that it has been read.
+                continue
             try:
                 self._loop.call_soon_threadsafe(self._poke)
             except RuntimeError:
