@@ -28,6 +28,7 @@ from data_plane.wire.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
 )
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from data_plane.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from data_plane.wire.registry import ApiKey
 from stack.admin_connection import AdminConnection
 from stack.errors import EXIT_USAGE, StackError
@@ -103,6 +104,15 @@ def replica_counts(connection: AdminConnection) -> Counter[int]:
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
     topics = connection.request(ApiKey.METADATA, request).topics
     return Counter(i for topic in topics for p in topic.partitions for i in p.replica_nodes)
+
+
+def unregister(connection: AdminConnection, broker_id: int) -> None:
+    """Have the cell forget a broker that has stopped and holds nothing. Raises StackError."""
+    request = UnregisterBrokerRequest(broker_id=broker_id)
+    answer = connection.request(ApiKey.UNREGISTER_BROKER, request)
+    # It may have gone before.
+    if answer.error_code not in (ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED):
+        raise StackError(_words(answer.error_code, answer.error_message))
 
 
 def alter(connection: AdminConnection, moves: Sequence[Move]) -> None:

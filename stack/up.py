@@ -138,25 +138,28 @@ def _show_logs(supervisor: Supervisor) -> bool:
 
 
 def run_removal(folder: StackFolder, broker_id: int) -> int:
-    """Stop a broker that holds nothing and delete its data folder. Raises StackError."""
+    """Stop a broker that holds nothing, have the cell forget it, and delete its data folder.
+    Raises StackError."""
     from stack.admin_connection import AdminConnection
-    from stack.reassign import replica_counts
+    from stack.reassign import replica_counts, unregister
 
     state = folder.read_state()
     living = [] if state is None else state.living()
-    if not living:
-        raise StackError(f"No stack runs with the data in {folder.path}.")
-    with AdminConnection(bootstrap(living)) as connection:
+    others = [broker for broker in living if broker.broker_id != broker_id]
+    if not others:
+        raise StackError(f"No other broker of a stack runs with the data in {folder.path}.")
+    with AdminConnection(bootstrap(others)) as connection:
         held = replica_counts(connection)[broker_id]
-    if held:
-        raise StackError(
-            f"Broker {broker_id} has {held} replicas. Have them moved first: "
-            f"{PROGRAM} drain {broker_id}"
-        )
-    if any(broker.broker_id == broker_id for broker in living):
-        print(ask(folder, Action.STOP, f"broker-{broker_id}"))
+        if held:
+            raise StackError(
+                f"Broker {broker_id} has {held} replicas. Have them moved first: "
+                f"{PROGRAM} drain {broker_id}"
+            )
+        if len(others) < len(living):
+            print(ask(folder, Action.STOP, f"broker-{broker_id}"))
+        unregister(connection, broker_id)
     shutil.rmtree(folder.broker_data(broker_id), ignore_errors=True)
-    print(f"The data folder of broker {broker_id} is deleted.")
+    print(f"Broker {broker_id} has left the cell; its data folder is deleted.")
     return 0
 
 

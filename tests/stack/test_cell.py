@@ -128,6 +128,8 @@ def test_three_brokers_are_found_again_and_grow_and_shrink(cells: Cells, tmp_pat
     assert not any(4 in p["replicas"] for p in replicas(cells, tmp_path))
     removed = cells.run("down", "--broker", 4, "--remove", "--data", tmp_path)
     assert removed.returncode == 0, removed.stderr
+    assert "has left the cell" in removed.stdout
+    assert not (tmp_path / "broker-4").exists()
     assert [broker["id"] for broker in cells.status(tmp_path)["brokers"]] == [1, 2, 3]
     assert set(read_all(status["bootstrap"], "orders", 2)) == {b"before", b"after"}
 
