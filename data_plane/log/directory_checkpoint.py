@@ -73,6 +73,11 @@ def read_broker_epoch(fs: FileSystem, path: str) -> int | None:
     return None
 
 
+def has_clean_mark(fs: FileSystem, path: str) -> bool:
+    """Whether the last process here left the clean-shutdown mark."""
+    return isinstance(read_value(fs, f"{path}/{CLEAN_MARK_FILE}"), dict)
+
+
 def remove_clean_mark(fs: FileSystem, path: str, state: DirectoryState) -> None:
     """Turn the mark into the checkpoint, or remove a torn one; durable on return."""
     if state.is_clean:

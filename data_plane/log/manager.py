@@ -33,6 +33,7 @@ from data_plane.log.directory_checkpoint import (
     CheckpointJob,
     DirectoryState,
     read_broker_epoch,
+    has_clean_mark,
     read_directory,
     remove_clean_mark,
     write_clean_mark,
@@ -147,6 +148,11 @@ class LogManager:
             # `start` finds out which one it is.
             return None
         return epochs.pop() if len(epochs) == 1 else None
+
+    def was_stopped_cleanly(self) -> bool:
+        """Whether every directory has the mark of a clean stop, not only nothing lost. To be asked
+        when `clean_broker_epoch` may."""
+        return all(has_clean_mark(self._fs, item.path) for item in self.directories)
 
     def set_broker_epoch(self, broker_epoch: int) -> None:
         """This process is registered under `broker_epoch`: checkpoints say so from here on, the one

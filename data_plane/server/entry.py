@@ -186,6 +186,10 @@ class _Entrance:
                 self._file.write(image, self._store.identity)
                 kept: Ranges = ()
             else:
+                if not logs.was_stopped_cleanly():
+                    # A killed process has lost nothing, but its image on disk may be a second old:
+                    # it would lead on with an ISR that it has since made larger.
+                    clean_epoch = None
                 epoch = self._check_begins_alone(image, clean_epoch, unavailable)
                 kept = producer_id_file(settings, ports).take(epoch)
         except BaseException:

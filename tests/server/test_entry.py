@@ -244,6 +244,15 @@ def test_after_a_power_loss_a_broker_waits_for_the_store(machine: Machine) -> No
     assert machine.enter().is_current, "and has let go of its directories meanwhile"
 
 
+def test_a_killed_broker_waits_for_the_store(machine: Machine) -> None:
+    """It has lost nothing, but the image on its disk may be older than what it did last."""
+    machine.live(is_killed=True)
+    assert machine.store is not None
+    machine.store.is_down = True
+    with pytest.raises(StoreUnavailable, match="not clean"):
+        machine.enter()
+
+
 def test_a_new_broker_waits_for_the_store(machine: Machine) -> None:
     assert machine.store is not None
     machine.store.is_down = True
