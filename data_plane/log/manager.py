@@ -32,8 +32,8 @@ from data_plane.log.config import LogConfig
 from data_plane.log.directory_checkpoint import (
     CheckpointJob,
     DirectoryState,
-    read_broker_epoch,
     has_clean_mark,
+    read_broker_epoch,
     read_directory,
     remove_clean_mark,
     write_clean_mark,
