@@ -144,10 +144,10 @@ def idle_load() -> Load:
     def run(cell: Cell) -> list[float]:
         before = cell.cpu_seconds()
         time.sleep(IDLE_S)  # idling is what is measured
-        return [cell.rss_bytes() / 2**20, (cell.cpu_seconds() - before) / IDLE_S * 100]
+        return [cell.resident_bytes() / 2**20, (cell.cpu_seconds() - before) / IDLE_S * 100]
 
     rows = (
-        Row("idle: RSS of the cell", "MiB", "≤ 0.3"),
+        Row("idle: resident memory of the cell", "MiB", "≤ 0.3"),
         Row("idle: CPU of the cell", "% of a core", ""),
     )
     return Load("idle", rows, run)

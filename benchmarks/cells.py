@@ -19,7 +19,7 @@ from benchmarks.brokers import (
     new_cluster_id,
     wait_for_first_answer,
 )
-from benchmarks.process_figures import tree_cpu_seconds, tree_rss_bytes
+from benchmarks.process_figures import tree_cpu_seconds, tree_resident_bytes
 from stack.broker_process import BrokerLaunch, BrokerProcess
 from stack.options import cell_environment, cell_settings
 from stack.postgres import PostgresServer
@@ -46,8 +46,8 @@ class Cell(Protocol):
     def cpu_seconds(self) -> float:
         """Processor time that the whole cell has used; only while all of it runs."""
 
-    def rss_bytes(self) -> int:
-        """Memory that the whole cell holds."""
+    def resident_bytes(self) -> int:
+        """Memory that the whole cell holds, what processes share counted once."""
 
     def close(self) -> None:
         """End all of it at once."""
@@ -101,8 +101,8 @@ class TidewheelCell:
     def cpu_seconds(self) -> float:
         return sum(map(tree_cpu_seconds, self._pids()))
 
-    def rss_bytes(self) -> int:
-        return sum(map(tree_rss_bytes, self._pids()))
+    def resident_bytes(self) -> int:
+        return sum(map(tree_resident_bytes, self._pids()))
 
     def close(self) -> None:
         for broker in self._brokers.values():
@@ -157,8 +157,8 @@ class KafkaCell:
     def cpu_seconds(self) -> float:
         return sum(tree_cpu_seconds(node.pid) for node in self._nodes.values())
 
-    def rss_bytes(self) -> int:
-        return sum(tree_rss_bytes(node.pid) for node in self._nodes.values())
+    def resident_bytes(self) -> int:
+        return sum(tree_resident_bytes(node.pid) for node in self._nodes.values())
 
     def close(self) -> None:
         for node in self._nodes.values():

@@ -42,10 +42,15 @@ def tree_cpu_seconds(pid: int) -> float:
     return total
 
 
-def tree_rss_bytes(pid: int) -> int:
-    """Resident pages of a process and its children. What they share counts for each of them, which
-    is to the disadvantage of whoever has children."""
-    return sum(memory_bytes(each)["rss"] for each in (pid, *_children(pid)))
+def tree_resident_bytes(pid: int) -> int:
+    """Resident pages of a process and its children, each page shared by n processes counted as
+    1/n (the kernel's Pss): Postgres's processes have most of their memory in common."""
+    total = 0
+    for each in (pid, *_children(pid)):
+        for line in Path(f"/proc/{each}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                total += int(line.split()[1]) * 1024
+    return total
 
 
 def _children(pid: int) -> list[int]:
