@@ -32,7 +32,6 @@ LONG_MODULES_ALLOWED = {
     "data_plane/wire/kernel_batches.py": "compiled as one unit, so that calls stay C calls",
     "data_plane/wire/kernel_records.py": "compiled as one unit, so that calls stay C calls",
     "data_plane/wire/kernel_requests.py": "compiled as one unit, so that calls stay C calls",
-    "data_plane/wire/primitives.py": "one reader and one writer, a method a wire type",
     "data_plane/wire/records.py": "the whole of record batch v2",
     "sdk/tidewheel/consumer.py": "one class, a third of it its public documentation",
     "sdk/tidewheel/producer.py": "one class, a third of it its public documentation",
@@ -40,6 +39,7 @@ LONG_MODULES_ALLOWED = {
 }
 LONG_FUNCTIONS_ALLOWED = {
     "data_plane/server/composition.py:make_services": "the composition root is one list of parts",
+    "data_plane/wire/kernel_leaves.py:walk_ordinary": "one flat loop, which is what it is for",
     "data_plane/wire/kernel_requests.py:_parse_fetch": "one pass in C over one request",
     "data_plane/wire/kernel_requests.py:_parse_produce": "one pass in C over one request",
 }

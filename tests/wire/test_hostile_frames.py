@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from data_plane.wire import primitives
+from data_plane.wire import reader as reader_module
 from data_plane.wire.errors import MalformedFrame
 from data_plane.wire.headers import decode_request_header
 from data_plane.wire.messages.delete_topics_request import decode_delete_topics_request
@@ -168,7 +168,7 @@ def many_items(count: int) -> bytes:
 
 @pytest.mark.parametrize("excess", [-1, 0, 1])
 def test_the_items_of_one_frame_are_capped(excess: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(primitives, "ARRAY_ITEMS_MAX", 1000)
+    monkeypatch.setattr(reader_module, "ARRAY_ITEMS_MAX", 1000)
     reader = Reader(many_items(1000 + excess))
     if excess <= 0:
         assert len(decode_delete_topics_request(reader, 6).topics) == 1000 + excess
