@@ -90,7 +90,7 @@ class CommitWatch:
                 known = before.topics_by_id.get(change.topic_id)
                 if known is not None and change.index < len(known.partitions):
                     old = known.partitions[change.index]
-                    self._partition_changed(old, change, commit, known.name)
+                    self._partition_changed(who, old, change, commit, known.name, after)
         names = ", ".join(describe(change, after) for change in commit.changes[:6])
         self._world.note("store", f"{who} commits {after.version}: {names}")
 
@@ -123,8 +123,30 @@ class CommitWatch:
                 f"{who} fences b{node_id}, whose session was renewed {silent_us / 1000:.0f} ms ago"
             )
 
+    def _check_join(
+        self,
+        who: str,
+        name: str,
+        old: PartitionImage,
+        node_id: int,
+        commit: Commit,
+        after: MetadataImage,
+    ) -> None:
+        """Only the leader takes somebody into the ISR, and the controller whom it elects."""
+        broker = after.brokers.get(node_id)
+        if broker is None or broker.is_fenced:
+            self._world.violate(f"{name}: {broker} joins the ISR")
+        if commit.controller_epoch is None and who != f"b{old.leader}":
+            self._world.violate(f"{name}: b{node_id} joins the ISR by {who}, not the leader: {old}")
+
     def _partition_changed(
-        self, old: PartitionImage, change: ChangePartition, commit: Commit, topic: str
+        self,
+        who: str,
+        old: PartitionImage,
+        change: ChangePartition,
+        commit: Commit,
+        topic: str,
+        after: MetadataImage,
     ) -> None:
         new = change.partition
         self._count(old, new)
@@ -136,6 +158,7 @@ class CommitWatch:
             # had to be.
             is_last_resort = not old.isr and not old.elr
             for node_id in sorted(set(new.isr) - set(old.isr)):
+                self._check_join(who, name, old, node_id, commit, after)
                 if not is_last_resort and not self.allows_unclean(change.topic_id):
                     self._cell.history.committed.check_joining(partition, f"b{node_id}", str(new))
                 partition.doubted.pop(f"b{node_id}", None)

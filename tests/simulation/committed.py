@@ -97,7 +97,11 @@ class CommittedLogs:
         """A broker is in the ISR from now on."""
         if partition.batches and not partition.is_lossy:
             last = partition.batches[-1]
-            if not self.has(node_name, partition, last):
+            dropped = partition.dropped.get(node_name)
+            is_told = dropped is not None and dropped.is_registered
+            view = self._disks.get(node_name, {}).get(partition.key)
+            has_it = self.has(node_name, partition, last)
+            if not has_it or (is_told and (view is None or not view.holds(last))):
                 self._world.violate(
                     f"{node_name} joins the ISR of {partition} ({what}) without {last}"
                 )

@@ -134,9 +134,9 @@ class History:
     def registered(self, node_name: str) -> None:
         """A new life of that broker has entered the cell: what its disk lost is known."""
         for partition in self.partitions.values():
-            lost = partition.lost.get(node_name)
-            if lost is not None:
-                lost.is_registered = True
+            for ranges in (partition.lost, partition.dropped):
+                if node_name in ranges:
+                    ranges[node_name].is_registered = True
 
     def node_stops(self, node: Node, *, is_power_lost: bool) -> None:
         """The process ends, perhaps in the middle of a pass in which it has already told others

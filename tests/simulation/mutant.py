@@ -31,7 +31,7 @@ STORE = Options(
 # Where disks lose what they have not synced.
 POWER = Options(
     brokers=3,
-    faults=frozenset({"power loss", "torn write", "cut", "slow network"}),
+    faults=frozenset({"power loss", "torn write", "cut", "slow network", "flaky store"}),
     admin=frozenset(),
     topics=(
         TopicPlan("data3", 1, 3),

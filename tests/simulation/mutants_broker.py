@@ -90,7 +90,7 @@ def _loading_coordinator_answers(patch: Patch) -> None:
 
 def _ids_given_twice(patch: Patch) -> None:
     def fetch(self: ProducerIds) -> None:
-        self._next_id, self._end_id = 0, 1000
+        self._blocks.append((0, 1000))
         while self._waiting:
             self._waiting.popleft().complete(self._take())
 
@@ -187,7 +187,28 @@ def _consumers_read_everything(patch: Patch) -> None:
     patch.set(fetch_poll.Poll, "_read_records", read_records)
 
 
+def _epoch_ignored_on_fetch(patch: Patch) -> None:
+    from data_plane.broker import fetch_poll
+
+    original: Any = fetch_poll.Poll.__dict__["_read"]
+
+    def read(self: Any, target: Any) -> Any:
+        wanted = target.wanted
+        target.wanted = wanted._replace(current_leader_epoch=-1)
+        try:
+            return original(self, target)
+        finally:
+            target.wanted = wanted
+
+    patch.set(fetch_poll.Poll, "_read", read)
+
+
 BROKER_MUTANTS: Iterable[Mutant] = (
+    Mutant(
+        "epoch ignored on fetch",
+        "a fetch is answered whatever leader epoch it names",
+        _epoch_ignored_on_fetch,
+    ),
     Mutant(
         "coordinator acts after losing its epoch",
         "groups are not unloaded, and appends do not look at the epoch",

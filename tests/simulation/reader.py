@@ -9,7 +9,7 @@ log start has moved or loss was permitted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -24,10 +24,20 @@ if TYPE_CHECKING:
 MAX_WAIT_MS = 150
 INTERVAL_MS = 60
 PARTITION_BYTES_MAX = 64 << 10
+WRONG_EPOCH_CHANCE = 0.02
 # With a preferred replica that fails, or for so long, the leader is asked again.
 PREFERRED_FOR_US = 1_000_000
 
 Target = tuple[str, int]
+
+
+class Asked(NamedTuple):
+    """What was asked for, in which epoch, and in which the broker was then."""
+
+    target: Target
+    offset: int
+    epoch: int
+    known: tuple[int, int]
 
 
 class Position:
@@ -103,22 +113,26 @@ class Reader(Client):
 
     def _fetch(self, node_id: int, targets: list[Target]) -> None:
         topics: dict[str, FetchTopic] = {}
-        asked: dict[tuple[Any, int], tuple[Target, int]] = {}
+        asked: dict[tuple[Any, int], Asked] = {}
         for target in targets:
             name, index = target
             topic_id = self.topics[name].topic_id
             leader = self.leader(name, index)
             position = self.positions[target]
             topic = topics.setdefault(name, FetchTopic(topic_id=topic_id, partitions=[]))
+            epoch = -1 if leader is None else leader.epoch
+            if epoch >= 0 and self.random.random() < WRONG_EPOCH_CHANCE:
+                epoch = max(0, epoch + self.random.choice((-1, 1)))
             topic.partitions.append(
                 FetchPartition(
                     partition=index,
                     fetch_offset=position.offset,
-                    current_leader_epoch=-1 if leader is None else leader.epoch,
+                    current_leader_epoch=epoch,
                     partition_max_bytes=PARTITION_BYTES_MAX,
                 )
             )
-            asked[(topic_id, index)] = (target, position.offset)
+            known = self._epoch_at(node_id, topic_id, index)
+            asked[(topic_id, index)] = Asked(target, position.offset, epoch, known)
         request = FetchRequest(
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
@@ -138,13 +152,11 @@ class Reader(Client):
             purpose="fetch",
         )
 
-    def _took(
-        self, node_id: int, asked: dict[tuple[Any, int], tuple[Target, int]], response: Any
-    ) -> None:
+    def _took(self, node_id: int, asked: dict[tuple[Any, int], Asked], response: Any) -> None:
         self._busy_nodes.pop(node_id, None)
         if response is None or response.error_code:
-            for target, _ in asked.values():
-                position = self.positions.get(target)
+            for one in asked.values():
+                position = self.positions.get(one.target)
                 if position is not None:
                     position.preferred = -1
             self.refresh_metadata()
@@ -155,12 +167,33 @@ class Reader(Client):
                 found = asked.get((topic.topic_id, piece.partition_index))
                 if found is None:
                     continue
-                position = self.positions.get(found[0])
-                if position is None or position.offset != found[1]:
+                position = self.positions.get(found.target)
+                if position is None or position.offset != found.offset:
                     continue
-                is_stale |= not self._take(node_id, found[0], position, piece, topic.topic_id)
+                self._check_epoch(node_id, found, topic.topic_id, piece)
+                is_stale |= not self._take(node_id, found.target, position, piece, topic.topic_id)
         if is_stale:
             self.refresh_metadata()
+
+    def _epoch_at(self, node_id: int, topic_id: Any, index: int) -> tuple[int, int]:
+        """(life, leader epoch of the partition) of a broker as it is now; -1 for unknown."""
+        node = self.cell.nodes[node_id]
+        topic = None
+        if node.services is not None:
+            topic = node.services.image.topics_by_id.get(topic_id)
+        if topic is None or index >= len(topic.partitions):
+            return node.life, -1
+        return node.life, topic.partitions[index].leader_epoch
+
+    def _check_epoch(self, node_id: int, asked: Asked, topic_id: Any, piece: Any) -> None:
+        """A broker that was in another leader epoch all the time has to say so (KIP-320)."""
+        known = self._epoch_at(node_id, topic_id, piece.partition_index)
+        is_sure = known == asked.known and known[1] >= 0 and asked.epoch >= 0
+        if is_sure and asked.epoch != known[1] and not piece.error_code:
+            self.world.violate(
+                f"{self.name} names epoch {asked.epoch} of {asked.target} to b{node_id}, which is "
+                f"in {known[1]} and answers all the same"
+            )
 
     def _take(
         self, node_id: int, target: Target, position: Position, piece: Any, topic_id: Any

@@ -75,7 +75,8 @@ class DiskView:
     def follow_end(self, world: World, matching: dict[tuple[int, int], Batch]) -> tuple[int, int]:
         """Bring the view up to date with its log; returns (batches gained, batches lost).
 
-        `matching` has the batch of every (base offset, epoch) that any disk ever held."""
+        `matching` has the batch of every (base offset, epoch) that any disk ever held, and under
+        (base offset, -2 - epoch) the one before it."""
         log = self.log
         assert log is not None
         self.cut = []
@@ -120,6 +121,12 @@ class DiskView:
             known = matching.setdefault((batch.base_offset, batch.epoch), batch)
             if known != batch:
                 world.violate(f"{self} has {batch}, another disk in the same epoch {known}")
+            if self.batches:
+                # The same batch has the same one before it: all that lies before is the same.
+                before = self.batches[-1]
+                key = (batch.base_offset, -2 - batch.epoch)
+                if matching.setdefault(key, before) != before:
+                    world.violate(f"{self} has {before} before {batch}, others {matching[key]}")
             self.batches.append(batch)
             self.end_offset = batch.last_offset + 1
         if self.end_offset != log.log_end_offset:
@@ -153,8 +160,8 @@ class DiskView:
 
 
 def read_batches(log: Log, start: int, end: int) -> list[Batch]:
-    """The batches of `log` in [start, end), from the bytes on its disk. Looking from outside neither
-    meets the faults that wait for the broker nor minds that its directory is offline."""
+    """The batches of `log` in [start, end), from the bytes on its disk. Who looks from outside does
+    not meet the faults that wait for the broker, nor mind that its directory is offline."""
     directory = log.log_directory
     fs: Any = directory.fs
     faults, fs.faults = fs.faults, []
