@@ -9,9 +9,15 @@ import time
 from tests.simulation.mutant import Mutant, hunt
 from tests.simulation.mutants_broker import BROKER_MUTANTS
 from tests.simulation.mutants_cell import CELL_MUTANTS
+from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
 
-MUTANTS: tuple[Mutant, ...] = (*REPLICA_MUTANTS, *CELL_MUTANTS, *BROKER_MUTANTS)
+MUTANTS: tuple[Mutant, ...] = (
+    *REPLICA_MUTANTS,
+    *FOLLOWER_MUTANTS,
+    *CELL_MUTANTS,
+    *BROKER_MUTANTS,
+)
 
 
 def main() -> int:

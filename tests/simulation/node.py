@@ -12,10 +12,9 @@ timer is set, and the invariants look at what has changed.
 from __future__ import annotations
 
 import errno
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from data_plane.broker import membership
 from data_plane.broker.controlled_shutdown import ControlledShutdown
@@ -32,6 +31,7 @@ from data_plane.server.configuration import BrokerConfig, load_configuration
 from data_plane.server.entry import Addresses, Entry, enter_cell
 from data_plane.server.ports import Ports
 from tests.simulation.client import CLIENT_PORT, INTER_BROKER_PORT
+from tests.simulation.executor import SimExecutor
 from tests.simulation.fiber import Fiber
 from tests.simulation.network import End
 from tests.simulation.node_log import NodeLog
@@ -43,61 +43,11 @@ from tests.simulation.world import EPOCH_MS, US_PER_MS, Event
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
 
-T = TypeVar("T")
-
 START_US_MIN = 20_000
 START_US_MAX = 150_000
 # How long a start waits before it tries again after the store has refused it.
 START_RETRY_US = 200_000
 TICK_MS_MAX = 1000
-
-
-class SimExecutor:
-    """The Executor port: work happens at one moment, its outcome comes back at a later one. A
-    serial one has a single thread, which a work that blocks keeps to itself."""
-
-    def __init__(self, node: Node, *, is_serial: bool = False) -> None:
-        self._node = node
-        self._random = node.random
-        self._is_serial = is_serial
-        self._queue: deque[tuple[Callable[[], Any], Callable[..., None]]] = deque()
-        self.open_count = 0
-
-    def submit(
-        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
-        self.open_count += 1
-        if self._is_serial:
-            self._queue.append((work, on_done))
-            if len(self._queue) == 1:
-                self._begin(work, on_done)
-        else:
-            self._begin(work, on_done)
-
-    def _begin(self, work: Callable[[], Any], on_done: Callable[..., None]) -> None:
-        self._node.at(self._delay_us(), self._work, work, on_done)
-
-    def _delay_us(self) -> int:
-        return 20 + int(self._random.expovariate(1 / 200.0))
-
-    def _work(self, work: Callable[[], Any], on_done: Callable[..., None]) -> None:
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = work()
-        except Exception as failure:
-            error = failure
-        delay_us = self._delay_us() + self._node.stall_us
-        self._node.stall_us = 0
-        self._node.at(delay_us, self._done, on_done, result, error)
-
-    def _done(self, on_done: Callable[..., None], result: Any, error: BaseException | None) -> None:
-        self.open_count -= 1
-        if self._is_serial:
-            self._queue.popleft()
-            if self._queue:
-                self._begin(*self._queue[0])
-        on_done(result, error)
 
 
 class Node:
