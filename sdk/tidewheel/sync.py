@@ -15,43 +15,38 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
-from datetime import datetime, timedelta
 from itertools import islice
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tidewheel import client as asynchronous
-from tidewheel.admin import Admin as AsyncAdmin
-from tidewheel.admin import OffsetTarget, PartitionLag
 from tidewheel.consumer import Commit, Start
 from tidewheel.consumer import Consumer as AsyncConsumer
 from tidewheel.errors import (
     ClientClosed,
     ConfigurationError,
-    DeserializationFailed,
     SerializationFailed,
 )
-from tidewheel.message import Message, ProducerRecord, Receipt, TopicPartition
+from tidewheel.message import ProducerRecord, Receipt
 from tidewheel.partitioner import Partitioner
 from tidewheel.producer import SendSummary
 from tidewheel.producer import Topic as AsyncTopic
 from tidewheel.sender import Delivery
 from tidewheel.serialization import Deserializer, Serializer, encode_plain
 from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
-from tidewheel.transport.port import ClusterInfo, ConfigEntry, GroupInfo, TopicInfo, Transport
+from tidewheel.sync_admin import Admin, Call
+from tidewheel.sync_consumer import Consumer
+from tidewheel.transport.port import Transport
+
+__all__ = ["Admin", "Client", "Consumer", "Topic"]
 
 T = TypeVar("T")
 
 CHUNK: Final = 1_000
 """`send_many` hands records over in lists of this size."""
-FETCH_MAX: Final = 2_000
-WAIT_S: Final = 1.0
-
-Call = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class _Loop:
@@ -280,253 +275,3 @@ class Topic:
                     hint="Return a number from 0 to partition_count - 1",
                 )
         return replace(record, key=key, value=value, partition=partition)
-
-
-class Consumer:
-    """Reads topics: iterate it, or take `batches()`. A message counts as processed when the next
-    one is asked for; see `tidewheel.Consumer` for what is committed when."""
-
-    def __init__(
-        self,
-        inner: AsyncConsumer,
-        call: Call,
-        key_deserializer: Deserializer | None,
-        value_deserializer: Deserializer | None,
-    ) -> None:
-        self._inner = inner
-        self._call = call
-        self._key_deserializer = key_deserializer
-        self._value_deserializer = value_deserializer
-        self._buffer: deque[Message] = deque()
-        self._in_hand: list[Message] = []
-        self._processed: dict[TopicPartition, int] = {}
-
-    def __enter__(self) -> Self:
-        self._call(self._inner.open())
-        return self
-
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Message:
-        """The next message; waits for it. Raises DeserializationFailed (go on to skip)."""
-        self._finish()
-        while not self._buffer:
-            self._take(FETCH_MAX, WAIT_S)
-        message = self._buffer.popleft()
-        self._in_hand = [message]
-        return self._prepared(message)
-
-    def batches(
-        self, messages_max: int = 1000, wait_s: float | None = None
-    ) -> Iterator[list[Message]]:
-        """Lists of 1 to `messages_max` messages; [] when `wait_s` is given and nothing came."""
-        while True:
-            self._finish()
-            while not self._buffer:
-                self._take(messages_max, WAIT_S if wait_s is None else wait_s)
-                if wait_s is not None:
-                    break
-            self._in_hand = [
-                self._buffer.popleft() for _ in range(min(messages_max, len(self._buffer)))
-            ]
-            yield [self._prepared(message) for message in self._in_hand]
-
-    def _finish(self) -> None:
-        for message in self._in_hand:
-            self._processed[message.topic_partition] = message.offset + 1
-        self._in_hand = []
-
-    def _take(self, messages_max: int, wait_s: float) -> None:
-        processed, self._processed = self._processed, {}
-        self._buffer.extend(self._call(self._inner.take(messages_max, wait_s, processed)))
-
-    def _prepared(self, message: Message) -> Message:
-        if self._key_deserializer is None and self._value_deserializer is None:
-            return message
-        try:
-            key, value = message.key, message.value
-            if self._key_deserializer is not None:
-                key = self._key_deserializer(key)
-            if self._value_deserializer is not None:
-                value = self._value_deserializer(value)
-        except Exception as broken:
-            raise DeserializationFailed(
-                f"Reading {message!r} raised {broken!r}", consumed=message
-            ) from broken
-        return Message(
-            message.topic,
-            message.partition,
-            message.offset,
-            message.timestamp_ms,
-            key,
-            value,
-            message.headers,
-        )
-
-    @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions this consumer reads now."""
-        return self._inner.assignment
-
-    def commit(self, position: Message | Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit and wait: a message's place, next offsets, or all handed out so far."""
-        if position is None:
-            offsets = dict(self._processed)
-            for message in self._in_hand:
-                offsets[message.topic_partition] = message.offset + 1
-            self._call(self._inner.commit(offsets))
-        else:
-            self._call(self._inner.commit(position))
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset` in an assigned partition."""
-        self._moved(self._inner.seek(partition, offset))
-
-    def seek_to_time(self, when: datetime | timedelta | int) -> None:
-        """Go on from a time in all assigned partitions."""
-        self._moved(self._inner.seek_to_time(when))
-
-    def seek_to_beginning(self) -> None:
-        """Go on from the first message kept, in all assigned partitions."""
-        self._moved(self._inner.seek_to_beginning())
-
-    def seek_to_end(self) -> None:
-        """Go on from what is sent from now on, in all assigned partitions."""
-        self._moved(self._inner.seek_to_end())
-
-    def _moved(self, seeking: Coroutine[Any, Any, None]) -> None:
-        # What was fetched ahead goes back first, so that partitions that stay lose nothing.
-        ahead: dict[TopicPartition, int] = {}
-        for message in self._buffer:
-            ahead.setdefault(message.topic_partition, message.offset)
-        self._buffer.clear()
-        self._in_hand = []
-        for partition, offset in ahead.items():
-            self._call(self._inner.seek(partition, offset))
-        self._call(seeking)
-
-    def close(self) -> None:
-        """Commit what is processed (commit="after"), leave the group."""
-        if self._processed and self._inner.assignment:
-            processed, self._processed = self._processed, {}
-            self._call(self._inner.take(0, 0.0, processed))
-        self._buffer.clear()
-        self._call(self._inner.close())
-
-
-class Admin:
-    """As `tidewheel.Admin`, in blocking form."""
-
-    def __init__(self, inner: AsyncAdmin, call: Call) -> None:
-        self._inner = inner
-        self._call = call
-
-    def cluster(self) -> ClusterInfo:
-        """Cluster id and brokers."""
-        found: ClusterInfo = self._call(self._inner.cluster())
-        return found
-
-    def topics(self, *, internal: bool = False) -> list[TopicInfo]:
-        """All topics by name."""
-        found: list[TopicInfo] = self._call(self._inner.topics(internal=internal))
-        return found
-
-    def describe_topic(self, name: str) -> TopicInfo:
-        """Raises TopicNotFound."""
-        found: TopicInfo = self._call(self._inner.describe_topic(name))
-        return found
-
-    def topic_exists(self, name: str) -> bool:
-        """Whether there is such a topic."""
-        return bool(self._call(self._inner.topic_exists(name)))
-
-    def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = -1,
-        replication_factor: int = -1,
-        configs: Mapping[str, str | int | bool] | None = None,
-    ) -> None:
-        """Raises TopicExists, InvalidRequest."""
-        self._call(
-            self._inner.create_topic(
-                name,
-                partitions=partitions,
-                replication_factor=replication_factor,
-                configs=configs,
-            )
-        )
-
-    def delete_topic(self, name: str) -> None:
-        """Raises TopicNotFound."""
-        self._call(self._inner.delete_topic(name))
-
-    def create_partitions(self, name: str, total_count: int) -> None:
-        """Grow a topic."""
-        self._call(self._inner.create_partitions(name, total_count))
-
-    def configs(self, name: str) -> list[ConfigEntry]:
-        """All properties of a topic."""
-        found: list[ConfigEntry] = self._call(self._inner.configs(name))
-        return found
-
-    def alter_configs(self, name: str, changes: Mapping[str, str | int | bool | None]) -> None:
-        """Set properties; None takes one back to its default."""
-        self._call(self._inner.alter_configs(name, changes))
-
-    def set_draining(self, broker_id: int, is_draining: bool = True) -> None:
-        """Have the cell move all replicas off a broker, or stop doing so."""
-        self._call(self._inner.set_draining(broker_id, is_draining))
-
-    def offsets(
-        self, topics: str | Sequence[str], at: OffsetTarget = "latest"
-    ) -> dict[TopicPartition, int]:
-        """Offsets of all partitions of topics."""
-        found: dict[TopicPartition, int] = self._call(self._inner.offsets(topics, at))
-        return found
-
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Forget all messages below the given offsets."""
-        found: dict[TopicPartition, int] = self._call(self._inner.delete_records(before))
-        return found
-
-    def groups(self) -> list[str]:
-        """Names of all consumer groups."""
-        found: list[str] = self._call(self._inner.groups())
-        return found
-
-    def describe_group(self, group: str) -> GroupInfo:
-        """Raises GroupNotFound."""
-        found: GroupInfo = self._call(self._inner.describe_group(group))
-        return found
-
-    def delete_group(self, group: str) -> None:
-        """Raises GroupNotEmpty, GroupNotFound."""
-        self._call(self._inner.delete_group(group))
-
-    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """The committed offsets of a group."""
-        found: dict[TopicPartition, int] = self._call(self._inner.group_offsets(group))
-        return found
-
-    def lag(
-        self, group: str, topics: Iterable[str] = (), *, seconds: bool = True
-    ) -> list[PartitionLag]:
-        """How far a group is behind, by partition."""
-        found: list[PartitionLag] = self._call(self._inner.lag(group, topics, seconds=seconds))
-        return found
-
-    def reset_offsets(self, group: str, topic: str, to: OffsetTarget) -> dict[TopicPartition, int]:
-        """Move a group without running members."""
-        found: dict[TopicPartition, int] = self._call(self._inner.reset_offsets(group, topic, to))
-        return found
