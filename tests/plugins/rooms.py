@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-LONG_FILES = ("tests/crash/", "tests/log/test_sync_sites.py", "tests/stack/")
+LONG_FILES = ("tests/crash/", "tests/log/test_sync_sites.py", "tests/stack/", "tests/faults/")
 """These take minutes. They go first, so that no worker begins one when the other is done."""
 
 
