@@ -15,8 +15,8 @@ Invariants
 - `on_response` is called once for each `send`, never within `send` or `disconnect`; when it raises,
   that connection is closed and the others go on.
 
-Every end of a connection that this broker did not want is logged with peer and reason. Deliberately
-absent: what requests mean, and trying them again.
+Every end of a connection that this broker did not want is logged with peer and reason, and so are
+attempts that fail, ever more seldom. Deliberately absent: what requests mean, and trying them again.
 """
 
 from __future__ import annotations
@@ -199,7 +199,10 @@ class _Peer:
     def _not_connected(self, reason: str) -> None:
         self._attempt = None
         self._pause()
-        self._log("peer_connection_failed", reason)
+        count = self._failures_count
+        if count & (count - 1) == 0:
+            # The first, the second, the fourth …: a broker that is gone for long fills no disk.
+            self._log("peer_connection_failed", reason)
         queue, self._queue = self._queue, []
         self._fail(queue)
 

@@ -367,8 +367,8 @@ def test_pauses_between_attempts_grow() -> None:
                 player.send()
                 await player.answers.get()
                 await asyncio.sleep(0.002)
-            # At 0, 50, 150 and 350 ms.
-            assert 3 <= len(player.warnings()) <= 4
+            # Attempts at 0, 50, 150 and 350 ms, the third of them without a line in the log.
+            assert 2 <= len(player.warnings()) <= 3
 
     run(main)
 
