@@ -16,7 +16,9 @@ Invariants
   that connection is closed and the others go on.
 
 Every end of a connection that this broker did not want is logged with peer and reason, and so are
-attempts that fail, ever more seldom. Deliberately absent: what requests mean, and trying them again.
+attempts that fail, ever more seldom.
+
+Deliberately absent: what requests mean, and trying them again.
 """
 
 from __future__ import annotations
