@@ -21,7 +21,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     # Records carry timestamps of 2023; the first look at retention, minutes after the start, would
     # take them away from under a reader.
-    "log.retention.ms": "-1",
+    "log.retention.check.interval.ms": "86400000",
 }
 
 
