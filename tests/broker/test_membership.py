@@ -539,3 +539,16 @@ def test_what_was_decided_before_an_outage_is_not_committed_after_it(cell: Cell)
         for _, changes, _ in controller.store.applied[applied:]
         for change in changes
     )
+
+
+def test_a_departure_does_not_announce_the_next_life(cell: Cell) -> None:
+    """Another process has taken the number just before."""
+    member = cell.members[1]
+    next_life: list[MetadataImage] = []
+    member.store.before_apply = lambda: next_life.append(register(cell.store, 2, life=2))
+    leave(member)
+    cell.pass_time(1_000)
+    assert next_life
+    now = cell.store.read().brokers[2]
+    assert now.incarnation_id == "2-2"
+    assert not now.in_controlled_shutdown
