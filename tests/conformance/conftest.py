@@ -1,6 +1,7 @@
-"""One broker process per test module; or any broker, by TIDEWHEEL_CONFORMANCE_BOOTSTRAP.
+"""One broker process per test module; or a cell, by TIDEWHEEL_CONFORMANCE_BROKERS=3; or any broker,
+by TIDEWHEEL_CONFORMANCE_BOOTSTRAP.
 
-Pointing the variable at an Apache Kafka shows whether a case asks for what Kafka does.
+Pointing the last one at an Apache Kafka shows whether a case asks for what Kafka does.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker_process import BrokerProcess
+from tests.faults.cell import Cell
 
 SETTINGS = {
     "num.partitions": "4",
@@ -33,6 +35,12 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield given
         return
     folder: Path = tmp_path_factory.mktemp("broker")
+    brokers = int(os.environ.get("TIDEWHEEL_CONFORMANCE_BROKERS", "1"))
+    if brokers > 1:
+        with Cell(folder, brokers=brokers, settings=SETTINGS) as cell:
+            # One address: clients find the others.
+            yield cell.bootstrap.split(",")[0]
+        return
     with BrokerProcess(folder, set=SETTINGS) as broker:
         yield broker.bootstrap
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from data_plane.wire.headers import RequestHeader, decode_response_header, encode_request_header
+from data_plane.wire.messages.metadata_request import MetadataRequest
 from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 
@@ -38,6 +39,14 @@ class RawClient:
         """The decoded answer."""
         self.send([(api_key, version, request)])
         return self.receive(api_key, version)
+
+    def broker_id(self) -> int:
+        """Which broker of its cell this is."""
+        port = self._socket.getpeername()[1]
+        brokers = self.ask(ApiKey.METADATA, 9, MetadataRequest(topics=[])).brokers
+        (node_id,) = [broker.node_id for broker in brokers if broker.port == port]
+        found: int = node_id
+        return found
 
     def send(self, requests: Sequence[tuple[ApiKey, int, Any]]) -> None:
         """Send several requests, as (key, version, request), in one piece."""

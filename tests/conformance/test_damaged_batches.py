@@ -21,6 +21,7 @@ from data_plane.wire.compression import Compression, compress
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import BATCH_HEADER, BatchHeader
 from data_plane.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -120,7 +121,15 @@ def create(client: RawClient, topic: str, **configs: str) -> None:
         CreatableTopicConfig(name=name.replace("_", "."), value=value)
         for name, value in configs.items()
     ]
-    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=config_list)
+    # In a cell it shall be led by the broker that is asked.
+    here = CreatableReplicaAssignment(partition_index=0, broker_ids=[client.broker_id()])
+    wanted = CreatableTopic(
+        name=topic,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[here],
+        configs=config_list,
+    )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=20_000)
     assert client.ask(ApiKey.CREATE_TOPICS, 7, request).topics[0].error_code == 0
 

@@ -7,6 +7,11 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
+from data_plane.wire.messages.create_topics_request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from data_plane.wire.registry import ApiKey
 from tests.conformance.raw_client import RawClient
@@ -22,6 +27,14 @@ def test_large_answers_to_pipelined_fetches_all_come(
     bootstrap: str, name: NameMaker, batches: int
 ) -> None:
     topic = name("large")
+    with RawClient(bootstrap) as client:
+        # In a cell it shall be led by the broker that is asked.
+        here = CreatableReplicaAssignment(partition_index=0, broker_ids=[client.broker_id()])
+        wanted_topic = CreatableTopic(
+            name=topic, num_partitions=-1, replication_factor=-1, assignments=[here]
+        )
+        creation = CreateTopicsRequest(topics=[wanted_topic], timeout_ms=20_000)
+        assert client.ask(ApiKey.CREATE_TOPICS, 7, creation).topics[0].error_code == 0
     producer = Producer({"bootstrap.servers": bootstrap, "batch.size": 1, "linger.ms": 0})
     for _ in range(batches):
         producer.produce(topic, bytes(MESSAGE_BYTES), partition=0)

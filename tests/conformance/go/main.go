@@ -369,6 +369,10 @@ func admin(ctx context.Context) error {
 		return err
 	}
 	details, err := a.ListTopics(ctx, topic)
+	for err == nil && len(details[topic].Partitions) == 2 && ctx.Err() == nil {
+		// In a cell another broker may hear of it a moment later.
+		details, err = a.ListTopics(ctx, topic)
+	}
 	if err != nil || len(details[topic].Partitions) != 5 {
 		return fmt.Errorf("wanted 5 partitions: %v %v", details[topic], err)
 	}

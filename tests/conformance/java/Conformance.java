@@ -115,6 +115,15 @@ public final class Conformance {
     if (!condition) throw new AssertionError(message);
   }
 
+  /** In a cell the next question may go to a broker that hears of the change a moment later. */
+  private static void eventually(Callable<Boolean> condition, String message) throws Exception {
+    long deadline = System.currentTimeMillis() + 10000;
+    while (!condition.call()) {
+      check(System.currentTimeMillis() < deadline, message);
+      Thread.sleep(10);
+    }
+  }
+
   private static void equal(Object wanted, Object got, String what) {
     check(Objects.equals(wanted, got), what + ": wanted " + wanted + ", got " + got);
   }
@@ -311,7 +320,7 @@ public final class Conformance {
       TopicDescription described = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic);
       equal(2, described.partitions().size(), "partitions");
       check(!described.topicId().equals(Uuid.ZERO_UUID), "a topic id");
-      check(admin.listTopics().names().get().contains(topic), "listed");
+      eventually(() -> admin.listTopics().names().get().contains(topic), "listed");
       expect(TopicExistsException.class, () -> admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1))).all().get());
       expect(InvalidTopicException.class, () -> admin.createTopics(List.of(new NewTopic("not ok!", 1, (short) 1))).all().get());
       expect(InvalidPartitionsException.class, () -> admin.createTopics(List.of(new NewTopic(topic + "x", 0, (short) 1))).all().get());
@@ -319,7 +328,7 @@ public final class Conformance {
       expect(InvalidConfigurationException.class, () ->
           admin.createTopics(List.of(new NewTopic(topic + "x", 1, (short) 1).configs(Map.of("no.such", "1")))).all().get());
       admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(5))).all().get();
-      equal(5, admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size(), "after the increase");
+      eventually(() -> admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size() == 5, "after the increase");
       expect(InvalidPartitionsException.class, () -> admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3))).all().get());
       admin.deleteTopics(TopicCollection.ofTopicIds(List.of(described.topicId()))).all().get();
       expect(UnknownTopicOrPartitionException.class, () -> admin.describeTopics(List.of(topic)).allTopicNames().get());
@@ -334,6 +343,7 @@ public final class Conformance {
       admin.incrementalAlterConfigs(Map.of(resource, List.of(
           new AlterConfigOp(new ConfigEntry("retention.ms", "60000"), AlterConfigOp.OpType.SET),
           new AlterConfigOp(new ConfigEntry("cleanup.policy", "compact"), AlterConfigOp.OpType.APPEND)))).all().get();
+      eventually(() -> "60000".equals(admin.describeConfigs(List.of(resource)).all().get().get(resource).get("retention.ms").value()), "set");
       Config config = admin.describeConfigs(List.of(resource)).all().get().get(resource);
       equal("60000", config.get("retention.ms").value(), "retention.ms");
       equal(ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, config.get("retention.ms").source(), "source");
@@ -341,7 +351,7 @@ public final class Conformance {
       check(config.get("segment.bytes").isDefault(), "segment.bytes is default");
       admin.incrementalAlterConfigs(Map.of(resource, List.of(
           new AlterConfigOp(new ConfigEntry("retention.ms", ""), AlterConfigOp.OpType.DELETE)))).all().get();
-      check(admin.describeConfigs(List.of(resource)).all().get().get(resource).get("retention.ms").isDefault(), "deleted");
+      eventually(() -> admin.describeConfigs(List.of(resource)).all().get().get(resource).get("retention.ms").source() != ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, "deleted");
       expect(InvalidConfigurationException.class, () -> admin.incrementalAlterConfigs(Map.of(resource, List.of(
           new AlterConfigOp(new ConfigEntry("retention.ms", "soon"), AlterConfigOp.OpType.SET)))).all().get());
       Node node = admin.describeCluster().nodes().get().iterator().next();
@@ -391,7 +401,7 @@ public final class Conformance {
   private void adminCluster() throws Exception {
     try (Admin admin = admin()) {
       DescribeClusterResult cluster = admin.describeCluster();
-      equal(1, cluster.nodes().get().size(), "nodes");
+      check(!cluster.nodes().get().isEmpty(), "nodes");
       check(cluster.controller().get() != null, "a controller");
       check(!cluster.clusterId().get().isEmpty(), "a cluster id");
       int id = cluster.nodes().get().iterator().next().id();

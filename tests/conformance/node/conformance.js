@@ -177,7 +177,7 @@ async function adminCalls() {
   })
   assert.ok(resources[0].configEntries.some((entry) => entry.configName === 'retention.ms'))
   const cluster = await admin.describeCluster()
-  assert.equal(cluster.brokers.length, 1)
+  assert.ok(cluster.brokers.length >= 1)
   await admin.deleteTopics({ topics: [full] })
 }
 
