@@ -33,10 +33,15 @@ def check_folds(cell: Cell) -> None:
     for node in cell.nodes.values():
         if node.is_up:
             for view in cell.history.disks.get(node.name, {}).values():
-                log = view.log
-                if log is not None and log.is_loaded and not log.is_closed:
-                    _check_producers(cell, view, log)
-                    _check_epochs(cell, view, log)
+                check_folds_of(cell, view)
+
+
+def check_folds_of(cell: Cell, view: DiskView) -> None:
+    """The same for one log."""
+    log = view.log
+    if log is not None and log.is_loaded and not log.is_closed:
+        _check_producers(cell, view, log)
+        _check_epochs(cell, view, log)
 
 
 def _replay(batches: list[Batch]) -> dict[int, tuple[int, list[tuple[int, int, int, int]]]]:
@@ -80,6 +85,10 @@ def _check_producers(cell: Cell, view: DiskView, log: Log) -> None:
 
 
 def _check_epochs(cell: Cell, view: DiskView, log: Log) -> None:
+    end_offset = log.log_end_offset
+    beyond = [entry for entry in log.epochs.entries if entry.start_offset >= end_offset]
+    if beyond and end_offset > log.log_start_offset:
+        cell.world.violate(f"{view} ends at {end_offset}, and has epochs {beyond}")
     last_epoch = -1
     for batch in view.batches:
         if batch.epoch != last_epoch and batch.base_offset >= log.log_start_offset:

@@ -201,8 +201,12 @@ class Cell:
         """min.insync.replicas of a partition as that broker's image has it."""
         services = node.services
         assert services is not None
-        topic = services.image.topics_by_id[key[0]]
-        value = int(topic.configs.get("min.insync.replicas", PROPERTIES["min.insync.replicas"]))
+        return self.min_isr_of(services.image, key[0], state)
+
+    def min_isr_of(self, image: MetadataImage, topic_id: UUID, state: PartitionImage) -> int:
+        """min.insync.replicas, but never more than the replicas that are there to stay."""
+        configs = image.topics_by_id[topic_id].configs
+        value = int(configs.get("min.insync.replicas", PROPERTIES["min.insync.replicas"]))
         lasting = len(state.replicas) - len(state.adding_replicas)
         return max(1, min(value, lasting))
 

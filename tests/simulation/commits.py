@@ -2,6 +2,8 @@
 
 - A broker that has registered after its disk lost committed records is in no ISR and no ELR until
   it has them again (KIP-966, KIP-903).
+- An ISR changes by its leader, by the controller, and a broker may leave it by itself. There is an
+  ELR only while the ISR is below min.insync.replicas.
 - Leaders are elected by the controller alone: the broker that holds the lease at that moment, and
   under its epoch; from the ISR or the ELR, or where there is neither the last known leader, unless
   the topic allows unclean elections.
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 UNCLEAN = "unclean.leader.election.enable"
 # Clocks run up to 10 % fast, and heartbeats are counted when they arrive.
 SILENCE_SHARE_MIN = 0.75
+# A session's end is noticed with a heartbeat of the controller, and committed after retries.
+SILENCE_SHARE_MAX = 4.0
 
 
 class CommitWatch:
@@ -169,18 +173,35 @@ class CommitWatch:
                         f"{name}: b{node_id} is in ISR {new.isr} or ELR {new.elr} without the "
                         f"committed records {lost.start}..{lost.end}, which it lost"
                     )
+        if commit.controller_epoch is None and new.replicas == old.replicas:
+            for node_id in sorted(set(old.isr) - set(new.isr)):
+                if who not in (f"b{old.leader}", f"b{node_id}"):
+                    self._world.violate(f"{name}: {who} takes b{node_id} out of the ISR of {old}")
+        if new.elr and len(new.isr) >= self._cell.min_isr_of(after, change.topic_id, new):
+            self._world.violate(f"{name}: {new} has an ELR although its ISR is large enough")
         if set(new.isr) & set(new.elr) or not {*new.isr, *new.elr} <= set(new.replicas):
             self._world.violate(f"{name}: {new} is not a state of a partition")
         if new.leader in (NO_LEADER, old.leader):
             return
         if commit.controller_epoch is None:
             self._world.violate(f"{name}: {new} is elected by a commit that no lease stands for")
+        self._check_lives(name, new.leader, after)
         if new.leader not in new.isr:
             self._world.violate(f"{name}: the leader of {new} is not in its ISR")
         if new.leader in (*old.isr, *old.elr) or self.allows_unclean(change.topic_id):
             return
         if old.isr or old.elr or old.last_known_leader not in (NO_LEADER, new.leader):
             self._world.violate(f"{name}: {new} is elected from {old}")
+
+    def _check_lives(self, name: str, leader: int, after: MetadataImage) -> None:
+        """Only a broker that is known to live is elected."""
+        silent_us = self._up_us() - self._renewed_us.get(after.brokers[leader].incarnation_id, 0)
+        is_silent = silent_us > self._session_timeout_ms * SILENCE_SHARE_MAX * US_PER_MS
+        if after.brokers[leader].is_fenced or is_silent:
+            self._world.violate(
+                f"{name}: b{leader} is elected, silent for {silent_us / 1000:.0f} ms: "
+                f"{after.brokers[leader]}"
+            )
 
     def _count(self, old: PartitionImage, new: PartitionImage) -> None:
         count = self._world.count

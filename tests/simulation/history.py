@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation import audit
 from tests.simulation.committed import CommittedLogs
 from tests.simulation.partition_history import LostRange, PartitionHistory
 from tests.simulation.replicas import DiskView, TopicPartition
@@ -222,6 +223,7 @@ class History:
             self._world.note(node.name, f"truncates {partition} to {view.end_offset}")
             if node.services is not None:
                 self.committed.check_truncation(partition, view)
+                audit.check_folds_of(self._cell, view)
         if gained or lost or partition.lost:
             # Also an empty log that begins anew where the leader's log begins has all there is.
             self._regained(partition, view)

@@ -78,6 +78,10 @@ class Mutant:
     is_quick: bool = False
 
 
+# Not found by a check: the code that the mutant patches has changed.
+PATCH_IS_OLD = ("TypeError", "AttributeError", "NameError", "KeyError: '")
+
+
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
     """The mutant is alive within."""
@@ -98,5 +102,7 @@ def hunt(mutant: Mutant) -> tuple[int, Outcome | None]:
             tried += 1
             outcome = run_seed(seed, mutant.steps, mutant.options)
             if outcome.failure is not None:
+                last_line = outcome.failure.strip().splitlines()[-1]
+                assert not last_line.startswith(PATCH_IS_OLD), f"the patch is at fault: {last_line}"
                 return tried, outcome
     return tried, None

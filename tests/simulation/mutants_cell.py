@@ -125,13 +125,11 @@ def _lease_unchecked(patch: Patch) -> None:
     """The controller goes on after its lease, and tells the store no epoch."""
     original: Any = MetadataWriter.__dict__["write"]
 
-    def write(self: MetadataWriter, decide: Any, on_done: Any, epoch: int | None = None) -> None:
-        original(self, decide, on_done)
-
     def patched(
-        self: MetadataWriter, decide: Any, on_done: Any, controller_epoch: int | None = None
+        self: MetadataWriter, decide: Any, on_done: Any, *rest: Any, **options: Any
     ) -> None:
-        write(self, decide, on_done, controller_epoch)
+        options.pop("controller_epoch", None)
+        original(self, decide, on_done, None, *rest[1:], **options)
 
     patch.set(MetadataWriter, "write", patched)
     patch.set(Membership, "_stand_down", lambda self, reason: None)

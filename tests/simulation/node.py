@@ -28,7 +28,7 @@ from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
 from data_plane.server.clock import Clock
 from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig, load_configuration
-from data_plane.server.entry import Addresses, Entry, enter_cell
+from data_plane.server.entry import Addresses, Entry, NodeIdTaken, enter_cell
 from data_plane.server.ports import Ports
 from tests.simulation.client import CLIENT_PORT, INTER_BROKER_PORT
 from tests.simulation.executor import SimExecutor
@@ -231,7 +231,8 @@ class Node:
         self._fiber = None
         if entry is None:
             self.note(f"cannot start: {error!r}")
-            if not isinstance(error, (StoreError, LogError, PowerLoss)):
+            # A heartbeat of the former life that comes late looks like somebody else's.
+            if not isinstance(error, (StoreError, LogError, PowerLoss, NodeIdTaken, OSError)):
                 self.cell.suspect(f"{self.name} cannot start: {error!r}")
             self.at(START_RETRY_US, self._enter)
             return

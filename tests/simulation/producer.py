@@ -38,6 +38,8 @@ RETRY_MS = 40
 PRODUCE_TIMEOUT_MS = 1000
 DELIVERY_TIMEOUT_MS = 12_000
 PADDING_BYTES_MAX = 200
+# How often a producer leaves out some sequences, to be refused.
+GAP_CHANCE = 0.02
 # A leader that has not heard of its last election yet may find a sequence wrong, for a while.
 OUT_OF_ORDER_RETRIES_MAX = 60
 
@@ -67,6 +69,8 @@ class Outgoing:
     count: int
     created_us: int
     sequence: int = -1
+    # How many batches of the lane were sent before it for the first time.
+    ordinal: int = -1
     tries: int = 0
     wrong_order: int = 0
 
@@ -74,7 +78,17 @@ class Outgoing:
 class Lane:
     """What goes to one partition, in order."""
 
-    __slots__ = ("index", "is_draining", "next_sequence", "queue", "retry_at_us", "sent", "topic")
+    __slots__ = (
+        "index",
+        "is_acknowledged",
+        "is_draining",
+        "next_ordinal",
+        "next_sequence",
+        "queue",
+        "retry_at_us",
+        "sent",
+        "topic",
+    )
 
     def __init__(self, topic: str, index: int) -> None:
         self.topic = topic
@@ -83,8 +97,20 @@ class Lane:
         self.queue: deque[Outgoing] = deque()
         self.sent: list[Outgoing] = []
         self.next_sequence = 0
+        self.next_ordinal = 0
         self.is_draining = False
+        # Something of it was acknowledged under the present producer id.
+        self.is_acknowledged = False
         self.retry_at_us = 0
+
+    def may_send(self) -> bool:
+        """Brokers remember five batches: none may be sent that pushes an unsettled one out."""
+        if not self.queue or len(self.sent) >= MAX_IN_FLIGHT:
+            return False
+        head = self.queue[0]
+        ordinal = self.next_ordinal if head.ordinal < 0 else head.ordinal
+        oldest = min((batch.ordinal for batch in self.sent), default=ordinal)
+        return ordinal < min(oldest, ordinal) + MAX_IN_FLIGHT
 
 
 class Producer(Client):
@@ -126,6 +152,8 @@ class Producer(Client):
     def _tick(self) -> None:
         if not self.is_stopped:
             self._make_batch()
+            if self.is_idempotent and self.random.random() < GAP_CHANCE:
+                self._try_gap()
         self._give_up_old()
         self._pump()
         if not self.is_stopped or self.unsettled_count:
@@ -153,6 +181,30 @@ class Producer(Client):
             lane.queue.append(Outgoing(topic, index, self._next_number, count, self.world.now_us))
             self._next_number += count
 
+    def _try_gap(self) -> None:
+        """Leave out some sequences. A leader that acknowledges that would lose records in silence
+        when a producer loses a request."""
+        lanes = [one for one in self._lanes.values() if one.is_acknowledged]
+        if not lanes or self._must_renew:
+            return
+        lane = self.random.choice(lanes)
+        info = self.leader(lane.topic, lane.index)
+        if info is None or info.leader < 0:
+            return
+        gap = Outgoing(lane.topic, lane.index, 1 << 40, 1, self.world.now_us)
+        gap.sequence = lane.next_sequence + 1000
+        request = self._request(lane, gap)
+        self.ask(
+            info.leader, ApiKey.PRODUCE, request, lambda answer: self._gap_answered(lane, answer)
+        )
+
+    def _gap_answered(self, lane: Lane, response: Any) -> None:
+        if response is None:
+            return
+        error = ErrorCode(response.responses[0].partition_responses[0].error_code)
+        if error is ErrorCode.NONE:
+            self.cell.promises.gap_accepted(self, lane.topic, lane.index)
+
     # Giving up
 
     def _give_up_old(self) -> None:
@@ -177,6 +229,7 @@ class Producer(Client):
                 self.cell.promises.given_up(self, lane.queue.popleft())
             lane.next_sequence = 0
             lane.is_draining = False
+            lane.is_acknowledged = False
 
     def _ask_id(self) -> None:
         if not self._is_asking_id:
@@ -206,7 +259,7 @@ class Producer(Client):
                 if lane.sent or self.world.now_us < lane.retry_at_us:
                     continue
                 lane.is_draining = False
-            while lane.queue and len(lane.sent) < MAX_IN_FLIGHT and self._send(lane):
+            while lane.may_send() and self._send(lane):
                 pass
 
     def _send(self, lane: Lane) -> bool:
@@ -215,25 +268,16 @@ class Producer(Client):
             self.refresh_metadata()
             return False
         batch = lane.queue.popleft()
+        if batch.ordinal < 0:
+            batch.ordinal = lane.next_ordinal
+            lane.next_ordinal += 1
         if self.is_idempotent and batch.sequence < 0:
             batch.sequence = lane.next_sequence
             lane.next_sequence += batch.count
         if batch.tries:
             self.world.count("produce retries")
         batch.tries += 1
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=self.acks,
-            timeout_ms=PRODUCE_TIMEOUT_MS,
-            topic_data=[
-                TopicProduceData(
-                    name=lane.topic,
-                    partition_data=[
-                        PartitionProduceData(index=lane.index, records=self._encode(batch))
-                    ],
-                )
-            ],
-        )
+        request = self._request(lane, batch)
         if self.acks == 0:
             self.link(info.leader).send_unanswered(ApiKey.PRODUCE, request)
             return True
@@ -245,6 +289,15 @@ class Producer(Client):
             lambda response: self._answered(lane, batch, response),
         )
         return True
+
+    def _request(self, lane: Lane, batch: Outgoing) -> ProduceRequest:
+        piece = PartitionProduceData(index=lane.index, records=self._encode(batch))
+        return ProduceRequest(
+            transactional_id=None,
+            acks=self.acks,
+            timeout_ms=PRODUCE_TIMEOUT_MS,
+            topic_data=[TopicProduceData(name=lane.topic, partition_data=[piece])],
+        )
 
     def _encode(self, batch: Outgoing) -> bytes:
         numbers = range(batch.first_number, batch.first_number + batch.count)
@@ -275,6 +328,7 @@ class Producer(Client):
         error = ErrorCode(answer.error_code)
         if error is ErrorCode.NONE:
             self.world.count(f"acks={self.acks} acknowledged")
+            lane.is_acknowledged = True
             self.cell.promises.acknowledged(self, batch, answer.base_offset)
         elif error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self.world.count("duplicate sequence answers")

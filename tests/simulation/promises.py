@@ -105,6 +105,15 @@ class Promises:
                 f"refused with {error.name}"
             )
 
+    def gap_accepted(self, producer: Producer, topic: str, index: int) -> None:
+        """A batch that leaves out sequences was acknowledged."""
+        info = producer.topics.get(topic)
+        partition = None
+        if info is not None:
+            partition = self._cell.history.partitions.get((info.topic_id, index))
+        if partition is not None and not partition.is_lossy:
+            self._world.violate(f"{producer.name}'s gap of sequences in {partition} is accepted")
+
     def out_of_order(self, producer: Producer, batch: Outgoing) -> None:
         """The leader does not know the batches that were acknowledged before."""
         topic = producer.topics.get(batch.topic)
