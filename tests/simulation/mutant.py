@@ -100,7 +100,8 @@ def hunt(mutant: Mutant) -> tuple[int, Outcome | None]:
     with planted(mutant):
         for seed in seeds:
             tried += 1
-            outcome = run_seed(seed, mutant.steps, mutant.options)
+            steps = mutant.steps if mutant.options is None else 2 * mutant.steps
+            outcome = run_seed(seed, steps, mutant.options)
             if outcome.failure is not None:
                 last_line = outcome.failure.strip().splitlines()[-1]
                 assert not last_line.startswith(PATCH_IS_OLD), f"the patch is at fault: {last_line}"

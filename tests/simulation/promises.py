@@ -120,6 +120,8 @@ class Promises:
         partition = None
         if topic is not None:
             partition = self._cell.history.partitions.get((topic.topic_id, batch.index))
+        if topic is not None and self._cell.commits.allows_unclean(topic.topic_id):
+            return
         if partition is not None and not partition.is_lossy:
             self._world.violate(
                 f"{producer.name}'s batch {batch.first_number} (sequence {batch.sequence}) in "
