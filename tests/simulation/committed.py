@@ -153,16 +153,13 @@ class CommittedLogs:
     def check_complete(self, node: Node, partition: PartitionHistory) -> None:
         """A leader has all that was committed, or an excuse."""
         view = self._disks[node.name].get(partition.key)
-        end_offset = 0
-        if view is not None:
-            log = view.log
-            end_offset = view.end_offset if log is None else log.log_end_offset
-        last = partition.batches[-1] if partition.batches else None
-        if last is None or (view is not None and view.end_offset >= partition.end_offset):
-            if last is not None and view is not None and not view.holds(last):
-                self._missing(node, partition, last.base_offset)
-            return
-        self._missing(node, partition, end_offset)
+        first: Batch | None = None
+        for batch in reversed(partition.batches):
+            if view is not None and view.holds(batch):
+                break
+            first = batch
+        if first is not None:
+            self._missing(node, partition, first.base_offset)
 
     def _missing(self, node: Node, partition: PartitionHistory, offset: int) -> None:
         """The leader lacks committed records from `offset` on."""

@@ -31,7 +31,17 @@ STORE = Options(
 # Where disks lose what they have not synced.
 POWER = Options(
     brokers=3,
-    faults=frozenset({"power loss", "torn write", "cut", "slow network", "flaky store"}),
+    faults=frozenset(
+        {
+            "power loss",
+            "torn write",
+            "cut",
+            "slow network",
+            "flaky store",
+            "store outage",
+            "store cut",
+        }
+    ),
     admin=frozenset(),
     topics=(
         TopicPlan("data3", 1, 3),

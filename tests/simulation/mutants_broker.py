@@ -208,6 +208,7 @@ BROKER_MUTANTS: Iterable[Mutant] = (
         "epoch ignored on fetch",
         "a fetch is answered whatever leader epoch it names",
         _epoch_ignored_on_fetch,
+        is_quick=True,
     ),
     Mutant(
         "coordinator acts after losing its epoch",
@@ -220,6 +221,7 @@ BROKER_MUTANTS: Iterable[Mutant] = (
         "a new coordinator begins with nothing",
         _offsets_not_loaded,
         options=LEADERS,
+        is_quick=True,
     ),
     Mutant(
         "commit offset before replication",
@@ -231,30 +233,40 @@ BROKER_MUTANTS: Iterable[Mutant] = (
         "loading coordinator answers",
         "a coordinator answers from what it has before it has loaded",
         _loading_coordinator_answers,
+        is_quick=True,
     ),
     Mutant(
         "producer ids given twice",
         "ids come from no block of the store",
         _ids_given_twice,
+        is_quick=True,
     ),
     Mutant(
         "duplicates stored",
         "a repeated batch is stored again",
         _duplicates_stored,
         options=LEADERS,
+        is_quick=True,
     ),
-    Mutant("sequences unchecked", "gaps of sequences are let through", _sequences_unchecked),
+    Mutant(
+        "sequences unchecked",
+        "gaps of sequences are let through",
+        _sequences_unchecked,
+        is_quick=True,
+    ),
     Mutant(
         "followers keep no producers",
         "producer states are the leader's alone",
         _followers_keep_no_producers,
         options=LEADERS,
+        is_quick=True,
     ),
     Mutant(
         "truncation keeps producers",
         "producer states remember batches that were cut off",
         _truncation_keeps_producers,
         options=LEADERS,
+        is_quick=True,
     ),
     Mutant(
         "truncation keeps epochs",
@@ -267,21 +279,25 @@ BROKER_MUTANTS: Iterable[Mutant] = (
         "only the first leader epoch of a log is noted",
         _followers_note_no_epochs,
         options=LEADERS,
+        is_quick=True,
     ),
     Mutant(
         "sync does nothing",
         "flushes leave data in the page cache",
         _sync_does_nothing,
         options=POWER,
+        is_quick=True,
     ),
     Mutant(
         "timeout is success",
         "a produce that was not replicated in time is acknowledged",
         _timeout_is_success,
+        is_quick=True,
     ),
     Mutant(
         "consumers read everything",
         "consumers are given records above the high watermark",
         _consumers_read_everything,
+        is_quick=True,
     ),
 )

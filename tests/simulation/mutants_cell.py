@@ -241,12 +241,14 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "a broker that registers without the right mark stays in ISR and ELR",
         _unclean_restart_keeps_isr,
         options=POWER,
+        is_quick=True,
     ),
     Mutant(
         "registration keeps leadership",
         "a broker that starts anew goes on leading in its old epoch",
         _registration_keeps_leadership,
         options=POWER,
+        is_quick=True,
     ),
     Mutant(
         "stale broker epoch joins",
@@ -254,7 +256,12 @@ CELL_MUTANTS: Iterable[Mutant] = (
         _stale_broker_epoch_joins,
         options=POWER,
     ),
-    Mutant("fenced broker joins", "a fenced follower joins the ISR", _fenced_broker_joins),
+    Mutant(
+        "fenced broker joins",
+        "a fenced follower joins the ISR",
+        _fenced_broker_joins,
+        is_quick=True,
+    ),
     Mutant(
         "ISR of a deposed leader",
         "an ISR change is committed whatever epoch it was proposed in",
@@ -265,22 +272,26 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "election from anywhere",
         "unclean elections although no topic asks for them",
         _election_from_anywhere,
+        is_quick=True,
     ),
     Mutant(
         "election of the first replica",
         "the first live replica leads, in sync or not",
         _election_of_the_first_replica,
+        is_quick=True,
     ),
     Mutant(
         "ELR outlives its reason",
         "who left the ISR stays eligible when others commit without it",
         _elr_outlives_its_reason,
+        is_quick=True,
     ),
     Mutant(
         "lease unchecked by the controller",
         "a controller goes on after its lease, without an epoch",
         _lease_unchecked,
         options=STORE,
+        is_quick=True,
     ),
     Mutant(
         "store takes old controller epochs",
@@ -293,12 +304,14 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "after an outage of the store brokers are declared dead",
         _mass_expiry,
         options=STORE,
+        is_quick=True,
     ),
     Mutant(
         "lost reply applied twice",
         "a commit whose answer was lost is made a second time",
         _reply_applied_twice,
         options=STORE,
+        is_quick=True,
     ),
     Mutant(
         "compare without set",
@@ -306,9 +319,24 @@ CELL_MUTANTS: Iterable[Mutant] = (
         _compare_without_set,
         options=STORE,
     ),
-    Mutant("change feed out of order", "commits are applied newest first", _feed_out_of_order),
-    Mutant("change feed with holes", "only the newest commit is applied", _feed_with_holes),
-    Mutant("dead brokers elected", "nobody looks whether a leader lives", _dead_brokers_elected),
+    Mutant(
+        "change feed out of order",
+        "commits are applied newest first",
+        _feed_out_of_order,
+        is_quick=True,
+    ),
+    Mutant(
+        "change feed with holes",
+        "only the newest commit is applied",
+        _feed_with_holes,
+        is_quick=True,
+    ),
+    Mutant(
+        "dead brokers elected",
+        "nobody looks whether a leader lives",
+        _dead_brokers_elected,
+        is_quick=True,
+    ),
     Mutant(
         "controller never decides",
         "the controller takes its last look for too old, always",

@@ -130,11 +130,13 @@ FOLLOWER_MUTANTS: Iterable[Mutant] = (
         "divergence is cut at the follower's high watermark (KIP-101)",
         _truncate_to_high_watermark,
         options=LEADERS,
+        is_quick=True,
     ),
     Mutant(
         "truncate at every change of leaders",
         "followers cut to their high watermark, leaders compare no epochs (before KIP-101)",
         _truncate_to_high_watermark_at_role_change,
+        is_quick=True,
     ),
     Mutant(
         "truncate in one step",
@@ -177,5 +179,6 @@ FOLLOWER_MUTANTS: Iterable[Mutant] = (
         "follower's high watermark is its end",
         "a follower shows consumers all it has",
         _follower_high_watermark_is_its_end,
+        is_quick=True,
     ),
 )

@@ -208,12 +208,14 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "ack before replication",
         "the high watermark is the leader's log end",
         _commit_without_followers,
+        is_quick=True,
     ),
     Mutant(
         "ack on an unconfirmed ISR",
         "a proposed smaller ISR counts before the store has it",
         _commit_by_proposed_isr,
         options=STORE,
+        is_quick=True,
     ),
     Mutant(
         "ack without the joining",
@@ -225,16 +227,19 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "commit below min ISR",
         "the high watermark advances however small the ISR is",
         _commit_below_min_isr,
+        is_quick=True,
     ),
     Mutant(
         "join before catching up",
         "any follower that fetches joins the ISR",
         _join_before_catching_up,
+        is_quick=True,
     ),
     Mutant(
         "join before the epoch's start",
         "the high watermark is enough to join the ISR of a new leader",
         _join_before_epoch_start,
+        is_quick=True,
     ),
     Mutant(
         "progress survives epochs",
@@ -246,16 +251,19 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "sent is stored",
         "a follower counts with what was sent to it",
         _follower_counts_what_it_was_sent,
+        is_quick=True,
     ),
     Mutant(
         "epoch kept by a new leader",
         "a new leader's records carry the old epoch",
         _epoch_kept_by_new_leader,
+        is_quick=True,
     ),
     Mutant(
         "new leader commits all it has",
         "the high watermark jumps to the log end at an election",
         _high_watermark_of_new_leader,
+        is_quick=True,
     ),
     Mutant(
         "deposed leader serves on",
@@ -267,6 +275,7 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "acks=all at the append",
         "producers of acks=all are answered when the leader has the record",
         _waiters_told_too_early,
+        is_quick=True,
     ),
     Mutant(
         "resigning leader acknowledges",
@@ -279,6 +288,7 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "durability=fsync is not waited for",
         _unsynced_copy_counts,
         options=POWER,
+        is_quick=True,
     ),
     Mutant("ISR never grows", "a follower that caught up stays outside", _isr_never_grows),
     Mutant(

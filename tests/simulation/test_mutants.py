@@ -25,6 +25,7 @@ def test_is_killed(mutant: Mutant) -> None:
 QUICK = [mutant for mutant in MUTANTS if mutant.is_quick]
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", QUICK, ids=lambda mutant: mutant.name)
 def test_is_killed_at_once(mutant: Mutant) -> None:
     tried, killed = hunt(mutant)

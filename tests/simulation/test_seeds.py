@@ -15,6 +15,7 @@ NIGHTLY_CHUNKS = 50
 NIGHTLY_SEEDS_PER_CHUNK = 40
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("chunk", range(EVERYDAY_CHUNKS))
 def test_seeds(chunk: int) -> None:
     first = 1 + chunk * EVERYDAY_SEEDS_PER_CHUNK
