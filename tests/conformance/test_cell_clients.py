@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from tests.conformance.cell_load import ForeignLoad
 from tests.faults.cell import Cell
 from tests.faults.load import Load, Writer
 
+AIOKAFKA_LOAD = Path(__file__).with_name("aiokafka_load.py")
 PARTITIONS = 4
 OPERATION_SECONDS_MAX = 240
 MESSAGES, MESSAGE_BYTES = 2_000, 1_000
@@ -109,13 +110,19 @@ def names_coordinated_by(cell: Cell, broker_id: int) -> Iterator[str]:
             yield name
 
 
-@contextlib.contextmanager
-def running_clients(cell: Cell, coordinator: int) -> Iterator[Clients]:
-    """All clients at work, with all their groups at one coordinator; judged at the end."""
-    commands = {
+def programs_of_others() -> dict[str, list[str]]:
+    return {
         "java": programs.java_command("CellLoad"),
         "franz-go": [*programs.go_command(), "cell"],
     }
+
+
+@contextlib.contextmanager
+def running_clients(
+    cell: Cell, coordinator: int, commands: Mapping[str, list[str]]
+) -> Iterator[Clients]:
+    """librdkafka and these programs at work, with all their groups at one coordinator; judged at
+    the end."""
     names = names_coordinated_by(cell, coordinator)
     topics = [next(names) for _ in range(1 + len(commands))]
     for topic in topics:
@@ -147,7 +154,17 @@ def command(cell: Cell, module: str, *arguments: str) -> None:
 
 @pytest.mark.timeout(240)
 def test_clients_follow_a_failover_and_new_partitions(tmp_path: Path) -> None:
-    with Cell(tmp_path) as cell, running_clients(cell, coordinator=2) as clients:
+    others = programs_of_others()
+    with Cell(tmp_path) as cell, running_clients(cell, 2, others) as clients:
+        clients.kill_and_start_again(2)
+        clients.grow(2 * PARTITIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_aiokafka_follows_too(tmp_path: Path) -> None:
+    program = {"aiokafka": [sys.executable, "-P", str(AIOKAFKA_LOAD)]}
+    with Cell(tmp_path) as cell, running_clients(cell, 2, program) as clients:
         clients.kill_and_start_again(2)
         clients.grow(2 * PARTITIONS)
 
@@ -155,7 +172,8 @@ def test_clients_follow_a_failover_and_new_partitions(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_clients_follow_brokers_that_come_and_go(tmp_path: Path) -> None:
-    with Cell(tmp_path) as cell, running_clients(cell, coordinator=3) as clients:
+    others = programs_of_others()
+    with Cell(tmp_path) as cell, running_clients(cell, 3, others) as clients:
         for victim in (3, 1, 2):
             clients.kill_and_start_again(victim)
         clients.grow(2 * PARTITIONS)
