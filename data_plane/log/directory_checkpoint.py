@@ -1,10 +1,13 @@
-"""The two files of a data directory that say where its logs stand.
+"""The files of a data directory that say where its logs stand.
 
 - `recovery-point.checkpoint`: a summary of every log, replaced every minute or so. After a crash a
   log is recovered from its recovery point, or not at all when it is synced and unchanged.
 - `clean-shutdown`: the same content, written at the very end of a clean stop. While it is there no
   log needs to be looked at. At the start it is renamed to the first file, in one step, durably and
   before anything is appended: a mark that came back would vouch for bytes that are gone.
+
+When the directory fails, the first file is renamed to `recovery-point.withdrawn`: recovery may use
+it, but it vouches for nothing.
 
 The content names the kernel's boot: while that is the same, the page cache has lost nothing, and
 only a write that was under way can be torn. It also names the broker epoch under which the process
@@ -20,13 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from data_plane.log import partition_files
 from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
 from data_plane.log.file_system import FileSystem, SyncSite
-from data_plane.log.log_directory import LogDirectory
+from data_plane.log.log_directory import CHECKPOINT_FILE, WITHDRAWN_FILE, LogDirectory
 from data_plane.log.log_summary import LogSummary
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
 
-CHECKPOINT_FILE = "recovery-point.checkpoint"
 CLEAN_MARK_FILE = "clean-shutdown"
 FORMAT_VERSION = 1
 
@@ -50,7 +52,8 @@ class DirectoryState(NamedTuple):
 
 def read_directory(fs: FileSystem, path: str) -> DirectoryState:
     """The directory's last state; an empty one when its files are missing or torn."""
-    for name, is_clean in ((CLEAN_MARK_FILE, True), (CHECKPOINT_FILE, False)):
+    names = ((CLEAN_MARK_FILE, True), (CHECKPOINT_FILE, False), (WITHDRAWN_FILE, False))
+    for name, is_clean in names:
         value = read_value(fs, f"{path}/{name}")
         if isinstance(value, dict) and value.get("format_version") == FORMAT_VERSION:
             logs = {
@@ -132,7 +135,6 @@ class CheckpointJob:
         self._entries = entries
         directory.checkpoint_sequence += 1
         self._sequence = directory.checkpoint_sequence
-        self._broker_epoch = directory.broker_epoch
         self._marked = {log: log.truncation_marks for log in entries if log.truncation_marks}
         self._is_stored = False
 
@@ -144,13 +146,16 @@ class CheckpointJob:
             write_checkpoint(
                 directory.fs,
                 f"{directory.path}/{CHECKPOINT_FILE}",
-                encode_directory(directory, self._sequence, self._entries, self._broker_epoch),
+                encode_directory(directory, self._sequence, self._entries, directory.broker_epoch),
                 SyncSite.DIRECTORY_CHECKPOINT,
                 SyncSite.DIRECTORY_CHECKPOINT_FOLDER,
             )
             self._is_stored = True
         except OSError as error:
             raise directory.fail(error) from error
+        if directory.failure is not None:
+            # It failed in another thread meanwhile.
+            directory.withdraw_checkpoint()
 
     def finish(self) -> None:
         """Truncations before this checkpoint need no mark any more; on the loop."""

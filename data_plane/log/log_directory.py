@@ -20,6 +20,8 @@ from data_plane.log.file_system import FileSystem
 from data_plane.log.open_files import OpenFiles
 
 TOPICS_FOLDER = "topics"
+CHECKPOINT_FILE = "recovery-point.checkpoint"
+WITHDRAWN_FILE = "recovery-point.withdrawn"
 # Reports wait for the next tick; more than this at once are only counted.
 REPORTS_MAX = 1000
 NOT_THE_DISKS_FAULT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
@@ -68,7 +70,16 @@ class LogDirectory:
             return LogDirFailure(self.path, str(error))
         if self.failure is None:
             self.failure = str(error)
+            self.withdraw_checkpoint()
         return LogDirFailure(self.path, self.failure)
+
+    def withdraw_checkpoint(self) -> None:
+        """Let the checkpoint vouch for no broker epoch any more: a disk that failed may have lost
+        what was acknowledged, although the machine goes on. A new name does it, and needs no room
+        on a full disk; a disk that refuses even that has at least been tried."""
+        self.broker_epoch = None
+        with contextlib.suppress(OSError):
+            self.fs.rename(f"{self.path}/{CHECKPOINT_FILE}", f"{self.path}/{WITHDRAWN_FILE}")
 
     def check_online(self) -> None:
         """Raises LogDirFailure when the directory is offline."""

@@ -368,6 +368,20 @@ def test_a_killed_process_names_its_broker_epoch_while_the_machine_goes_on() -> 
     assert clean_epoch(fs, directories) is None, "and no later life brings it back"
 
 
+def test_a_directory_that_failed_vouches_for_nothing_though_the_machine_goes_on() -> None:
+    fs = SimFileSystem()
+    manager = LogManager([Path("/a")], default_config=SMALL, fs=fs)
+    manager.lock()
+    manager.set_broker_epoch(18)
+    assert manager.start(START_MS) == []
+    manager.create(TOPIC_ID, "flights", 0, SMALL)
+    manager.directories[0].fail(OSError(errno.EIO, "a sector"))
+    fs.process_death()
+    assert clean_epoch(fs, ("/a",)) is None
+    again = started(fs, ("/a",))
+    assert again.partition_ids() == [(TOPIC_ID, 0)]
+
+
 @pytest.mark.parametrize("what", ["lost", "not closed", "another life", "unreadable", "no epoch"])
 def test_a_stop_counts_as_clean_only_if_every_directory_says_so(what: str) -> None:
     fs = SimFileSystem()
