@@ -23,6 +23,7 @@ from uuid import UUID
 from data_plane.cell.changes import ChangeBroker, ChangePartition, RegisterBroker
 from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import Commit
+from tests.simulation.replicas import TopicPartition
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class CommitWatch:
         self,
         who: str,
         name: str,
+        key: TopicPartition,
         old: PartitionImage,
         node_id: int,
         commit: Commit,
@@ -140,8 +142,26 @@ class CommitWatch:
         broker = after.brokers.get(node_id)
         if broker is None or broker.is_fenced:
             self._world.violate(f"{name}: {broker} joins the ISR")
-        if commit.controller_epoch is None and who != f"b{old.leader}":
+        if commit.controller_epoch is not None:
+            return
+        if who != f"b{old.leader}":
             self._world.violate(f"{name}: b{node_id} joins the ISR by {who}, not the leader: {old}")
+        known = self._known_broker_epoch(old.leader, key, node_id)
+        if 0 <= known < broker.broker_epoch:
+            self._world.violate(
+                f"{name}: b{node_id} joins the ISR by what its life of broker epoch {known} had, "
+                f"registered is {broker.broker_epoch} (KIP-903)"
+            )
+
+    def _known_broker_epoch(self, leader: int, key: TopicPartition, follower: int) -> int:
+        """The broker epoch that the follower's last fetch named to the leader; -1 for none."""
+        services = self._cell.nodes[leader].services
+        if services is None:
+            return -1
+        replica = services.partitions.replica(*key)
+        leadership = None if replica is None else replica.leadership
+        known = None if leadership is None else leadership.followers.get(follower)
+        return -1 if known is None else known.broker_epoch
 
     def _partition_changed(
         self,
@@ -162,7 +182,7 @@ class CommitWatch:
             # had to be.
             is_last_resort = not old.isr and not old.elr
             for node_id in sorted(set(new.isr) - set(old.isr)):
-                self._check_join(who, name, old, node_id, commit, after)
+                self._check_join(who, name, key, old, node_id, commit, after)
                 if not is_last_resort and not self.allows_unclean(change.topic_id):
                     self._cell.history.committed.check_joining(partition, f"b{node_id}", str(new))
                 partition.doubted.pop(f"b{node_id}", None)

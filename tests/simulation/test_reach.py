@@ -14,7 +14,7 @@ SEEDS = range(5_001, 5_041)
 REACHED_PER_THOUSAND_MIN = {
     "failovers": 500,
     "elections from the ELR": 50,
-    "truncations": 300,
+    "truncations": 100,
     "ISR shrinks": 1000,
     "ISR expansions": 1000,
     "ELR joins": 300,
@@ -38,7 +38,7 @@ REACHED_PER_THOUSAND_MIN = {
     "group offsets committed": 5000,
     "reads sent to a follower": 500,
     "reassignment steps": 100,
-    "acks=-1 acknowledged": 100_000,
+    "acks=-1 acknowledged": 50_000,
 }
 
 

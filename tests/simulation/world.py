@@ -17,7 +17,7 @@ import random
 import zlib
 from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 # Where virtual time begins, in milliseconds since the epoch; any date will do.
 EPOCH_MS = 1_700_000_000_000
@@ -108,7 +108,7 @@ class World:
         if self.story is not None:
             self.story(line)
 
-    def violate(self, text: str) -> None:
+    def violate(self, text: str) -> NoReturn:
         """Raise a Violation. Broker code that this passes through may swallow it, so it is kept."""
         message = f"{text} (seed {self.seed}, step {self.steps}, {self.now_us / US_PER_S:.4f} s)"
         self.note("VIOLATED", text)
