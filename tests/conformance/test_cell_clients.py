@@ -67,7 +67,7 @@ class Clients:
 
     def kill_and_start_again(self, victim: int) -> None:
         for topic in self.topics:
-            assert victim in self.cell.leaders(topic).values()
+            assert victim in leaders_of(self.cell, topic).values()
         self.cell.kill9(victim)
         # Twice: the first acknowledgement after a fault may have been on its way before it.
         self.wait_until_all_move()
@@ -98,12 +98,23 @@ def _knows(writer: Writer, partitions: int) -> bool:
     return writer.known_partitions() == partitions
 
 
+def leaders_of(cell: Cell, topic: str) -> dict[int, int]:
+    """Who leads which partition; the broker that is asked may hear of a new topic only now."""
+    found: dict[int, int] = {}
+
+    def look() -> bool:
+        found.update(cell.leaders(topic))
+        return bool(found)
+
+    cell.wait_for(look, f"leaders of {topic}")
+    return found
+
+
 def names_coordinated_by(cell: Cell, broker_id: int) -> Iterator[str]:
     """Topic names whose groups of readers this broker coordinates."""
     admin = cell.admin()
     admin.describe_consumer_groups(["nobody"])["nobody"].result(30)
-    cell.wait_for(lambda: len(cell.leaders(OFFSETS_TOPIC)) > 0, "the offsets topic")
-    leaders = cell.leaders(OFFSETS_TOPIC)
+    leaders = leaders_of(cell, OFFSETS_TOPIC)
     while True:
         name = uuid.uuid4().hex[:8]
         if leaders[partition_for_group(f"{name}-readers", len(leaders))] == broker_id:
@@ -180,7 +191,7 @@ def test_clients_follow_brokers_that_come_and_go(tmp_path: Path) -> None:
         cell.start(4)
         for topic in clients.topics:
             command(cell, "stack", "reassign", topic, "--to", "4,1,2", "--wait")
-            assert 4 in cell.leaders(topic).values()
+            assert 4 in leaders_of(cell, topic).values()
         clients.wait_until_all_move()
         command(cell, "tidewheel.cli.main", "drain", "4")
         clients.wait_until_all_move()
@@ -209,7 +220,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(tmp_path: Path) -> None:
     racks = {broker_id: f"rack-{broker_id}" for broker_id in (1, 2, 3)}
     with Cell(tmp_path, settings={"replica.selector.class": RACK_AWARE}, racks=racks) as cell:
         cell.create_topic("orders", 1)
-        leader = cell.leaders("orders")[0]
+        leader = leaders_of(cell, "orders")[0]
         closest = next(i for i in cell.ids if i != leader)
         producer = Producer({"bootstrap.servers": cell.bootstrap, "log_level": 0})
         for _ in range(MESSAGES):
