@@ -28,7 +28,7 @@ from stack.supervisor import Supervisor
 
 LOOK_UP_S: Final = 0.1
 LOOK_TIMEOUT_S: Final = 3.0
-"""Whom the client asks may be the one that has just died, and it waits for him for long."""
+"""Whom the client asks may just have died, and it would wait for him for long."""
 
 LEADERS_SECONDS_MAX: Final = 30.0
 IN_SYNC_SECONDS_MAX: Final = 30.0
@@ -125,16 +125,19 @@ class Outage:
         while time.perf_counter() < deadline_s:
             try:
                 async with asyncio.timeout(LOOK_TIMEOUT_S):
-                    partitions = (await client.admin.describe_topic(topic)).partitions
+                    # Any broker answers this. librdkafka sends more specific questions to the
+                    # controller that it knows, and that may be the one that has just died.
+                    topics = {found.name: found for found in await client.admin.topics()}
             except TimeoutError:
                 continue
             except TidewheelError as error:
                 if not error.retriable:
                     raise
             else:
-                if condition(
-                    [p.leader for p in partitions], [set(p.in_sync_replicas) for p in partitions]
-                ):
+                partitions = topics[topic].partitions if topic in topics else ()
+                leaders = [p.leader for p in partitions]
+                in_sync = [set(p.in_sync_replicas) for p in partitions]
+                if partitions and condition(leaders, in_sync):
                     return True
             await asyncio.sleep(LOOK_UP_S)
         return False
