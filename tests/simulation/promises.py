@@ -122,6 +122,10 @@ class Promises:
             partition = self._cell.history.partitions.get((topic.topic_id, batch.index))
         if topic is not None and self._cell.commits.allows_unclean(topic.topic_id):
             return
+        if batch.sequence == 0:
+            # Refused by a broker that began to lead a moment later and took the next one: of an
+            # unknown producer any sequence is the first, as in Kafka. Nothing acknowledged is lost.
+            return
         if partition is not None and not partition.is_lossy:
             self._world.violate(
                 f"{producer.name}'s batch {batch.first_number} (sequence {batch.sequence}) in "
