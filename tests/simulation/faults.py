@@ -10,7 +10,6 @@ Machines and disks
   what was not synced every sector and every name keeps its own choice of versions (see
   data_plane/log/sim_file_system.py); a write may be torn.
 - wiped: a broker comes back with an empty disk.
-- bit rot: a stored byte of a closed broker's log changes.
 - full: writes fail for want of room until there is room again and the broker is started anew.
 - failing: one write, sync or open fails with EIO; the log directory goes offline.
 Network
@@ -27,8 +26,8 @@ Clocks
 - each broker's clock has an offset of seconds and runs up to 10 % fast or slow; it is set back and
   forth.
 
-What does NOT go wrong: a disk that lies about a sync; bytes that change under a running broker;
-messages that are altered or made up (that is TLS's matter); a store that loses commits (the broker
+What does NOT go wrong: a disk that lies about a sync; stored bytes that change by
+themselves (tests/log has that); messages that are altered or made up (that is TLS's matter); a store that loses commits (the broker
 refuses a store that went back; tests/cell).
 
 Which faults a seed has is drawn per seed, so that some runs are all crashes and some all cuts; how

@@ -124,6 +124,20 @@ class History:
                 "power loss took it"
             )
 
+    def _check_synced_in_isr(
+        self, node: Node, partition: PartitionHistory, synced_offset: int
+    ) -> None:
+        """Where a topic asks for syncs, each member of the ISR has synced what is committed."""
+        topic = self._cell.store.image.topics_by_id.get(partition.key[0])
+        if topic is None or topic.configs.get("durability") != "fsync" or partition.is_lossy:
+            return
+        isr = topic.partitions[partition.key[1]].isr
+        if node.node_id in isr and synced_offset < partition.end_offset:
+            self._world.violate(
+                f"{node.name} loses power in the ISR of {partition}, synced up to {synced_offset}, "
+                f"committed is {partition.end_offset}"
+            )
+
     def _is_hosted(self, node: Node, key: TopicPartition) -> bool:
         topic = self._cell.store.image.topics_by_id.get(key[0])
         return (
@@ -150,7 +164,9 @@ class History:
                 view.log = None
                 if is_power_lost and log.recovery_point < view.end_offset:
                     doubt = LostRange(log.recovery_point, view.end_offset)
-                    self.partition(view.topic_partition).doubted[node.name] = doubt
+                    partition = self.partition(view.topic_partition)
+                    partition.doubted[node.name] = doubt
+                    self._check_synced_in_isr(node, partition, log.recovery_point)
 
     def disk_wiped(self, node: Node) -> None:
         """Everything on that disk is gone."""
