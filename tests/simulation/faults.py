@@ -26,9 +26,9 @@ Clocks
 - each broker's clock has an offset of seconds and runs up to 10 % fast or slow; it is set back and
   forth.
 
-What does NOT go wrong: a disk that lies about a sync; stored bytes that change by
-themselves (tests/log has that); messages that are altered or made up (that is TLS's matter); a store that loses commits (the broker
-refuses a store that went back; tests/cell).
+What does NOT go wrong: a disk that lies about a sync; stored bytes that change by themselves
+(tests/log has that); messages that are altered or made up (that is TLS's matter); a store that
+loses commits (the broker refuses a store that went back; tests/cell).
 
 Which faults a seed has is drawn per seed, so that some runs are all crashes and some all cuts; how
 often is drawn as well. `Faults.stop` ends them all and heals everything.

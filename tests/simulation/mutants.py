@@ -12,9 +12,9 @@ from tests.simulation.mutants_cell import CELL_MUTANTS
 from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
 
-# Planted bugs that no check has caught within some tens of seeds: a second guard in the code catches
-# what they let through, or three things have to happen within a second. Not part of the tests; to
-# be tried with --only after the workload or a check has become better.
+# Planted bugs that no check has caught within some tens of seeds: a second guard in the code
+# catches what they let through, or three things have to happen within a second. Not part of the
+# tests; to be tried with --only after the workload or a check has become better.
 NOT_FOUND_YET = frozenset(
     {
         "answers of any request taken",
