@@ -28,6 +28,7 @@ TOPIC = "orders"
 PARTITIONS = 3
 CONSUMERS = 4
 WAIT_MS = 10_000
+STEPS_MAX = 40
 # Bytes of a partition, bytes of an answer.
 ROOMY = (1 << 20, 1 << 20)
 
@@ -220,7 +221,8 @@ class WakesMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         everything = set(range(PARTITIONS))
-        for _ in range(12):
+        # An answer ends with its segment, and each step may have made one.
+        for _ in range(STEPS_MAX + 12):
             self.broker.run_jobs()
             self.broker.pass_time(WAIT_MS)
             self.broker.run_jobs()
@@ -259,4 +261,4 @@ def test_one_that_fails_keeps_nobody_waiting() -> None:
 
 
 TestWakes = WakesMachine.TestCase
-TestWakes.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestWakes.settings = settings(max_examples=100, stateful_step_count=STEPS_MAX, deadline=None)
