@@ -181,6 +181,7 @@ class CommitWatch:
             # Where nobody has it all the last known leader leads; history.py judges whether that
             # had to be.
             is_last_resort = not old.isr and not old.elr
+            is_last_resort = is_last_resort or self.allows_unclean(change.topic_id)
             for node_id in sorted(set(new.isr) - set(old.isr)):
                 self._check_join(who, name, key, old, node_id, commit, after)
                 if not is_last_resort and not self.allows_unclean(change.topic_id):
