@@ -155,7 +155,8 @@ class CommittedLogs:
         view = self._disks[node.name].get(partition.key)
         first: Batch | None = None
         for batch in reversed(partition.batches):
-            if view is not None and view.holds(batch):
+            is_deleted = batch.last_offset < partition.start_offset
+            if is_deleted or (view is not None and view.holds(batch)):
                 break
             first = batch
         if first is not None:

@@ -13,8 +13,8 @@ After each pass of a broker this looks at the logs that changed (replicas.py) an
 The one excuse is that disks lost what they held (`LostRange`): power loss within the unsynced tail,
 a wiped disk. As long as fewer than min.insync.replicas disks of a partition have lost a batch, and
 its topic does not allow unclean elections, nothing may be missing. Once one disk has really lost
-it, an unsynced tail that happened to survive another power loss counts as lost, too: the cell has
-to believe so, and may elect a log that has less. A process that was killed has lost nothing.
+it, what happened to survive another power loss counts as lost, too: the cell has to believe so, and
+may elect a log that has less. A process that was killed has lost nothing.
 """
 
 from __future__ import annotations
@@ -69,14 +69,11 @@ class History:
                 # Opened from the checkpoint: its figures must be right, its bytes are read later.
                 view = after[key] = before[key]
                 view.log = log
-                if (log.log_end_offset, log.log_start_offset) != (
-                    view.end_offset,
-                    view.start_offset,
-                ):
-                    self._world.violate(
-                        f"{view} is opened as {log.log_start_offset}..{log.log_end_offset}, it was "
-                        f"{view.start_offset}..{view.end_offset}"
-                    )
+                if log.log_end_offset < view.end_offset:
+                    # Power loss left it just as the checkpoint has it.
+                    self._world.count("unsynced tails lost")
+                    self._note_lost(view, max(log.log_end_offset, log.log_start_offset))
+                    view.follow_end(self._world, self.partition(key).matching)
                 continue
             self._follow(node, view, log)
             self._compare_recovered(before.get(key), view)
@@ -162,8 +159,8 @@ class History:
                 view.log = log
                 view.follow_end(self._world, self.partition(view.topic_partition).matching)
                 view.log = None
-                if is_power_lost and log.recovery_point < view.end_offset:
-                    doubt = LostRange(log.recovery_point, view.end_offset)
+                if is_power_lost:
+                    doubt = LostRange(view.start_offset, view.end_offset)
                     partition = self.partition(view.topic_partition)
                     partition.doubted[node.name] = doubt
                     self._check_synced_in_isr(node, partition, log.recovery_point)
@@ -234,6 +231,7 @@ class History:
     def _follow(self, node: Node, view: DiskView, log: Log) -> None:
         partition = self.partition(view.topic_partition)
         gained, lost = view.follow_end(self._world, partition.matching)
+        partition.start_offset = max(partition.start_offset, view.start_offset)
         if lost:
             self._world.count("truncations")
             self._world.note(node.name, f"truncates {partition} to {view.end_offset}")
