@@ -160,7 +160,8 @@ class CommittedLogs:
                 break
             first = batch
         if first is not None:
-            self._missing(node, partition, first.base_offset)
+            offset = max(first.base_offset, partition.start_offset)
+            self._missing(node, partition, offset)
 
     def _missing(self, node: Node, partition: PartitionHistory, offset: int) -> None:
         """The leader lacks committed records from `offset` on."""
