@@ -183,8 +183,14 @@ class CommittedLogs:
         while partition.batches and partition.batches[-1].last_offset >= offset:
             del partition.by_offset[partition.batches.pop().base_offset]
         partition.end_offset = min(partition.end_offset, offset)
+        view = self._disks[node.name].get(partition.key)
+        if view is not None and view.end_offset < partition.start_offset:
+            # Below the log start, too: the only log is gone and begins anew.
+            partition.batches.clear()
+            partition.by_offset.clear()
+            partition.start_offset = partition.end_offset = view.end_offset
         partition.producers.clear()
         for views in self._disks.values():
-            view = views.get(partition.key)
-            if view is not None:
-                view.hw_batches = min(view.hw_batches, len(view.batches))
+            other = views.get(partition.key)
+            if other is not None:
+                other.hw_batches = min(other.hw_batches, len(other.batches))
