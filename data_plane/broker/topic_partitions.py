@@ -87,6 +87,8 @@ class TopicPartitions:
         self._listeners: list[OnRolesChanged] = []
         # Told about partitions whose disk fails when they are opened, for the log and metrics.
         self.on_open_failed: Callable[[str, int, LogError], None] | None = None
+        # The image is from this broker's disk: the store may have gone on. Until the first new one.
+        self.is_image_old = False
         # Told when a led partition has somebody to take into its ISR.
         self.on_isr_may_grow: Callable[[Partition], None] | None = None
 
@@ -188,6 +190,7 @@ class TopicPartitions:
         """Follow the image: take roles, delete what is gone, configure what changed."""
         old = self._image
         self._image = image
+        self.is_image_old = False
         changed: list[tuple[UUID, int]] = []
         if old.topics_by_id is not image.topics_by_id:
             # By name: with thousands of topics, hashing ids would take most of a commit's time.

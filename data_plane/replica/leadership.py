@@ -12,6 +12,9 @@ one that is to leave counts until the store says that it has left.
     isr 1 2 3     propose 1 2       maximal 1 2 3     3 is dead: nothing is committed until the
                                                       store has confirmed; then 1 and 2 suffice
 
+A leader that began with the image on its disk, because the store is away, cannot know what its life
+before had proposed: all replicas may be in the ISR until the store has spoken.
+
 Invariants
 - The high watermark does not advance while the committed ISR is below the effective min ISR.
 - A follower joins only with everything that is committed and with the start of this leader epoch,
@@ -37,6 +40,9 @@ class IsrHost(Protocol):
 
     @property
     def replica_lag_time_max_ms(self) -> int: ...
+
+    @property
+    def is_image_old(self) -> bool: ...
 
     def may_join_isr(self, node_id: int, broker_epoch: int) -> bool: ...
 
@@ -92,6 +98,7 @@ class Leadership:
         "_counted",
         "_host",
         "_is_grace_due",
+        "_is_isr_unknown",
         "_outside",
         "committed_isr",
         "followers",
@@ -129,6 +136,7 @@ class Leadership:
         # without this replica having heard of it, and had them truncate.
         self.followers = {}
         self._is_grace_due = True
+        self._is_isr_unknown = self._host.is_image_old
         self._take(state)
 
     def update(self, state: PartitionState) -> bool:
@@ -140,6 +148,7 @@ class Leadership:
         if state.partition_epoch <= self.partition_epoch:
             return False
         left = frozenset(self.committed_isr) - frozenset(state.isr)
+        self._is_isr_unknown = self._host.is_image_old
         self._take(state)
         forgotten = left & self.followers.keys()
         for node_id in forgotten:
@@ -166,6 +175,8 @@ class Leadership:
 
     def maximal_isr(self) -> frozenset[int]:
         """All that may be in the ISR by what the store knows now."""
+        if self._is_isr_unknown:
+            return frozenset((self.node_id, *self.followers))
         return frozenset(self.committed_isr) | frozenset(self.proposed_isr or ())
 
     @property

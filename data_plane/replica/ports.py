@@ -32,6 +32,11 @@ class Host(Protocol):
     def replica_lag_time_max_ms(self) -> int:
         """How long a follower in the ISR may not have been caught up."""
 
+    @property
+    def is_image_old(self) -> bool:
+        """Whether the image is one that the broker found on its disk and has not compared with the
+        store's yet."""
+
     def request_sync(self, partition: Partition) -> None:
         """Have `sync_finished` or `sync_failed` called once what the log holds now is synced."""
 

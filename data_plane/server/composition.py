@@ -115,6 +115,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     services.peers = ports.make_peers(services)
     services.metadata = MetadataWriter(services, now_ms)
     partitions.configure_logs()
+    partitions.is_image_old = not entry.is_current
     if entry.is_current:
         # An image that may be old does not know all topics.
         for topic_id, index in partitions.delete_strays(now_ms()):

@@ -78,6 +78,7 @@ class Node:
     config: LogConfig
     fs: SimFileSystem = field(default_factory=lambda: SimFileSystem(maps_files=True))
     is_up: bool = False
+    is_image_old: bool = False
     broker_epoch: int = 0
     image: Image = field(init=False)
     replica_lag_time_max_ms: int = LAG_MS

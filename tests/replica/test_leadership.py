@@ -118,6 +118,26 @@ def test_a_proposed_follower_counts_from_the_proposal_on() -> None:
     assert fates == [(1, NONE)]
 
 
+def test_a_leader_with_the_image_of_its_disk_waits_for_all_replicas() -> None:
+    """The store may have taken what the leader's life before had proposed."""
+    cell = Cell(3, min_insync_replicas=2, isr=(1, 2))
+    leader = cell.leader
+    leader.stop()
+    leader.is_image_old = True
+    leader.start()
+    fates = appended(leader)
+    cell.catch_up(2)
+    assert fates == []
+    cell.catch_up(3)
+    assert fates == [(0, NONE)]
+    appended(leader)
+    leader.is_image_old = False
+    cell.commit(isr=(1, 2))
+    cell.deliver()
+    assert leader.partition.leadership is not None
+    assert leader.partition.leadership.maximal_isr() == {1, 2}
+
+
 def test_a_follower_that_is_to_leave_counts_until_that_is_confirmed() -> None:
     cell = Cell(3)
     leader = cell.leader

@@ -51,6 +51,7 @@ class Played:
     # The host
 
     replica_lag_time_max_ms = 30_000
+    is_image_old = False
 
     def request_sync(self, partition: Partition) -> None:
         self.syncs.append(partition)
