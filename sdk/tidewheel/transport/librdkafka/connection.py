@@ -20,6 +20,10 @@ from tidewheel.settings import ClientSettings
 
 T = TypeVar("T")
 
+# Any broker may be asked for a topic, and one may not have heard yet of what another has just made.
+LOOK_UPS_MAX = 3
+LOOK_UP_PAUSE_S = 0.2
+
 logger = logging.getLogger("tidewheel")
 librdkafka_logger = logging.getLogger("tidewheel.librdkafka")
 librdkafka_logger.addHandler(logging.NullHandler())

@@ -26,7 +26,14 @@ from tidewheel.errors import (
 )
 from tidewheel.message import Message, TopicPartition
 from tidewheel.settings import ConsumerSettings
-from tidewheel.transport.librdkafka.connection import Connection, faults, logger, translated
+from tidewheel.transport.librdkafka.connection import (
+    LOOK_UP_PAUSE_S,
+    LOOK_UPS_MAX,
+    Connection,
+    faults,
+    logger,
+    translated,
+)
 from tidewheel.transport.librdkafka.worker import Worker
 from tidewheel.transport.port import ConsumerPlan, RebalanceListener
 
@@ -339,16 +346,19 @@ class LibrdkafkaConsumer:
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic."""
-        metadata = await self._call(
-            f'looking up topic "{topic}"',
-            self._consumer.list_topics,
-            topic,
-            self._connection.request_timeout_s,
-        )
-        found = metadata.topics.get(topic)
-        if found is None or found.error is not None:
-            raise TopicNotFound(f'Topic "{topic}" does not exist')
-        return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+        for attempt in range(LOOK_UPS_MAX):
+            if attempt:
+                await asyncio.sleep(LOOK_UP_PAUSE_S)
+            metadata = await self._call(
+                f'looking up topic "{topic}"',
+                self._consumer.list_topics,
+                topic,
+                self._connection.request_timeout_s,
+            )
+            found = metadata.topics.get(topic)
+            if found is not None and found.error is None:
+                return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+        raise TopicNotFound(f'Topic "{topic}" does not exist')
 
     async def close(self) -> None:
         """Leave the group."""

@@ -18,7 +18,14 @@ from confluent_kafka import KafkaException, Producer
 from tidewheel.errors import QueueFull, TopicNotFound, from_kafka
 from tidewheel.message import HeaderValue
 from tidewheel.settings import ProducerSettings
-from tidewheel.transport.librdkafka.connection import Connection, blocking, faults, translated
+from tidewheel.transport.librdkafka.connection import (
+    LOOK_UP_PAUSE_S,
+    LOOK_UPS_MAX,
+    Connection,
+    blocking,
+    faults,
+    translated,
+)
 from tidewheel.transport.port import OnReport
 
 TOPIC_PROPAGATION_MS = 5_000
@@ -105,14 +112,14 @@ class LibrdkafkaProducer:
     async def partition_count(self, topic: str) -> int:
         """Ask a broker; creates the topic where brokers create topics on first use."""
         what = f'looking up topic "{topic}"'
-        for _ in range(3):
+        for _ in range(LOOK_UPS_MAX):
             metadata = await blocking(
                 what, self._producer.list_topics, topic, self._connection.request_timeout_s
             )
             found = metadata.topics.get(topic)
             if found is not None and found.error is None and found.partitions:
                 return len(found.partitions)
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(LOOK_UP_PAUSE_S)
         if found is not None and found.error is not None:
             raise from_kafka(found.error, what)
         raise TopicNotFound(f'Topic "{topic}" does not exist')
