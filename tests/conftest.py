@@ -7,6 +7,7 @@ sets it, plain pytest is everyday.
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -23,4 +24,8 @@ settings.register_profile(
 )
 settings.register_profile("all", settings.get_profile("everyday"), max_examples=300)
 settings.register_profile("nightly", settings.get_profile("everyday"), max_examples=10_000)
+# A shell that runs the tests in its background has them ignore interrupts, and their children
+# would inherit that: tests that interrupt a child would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.load_profile(os.environ.get("TIDEWHEEL_TEST_LEVEL", "everyday"))
