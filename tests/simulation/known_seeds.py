@@ -1,5 +1,11 @@
-"""Seeds that have found a bug: (seed, steps, what it was). They always run."""
+"""Seeds that have found a bug: (seed, steps, what it was). They always run.
+
+A seed's history changes with the code and the workload, so each bug has a test of its own, too."""
 
 from __future__ import annotations
 
-KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = ()
+KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
+    (109, 5000, "a killed process was taken for one that lost its disk, and a shorter log led"),
+    (419, 5000, "a killed broker began with an old image and led with too small an ISR"),
+    (774_035, 5000, "a zombie that went on committed on an ISR between two images"),
+)
