@@ -106,13 +106,18 @@ class Maintenance:
         self._config = config
         self._queue: list[Log] = []
         self._retention_queue: list[Log] = []
-        self._retention_due_ms = now_ms
+        self._retention_due_ms = now_ms + config.retention_check_interval_ms
         self._checkpoint_due_ms = now_ms
         self._expiration_due_ms = now_ms + config.producer_expiration_check_interval_ms
         self._is_checkpoint_hastened = False
         self._compaction_due_ms = now_ms + config.cleaner_backoff_ms
         self._in_flight: dict[tuple[str, object], Any] = {}
         self._scrubber = Scrubber(config.scrub_interval_ms, config.scrub_bytes_per_second)
+
+    def begin(self) -> None:
+        """Retention looks at the logs that a start has found, and at new ones an interval later:
+        what a client has just written is not taken from under its readers by a chance of timing."""
+        self._retention_queue = self._manager.logs()
 
     def forget(self, log: Log) -> None:
         """`log` is being deleted."""

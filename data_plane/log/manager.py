@@ -120,6 +120,7 @@ class LogManager:
                 failures.append(directory.fail(error))
             except LogDirFailure as failure:
                 failures.append(failure)
+        self._maintenance.begin()
         return failures
 
     def lock(self) -> None:

@@ -301,3 +301,17 @@ def test_the_scrubber_finds_damage_that_nobody_reads() -> None:
     for _ in range(100):
         broker.run(1000)
     assert manager.take_corruption_reports() == [], "told once"
+
+
+def test_what_is_written_right_after_a_start_is_old_one_interval_later_at_the_earliest() -> None:
+    """A broker's first tick comes a moment after its start; what clients send until then may carry
+    any timestamp."""
+    broker = Broker(config=replace(SMALL, retention_ms=1_000))
+    log = broker.log(1)
+    buf = batch_of(b"v", timestamps=[START_MS - 5_000])
+    log.append_as_leader(buf, 0, len(buf), leader_epoch=0, now_ms=START_MS)
+    log.advance_high_watermark(1)
+    broker.due(900)
+    assert log.log_start_offset == 0
+    broker.due(9_100)
+    assert log.log_start_offset == 1
