@@ -12,18 +12,12 @@ partition that the dead broker led. It includes what the client library needs to
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -31,26 +25,24 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.brokers import describe_machine
 from benchmarks.cells import BROKERS, Cell, KafkaCell, TidewheelCell
-from benchmarks.compare import DOCUMENT, HEAD, ROOT, Row, render_row
+from benchmarks.side_by_side import (
+    Load,
+    Marks,
+    Row,
+    client,
+    drop_topic,
+    parse_arguments,
+    run_comparison,
+)
 
-BEGIN_MARK, END_MARK = "<!-- cell: begin -->", "<!-- cell: end -->"
+MARKS = Marks("<!-- cell: begin -->", "<!-- cell: end -->")
 PARTITIONS = 6
 IDLE_S = 10
 PACE_PER_S = 200
 FAILOVER_WARM_UP_S = 3.0
 FAILOVER_WATCHED_S = 20.0
 """Longer than Kafka's broker.session.timeout.ms and what its clients need on top."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One load: run against one cell it yields one sample of each of its rows."""
-
-    name: str
-    rows: tuple[Row, ...]
-    run: Callable[[Cell], list[float]]
 
 
 def fresh_topic(cell: Cell) -> str:
@@ -64,11 +56,6 @@ def fresh_topic(cell: Cell) -> str:
             raise RuntimeError(f"{cell.name}: {name} has leaders {leaders(cell, name)}")
         time.sleep(0.2)
     return name
-
-
-def drop_topic(cell: Cell, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": cell.bootstrap})
-    admin.delete_topics([name])[name].result(30)
 
 
 def leaders(cell: Cell, topic: str) -> dict[int, int]:
@@ -85,24 +72,13 @@ def in_sync(cell: Cell, topic: str) -> bool:
     return all(len(info.isrs) == BROKERS for info in found.values())
 
 
-def client(kind: str, cell: Cell, topic: str, **options: object) -> dict[str, float]:
-    """Run one load in a process of its own and return its figures."""
-    command = [sys.executable, "-m", "benchmarks.loads", kind]
-    command += ["--bootstrap", cell.bootstrap, "--topic", topic, "--acks", "all"]
-    for option, value in options.items():
-        command += [f"--{option.replace('_', '-')}", str(value)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    figures: dict[str, float] = json.loads(output)
-    return figures
-
-
-def produce_load(size: int, count: int) -> Load:
+def produce_load(size: int, count: int) -> Load[Cell]:
     """Throughput, and the whole cell's processor time, of `count` messages of `size` bytes."""
 
     def run(cell: Cell) -> list[float]:
         topic = fresh_topic(cell)
         before = cell.cpu_seconds()
-        figures = client("produce", cell, topic, size=size, count=count)
+        figures = client("produce", cell, topic, acks="all", size=size, count=count)
         cpu_s = cell.cpu_seconds() - before
         drop_topic(cell, topic)
         return [figures["messages_per_s"], cpu_s / (count * size / 1e9)]
@@ -115,19 +91,21 @@ def produce_load(size: int, count: int) -> Load:
     return Load(f"produce-{size}", rows, run)
 
 
-def latency_load(seconds: int) -> Load:
-    """Latencies at 1,000 messages of 100 bytes per second."""
+def latency_load(rate: int, seconds: int) -> Load[Cell]:
+    """Latencies at `rate` messages of 100 bytes per second."""
     keys = ("ack_p50_ms", "ack_p99_ms", "end_to_end_p50_ms", "end_to_end_p99_ms")
 
     def run(cell: Cell) -> list[float]:
         topic = fresh_topic(cell)
         before = cell.cpu_seconds()
-        figures = client("latency", cell, topic, rate=1000, count=1000 * seconds, size=100)
+        figures = client(
+            "latency", cell, topic, acks="all", rate=rate, count=rate * seconds, size=100
+        )
         cpu_s = cell.cpu_seconds() - before
         drop_topic(cell, topic)
-        return [*(figures[key] for key in keys), cpu_s / (seconds + 2) * 1000]
+        return [*(figures[key] for key in keys), cpu_s / ((seconds + 2) * rate) * 1e6]
 
-    label = "1,000 msg/s, 3 replicas"
+    label = f"{rate:,} msg/s, 3 replicas"
     rows = (
         Row(f"{label}: acknowledgement p50", "ms", "≤ 0.7"),
         Row(f"{label}: acknowledgement p99", "ms", "≤ 0.5"),
@@ -135,10 +113,10 @@ def latency_load(seconds: int) -> Load:
         Row(f"{label}: end-to-end p99", "ms", ""),
         Row(f"{label}: CPU of the cell per 1,000 messages", "ms", "≤ 0.3"),
     )
-    return Load("latency", rows, run)
+    return Load(f"latency-{rate}", rows, run)
 
 
-def idle_load() -> Load:
+def idle_load() -> Load[Cell]:
     """Memory and processor time while nobody asks for anything."""
 
     def run(cell: Cell) -> list[float]:
@@ -153,7 +131,7 @@ def idle_load() -> Load:
     return Load("idle", rows, run)
 
 
-def failover_load() -> Load:
+def failover_load() -> Load[Cell]:
     """How long a partition acknowledges nothing when its leader is killed."""
 
     def run(cell: Cell) -> list[float]:
@@ -245,50 +223,21 @@ class Pace(threading.Thread):
         return max(after - before for before, after in itertools.pairwise(times))
 
 
-def loads(scale: float) -> list[Load]:
+def loads(scale: float) -> list[Load[Cell]]:
     """All loads; `scale` shrinks the message counts for a quick look."""
     return [
         idle_load(),
         produce_load(100, int(2_000_000 * scale)),
         produce_load(1024, int(500_000 * scale)),
-        latency_load(max(2, int(15 * scale))),
+        # The first is one that both can keep up with on two cores.
+        latency_load(200, max(5, int(30 * scale))),
+        latency_load(1000, max(2, int(15 * scale))),
         failover_load(),
     ]
 
 
-def measure(
-    cells: list[Cell], chosen: list[Load], rounds: int
-) -> list[tuple[Row, list[list[float]]]]:
-    """For each row the samples of each cell, rounds taken in turn."""
-    table = []
-    for load in chosen:
-        samples: list[list[list[float]]] = [[] for _ in cells]
-        for _ in range(rounds):
-            for index, cell in enumerate(cells):
-                samples[index].append(load.run(cell))
-        for position, row in enumerate(load.rows):
-            figures = [[sample[position] for sample in of_cell] for of_cell in samples]
-            table.append((row, figures))
-            print(render_row(row, figures), flush=True)
-    return table
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="./tidewheel bench cell", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the usual messages")
-    parser.add_argument("--only", nargs="*", help="names of loads, or parts of names")
-    parser.add_argument("--ours-only", action="store_true", help="leave Apache Kafka out")
-    parser.add_argument("--write", action="store_true", help="put the table into the document")
-    parser.add_argument(
-        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "tidewheel-benchmarks"
-    )
-    arguments = parser.parse_args()
-    chosen = [
-        load
-        for load in loads(arguments.scale)
-        if not arguments.only or any(part in load.name for part in arguments.only)
-    ]
+    arguments = parse_arguments(__doc__, "./tidewheel bench cell")
     with tempfile.TemporaryDirectory(prefix="tidewheel-benchmark-") as folder:
         # Postgres runs as somebody else when root starts it.
         Path(folder).chmod(0o755)
@@ -298,24 +247,10 @@ def main() -> None:
         try:
             for cell in cells:
                 cell.start()
-            print(HEAD, flush=True)
-            table = measure(cells, chosen, arguments.rounds)
+            run_comparison(arguments, loads(arguments.scale), cells, MARKS)
         finally:
             for cell in cells:
                 cell.close()
-    if arguments.write:
-        write_document([HEAD, *(render_row(row, figures) for row, figures in table)])
-
-
-def write_document(lines: list[str]) -> None:
-    """Replace what stands between the marks in docs/benchmarks.md."""
-    text = DOCUMENT.read_text()
-    before, _, rest = text.partition(BEGIN_MARK)
-    _, _, after = rest.partition(END_MARK)
-    machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
-    made = f"Made on {time.strftime('%Y-%m-%d', time.gmtime())}: {machine}."
-    body = "\n".join(["", made, "", *lines, ""])
-    DOCUMENT.write_text(f"{before}{BEGIN_MARK}\n{body}\n{END_MARK}{after}")
 
 
 if __name__ == "__main__":

@@ -11,61 +11,30 @@ Nothing here passes or fails: issues and documents say which ratio is wanted.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks.brokers import ApacheKafka, Tidewheel, describe_machine
+from benchmarks.brokers import ApacheKafka, Tidewheel
 from benchmarks.process_figures import cpu_seconds, memory_bytes
+from benchmarks.side_by_side import (
+    Load,
+    Marks,
+    Row,
+    client,
+    drop_topic,
+    parse_arguments,
+    run_comparison,
+)
 
-ROOT = Path(__file__).resolve().parent.parent
-DOCUMENT = ROOT / "docs" / "benchmarks.md"
-BEGIN_MARK, END_MARK = "<!-- table: begin -->", "<!-- table: end -->"
-HEAD = "| figure | unit | Tidewheel | Apache Kafka | ratio | wanted |\n|---|---|---|---|---|---|"
+MARKS = Marks("<!-- table: begin -->", "<!-- table: end -->")
 PARTITIONS = 4
 
 Broker = Tidewheel | ApacheKafka
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure of the table. `wanted` is what issue and design ask of the ratio ours/Kafka."""
-
-    name: str
-    unit: str
-    wanted: str
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """One load: run against one broker it yields one sample of each of its rows."""
-
-    name: str
-    rows: tuple[Row, ...]
-    run: Callable[[Broker], list[float]]
-
-
-def client(kind: str, broker: Broker, topic: str, **options: object) -> dict[str, float]:
-    """Run one load in a process of its own and return its figures."""
-    command = [sys.executable, "-m", "benchmarks.loads", kind]
-    command += ["--bootstrap", broker.bootstrap, "--topic", topic]
-    for option, value in options.items():
-        command += [f"--{option.replace('_', '-')}", str(value)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
-    figures: dict[str, float] = json.loads(output)
-    return figures
 
 
 def fresh_topic(broker: Broker) -> str:
@@ -76,12 +45,9 @@ def fresh_topic(broker: Broker) -> str:
     return name
 
 
-def drop_topic(broker: Broker, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics([name])[name].result(30)
-
-
-def produce_load(size: int, acks: str, codec: str, count: int, wanted: tuple[str, str]) -> Load:
+def produce_load(
+    size: int, acks: str, codec: str, count: int, wanted: tuple[str, str]
+) -> Load[Broker]:
     """Throughput and broker processor time of producing `count` messages of `size` bytes."""
     label = f"produce {size} B, acks={acks}" + ("" if codec == "none" else f", {codec}")
 
@@ -100,7 +66,7 @@ def produce_load(size: int, acks: str, codec: str, count: int, wanted: tuple[str
     return Load(f"produce-{size}-{acks}-{codec}", rows, run)
 
 
-def consume_load(size: int, codec: str, count: int, wanted: tuple[str, str]) -> Load:
+def consume_load(size: int, codec: str, count: int, wanted: tuple[str, str]) -> Load[Broker]:
     """Throughput and broker processor time of reading a filled topic from its beginning."""
     label = f"consume {size} B" + ("" if codec == "none" else f", {codec}")
     filled: dict[str, str] = {}
@@ -121,7 +87,7 @@ def consume_load(size: int, codec: str, count: int, wanted: tuple[str, str]) -> 
     return Load(f"consume-{size}-{codec}", rows, run)
 
 
-def latency_load(acks: str, seconds: int) -> Load:
+def latency_load(acks: str, seconds: int) -> Load[Broker]:
     """Latencies at 1,000 messages of 100 bytes per second."""
     keys = ("end_to_end_p50_ms", "end_to_end_p99_ms", "ack_p50_ms", "ack_p99_ms")
 
@@ -146,7 +112,7 @@ def latency_load(acks: str, seconds: int) -> Load:
     return Load(f"latency-{acks}", rows, run)
 
 
-def restart_load() -> Load:
+def restart_load() -> Load[Broker]:
     """Stop and start again: time to the first answer, and memory after idling a little."""
 
     def run(broker: Broker) -> list[float]:
@@ -164,7 +130,7 @@ def restart_load() -> Load:
     return Load("restart", rows, run)
 
 
-def loads(scale: float) -> list[Load]:
+def loads(scale: float) -> list[Load[Broker]]:
     """All loads; `scale` shrinks the message counts for a quick look."""
     small, large = int(2_000_000 * scale), int(500_000 * scale)
     reported = ("", "")
@@ -185,51 +151,8 @@ def loads(scale: float) -> list[Load]:
     ]
 
 
-def measure(
-    brokers: list[Broker], chosen: list[Load], rounds: int
-) -> list[tuple[Row, list[list[float]]]]:
-    """For each row the samples of each broker, rounds taken in turn."""
-    table = []
-    for load in chosen:
-        samples: list[list[list[float]]] = [[] for _ in brokers]
-        for _ in range(rounds):
-            for index, broker in enumerate(brokers):
-                # What earlier loads wrote goes to the disk now: once the kernel begins to write
-                # back, it takes processor time from whoever is measured then.
-                os.sync()
-                samples[index].append(load.run(broker))
-        for position, row in enumerate(load.rows):
-            figures = [[sample[position] for sample in of_broker] for of_broker in samples]
-            table.append((row, figures))
-            print(render_row(row, figures), flush=True)
-    return table
-
-
-def render_row(row: Row, figures: list[list[float]]) -> str:
-    """One line of the Markdown table."""
-    medians = [statistics.median(samples) for samples in figures]
-    ratio = f"{medians[0] / medians[1]:.2f}" if len(medians) == 2 and medians[1] else "-"
-    shown = [f"{value:,.0f}" if value >= 1000 else f"{value:,.3g}" for value in medians]
-    kafka = shown[1] if len(shown) == 2 else "-"
-    return f"| {row.name} | {row.unit} | {shown[0]} | {kafka} | {ratio} | {row.wanted} |"
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the usual messages")
-    parser.add_argument("--only", nargs="*", help="names of loads, or parts of names")
-    parser.add_argument("--ours-only", action="store_true", help="leave Apache Kafka out")
-    parser.add_argument("--write", action="store_true", help="put the table into the document")
-    parser.add_argument(
-        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "tidewheel-benchmarks"
-    )
-    arguments = parser.parse_args()
-    chosen = [
-        load
-        for load in loads(arguments.scale)
-        if not arguments.only or any(part in load.name for part in arguments.only)
-    ]
+    arguments = parse_arguments(__doc__, "./tidewheel bench")
     with tempfile.TemporaryDirectory(prefix="tidewheel-benchmark-") as folder:
         brokers: list[Broker] = [Tidewheel(Path(folder) / "tidewheel")]
         if not arguments.ours_only:
@@ -237,25 +160,10 @@ def main() -> None:
         try:
             for broker in brokers:
                 broker.start()
-            print(HEAD, flush=True)
-            table = measure(brokers, chosen, arguments.rounds)
+            run_comparison(arguments, loads(arguments.scale), brokers, MARKS)
         finally:
             for broker in brokers:
                 broker.kill()
-    if arguments.write:
-        lines = [HEAD, *(render_row(row, figures) for row, figures in table)]
-        write_document(lines)
-
-
-def write_document(lines: list[str]) -> None:
-    """Replace what stands between the marks in docs/benchmarks.md."""
-    text = DOCUMENT.read_text()
-    before, _, rest = text.partition(BEGIN_MARK)
-    _, _, after = rest.partition(END_MARK)
-    machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
-    made = f"Made on {time.strftime('%Y-%m-%d', time.gmtime())}: {machine}."
-    body = "\n".join(["", made, "", *lines, ""])
-    DOCUMENT.write_text(f"{before}{BEGIN_MARK}\n{body}\n{END_MARK}{after}")
 
 
 if __name__ == "__main__":

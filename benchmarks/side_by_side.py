@@ -1,0 +1,150 @@
+"""What every comparison does: the same loads on ours and theirs in turn, and a table of ratios.
+
+A comparison gives its loads, and how to start and end what is compared. Medians of the rounds and
+their ratio make one row; `--write` puts the table between two marks of docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from confluent_kafka.admin import AdminClient
+
+from benchmarks.brokers import describe_machine
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+HEAD = "| figure | unit | Tidewheel | Apache Kafka | ratio | wanted |\n|---|---|---|---|---|---|"
+
+
+class Compared(Protocol):
+    """A broker or a cell that loads run against."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+T = TypeVar("T", bound=Compared)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure of the table. `wanted` is what issue and design ask of the ratio ours/Kafka."""
+
+    name: str
+    unit: str
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Generic[T]):
+    """One load: run against one of both it yields one sample of each of its rows."""
+
+    name: str
+    rows: tuple[Row, ...]
+    run: Callable[[T], list[float]]
+
+
+class Marks(NamedTuple):
+    """Between which lines of the document a comparison's table stands."""
+
+    begin: str
+    end: str
+
+
+def client(kind: str, compared: Compared, topic: str, **options: object) -> dict[str, float]:
+    """Run one load in a process of its own and return its figures."""
+    command = [sys.executable, "-m", "benchmarks.loads", kind]
+    command += ["--bootstrap", compared.bootstrap, "--topic", topic]
+    for option, value in options.items():
+        command += [f"--{option.replace('_', '-')}", str(value)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    figures: dict[str, float] = json.loads(output)
+    return figures
+
+
+def drop_topic(compared: Compared, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": compared.bootstrap})
+    admin.delete_topics([name])[name].result(30)
+
+
+def parse_arguments(description: str | None, program: str) -> argparse.Namespace:
+    """The options that all comparisons have."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the usual messages")
+    parser.add_argument("--only", nargs="*", help="names of loads, or parts of names")
+    parser.add_argument("--ours-only", action="store_true", help="leave Apache Kafka out")
+    parser.add_argument("--write", action="store_true", help="put the table into the document")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "tidewheel-benchmarks"
+    )
+    return parser.parse_args()
+
+
+def run_comparison(
+    arguments: argparse.Namespace,
+    loads: Sequence[Load[T]],
+    compared: Sequence[T],
+    marks: Marks,
+) -> None:
+    """Measure what the arguments ask for on what is started already; print and write the table."""
+    chosen = [
+        load
+        for load in loads
+        if not arguments.only or any(part in load.name for part in arguments.only)
+    ]
+    print(HEAD, flush=True)
+    lines = [HEAD]
+    for load in chosen:
+        for line in measure(load, compared, arguments.rounds):
+            print(line, flush=True)
+            lines.append(line)
+    if arguments.write:
+        write_document(lines, marks)
+
+
+def measure(load: Load[T], compared: Sequence[T], rounds: int) -> list[str]:
+    """The rows of one load, rounds taken in turn."""
+    samples: list[list[list[float]]] = [[] for _ in compared]
+    for _ in range(rounds):
+        for index, one in enumerate(compared):
+            # What earlier loads wrote goes to the disk now: once the kernel begins to write back,
+            # it takes processor time from whoever is measured then.
+            os.sync()
+            samples[index].append(load.run(one))
+    return [
+        render_row(row, [[sample[position] for sample in of_one] for of_one in samples])
+        for position, row in enumerate(load.rows)
+    ]
+
+
+def render_row(row: Row, figures: list[list[float]]) -> str:
+    """One line of the Markdown table."""
+    medians = [statistics.median(samples) for samples in figures]
+    ratio = f"{medians[0] / medians[1]:.2f}" if len(medians) == 2 and medians[1] else "-"
+    shown = [f"{value:,.0f}" if value >= 1000 else f"{value:,.3g}" for value in medians]
+    kafka = shown[1] if len(shown) == 2 else "-"
+    return f"| {row.name} | {row.unit} | {shown[0]} | {kafka} | {ratio} | {row.wanted} |"
+
+
+def write_document(lines: list[str], marks: Marks) -> None:
+    """Replace what stands between the marks in docs/benchmarks.md."""
+    text = DOCUMENT.read_text()
+    before, _, rest = text.partition(marks.begin)
+    _, _, after = rest.partition(marks.end)
+    machine = ", ".join(f"{key} {value}" for key, value in describe_machine().items())
+    made = f"Made on {time.strftime('%Y-%m-%d', time.gmtime())}: {machine}."
+    body = "\n".join(["", made, "", *lines, ""])
+    DOCUMENT.write_text(f"{before}{marks.begin}\n{body}\n{marks.end}{after}")
