@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tidewheel.admin import Admin
-from tidewheel.consumer import Commit, Consumer, ConsumerOptions, RebalanceCallback, Start
+from tidewheel.consumer import Consumer
+from tidewheel.consumer_options import Commit, ConsumerOptions, RebalanceCallback, Start
 from tidewheel.errors import ClientClosed, ConfigurationError
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
 from tidewheel.message import Receipt

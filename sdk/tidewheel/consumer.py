@@ -18,72 +18,25 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Self
 
+from tidewheel.consumer_options import ConsumerOptions, RebalanceCallback, prepare
 from tidewheel.errors import (
     ClientClosed,
     CommitFailed,
     ConfigurationError,
-    DeserializationFailed,
-    InterceptorFailed,
 )
 from tidewheel.headers import epoch_ms
-from tidewheel.interceptors import ConsumerInterceptor
 from tidewheel.message import Message, TopicPartition
-from tidewheel.serialization import Deserializer
-from tidewheel.settings import ConsumerSettings
 from tidewheel.transport.librdkafka.connection import logger
 from tidewheel.transport.port import ConsumerPlan, ConsumerTransport, Transport
 
 FETCH_MESSAGES_MAX: Final = 5_000
 FETCH_MESSAGES_MAX_BEFORE: Final = 100
 """With commit="before" a crash loses at most what was fetched in one go."""
-
-Commit = Literal["before", "after", "manual"]
-Start = Literal["earliest", "latest"] | datetime | timedelta | int
-RebalanceCallback = Callable[[list[TopicPartition]], Awaitable[None] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerOptions:
-    """What `Client.subscribe` was asked for."""
-
-    topics: tuple[str, ...]
-    group: str | None
-    start: Start
-    commit: Commit
-    settings: ConsumerSettings
-    key_deserializer: Deserializer | None = None
-    value_deserializer: Deserializer | None = None
-    interceptors: Sequence[ConsumerInterceptor] = ()
-    on_assigned: RebalanceCallback | None = None
-    on_revoked: RebalanceCallback | None = None
-    on_lost: RebalanceCallback | None = None
-
-    def __post_init__(self) -> None:
-        if not self.topics:
-            raise ConfigurationError("No topic to subscribe to", hint="Name at least one")
-        if self.commit not in ("before", "after", "manual"):
-            raise ConfigurationError(f"commit={self.commit!r}", hint="Use before, after or manual")
-        if isinstance(self.start, str) and self.start not in ("earliest", "latest"):
-            raise ConfigurationError(
-                f"start={self.start!r}", hint="Use earliest, latest, a time, or an offset"
-            )
-        if self.group == "":
-            raise ConfigurationError("The group's name is empty", hint="Give a name or None")
-        if isinstance(self.start, int) and self.start < 0:
-            raise ConfigurationError(
-                f"start={self.start} is no offset", hint="Offsets count from 0; or use latest"
-            )
-        if isinstance(self.start, int) and self.group is not None:
-            raise ConfigurationError(
-                "start is an offset, which says nothing about several partitions of a group",
-                hint="Give a time, or seek in on_assigned",
-            )
 
 
 class Consumer:
@@ -236,7 +189,7 @@ class Consumer:
                 raise StopAsyncIteration
         message = self._buffer.popleft()
         self._current = message
-        return message if self._plain else self.prepared(message)
+        return message if self._plain else prepare(message, self.options)
 
     async def batches(
         self, messages_max: int = 1000, wait_s: float | None = None
@@ -262,7 +215,7 @@ class Consumer:
             else:
                 batch = [self._buffer.popleft() for _ in range(messages_max)]
             self._current_batch = batch
-            yield batch if self._plain else [self.prepared(message) for message in batch]
+            yield batch if self._plain else [prepare(message, self.options) for message in batch]
 
     def _finish_batch(self) -> None:
         if self._auto:
@@ -339,37 +292,6 @@ class Consumer:
             await asyncio.gather(fetching, return_exceptions=True)
             return []
         return await fetching
-
-    def prepared(self, message: Message) -> Message:
-        """The message after interceptors and deserializers. `message` itself stays raw."""
-        options = self.options
-        prepared = Message(
-            message.topic,
-            message.partition,
-            message.offset,
-            message.timestamp_ms,
-            message.key,
-            message.value,
-            message.headers,
-        )
-        for interceptor in options.interceptors:
-            try:
-                prepared = interceptor.on_consume(prepared)
-            except Exception as broken:
-                raise InterceptorFailed(
-                    f"{type(interceptor).__name__}.on_consume raised {broken!r} for {message!r}",
-                    consumed=message,
-                ) from broken
-        try:
-            if options.key_deserializer is not None:
-                prepared.key = options.key_deserializer(prepared.key)
-            if options.value_deserializer is not None:
-                prepared.value = options.value_deserializer(prepared.value)
-        except Exception as broken:
-            raise DeserializationFailed(
-                f"Reading {message!r} raised {broken!r}", consumed=message
-            ) from broken
-        return prepared
 
     # Committing and moving.
 

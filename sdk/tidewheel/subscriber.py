@@ -26,7 +26,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal
 
 from tidewheel.client import Client
-from tidewheel.consumer import Commit, Start
+from tidewheel.consumer_options import Commit, Start, prepare
 from tidewheel.errors import (
     CommitFailed,
     ConfigurationError,
@@ -272,7 +272,7 @@ class Subscriber:
         while True:
             attempt += 1
             try:
-                result = self._handler(self._consumer.prepared(message))
+                result = self._handler(prepare(message, self._consumer.options))
                 if inspect.isawaitable(result):
                     await result
             except Exception as error:

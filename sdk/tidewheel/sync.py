@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from tidewheel import client as asynchronous
-from tidewheel.consumer import Commit, Start
 from tidewheel.consumer import Consumer as AsyncConsumer
+from tidewheel.consumer_options import Commit, Start
 from tidewheel.errors import (
     ClientClosed,
     ConfigurationError,

@@ -17,7 +17,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn
 
 from tidewheel.cli.session import EXIT_INTERRUPTED, JsonOption, UrlOption, errors, run, usage
 from tidewheel.client import Client
-from tidewheel.consumer import Consumer, Start
+from tidewheel.consumer import Consumer
+from tidewheel.consumer_options import Start
 from tidewheel.errors import ConfigurationError
 from tidewheel.headers import duration_ms
 from tidewheel.message import TAG_HEADER, Message, TopicPartition

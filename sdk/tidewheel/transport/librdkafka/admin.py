@@ -36,6 +36,8 @@ from tidewheel.transport.port import (
 )
 
 RETRY_PAUSE_S = 0.1
+# A request to a broker that may be gone, before it is asked for anew.
+ATTEMPT_S = 3.0
 
 
 def _offset_spec(at: str | int) -> Any:
@@ -89,11 +91,29 @@ class LibrdkafkaAdmin:
         ]
 
     async def describe_topics(self, names: Sequence[str]) -> list[TopicInfo]:
-        """These topics, in this order."""
+        """These topics, in this order. No longer than the request time-out, whoever has died."""
         if not names:
             return []
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                return await self._describe_topics(names, max(0.1, min(ATTEMPT_S, left_s)))
+            except TidewheelError as error:
+                if not error.retriable or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(RETRY_PAUSE_S)
+            await self._learn_controller(deadline - time.monotonic())
+
+    async def _learn_controller(self, timeout_s: float) -> None:
+        """librdkafka asks the controller that it knew, for minutes after that one has died. Any
+        other broker tells who it is now."""
+        what = "asking which broker is the controller"
+        await blocking(what, self._client.list_topics, timeout=max(0.1, timeout_s))
+
+    async def _describe_topics(self, names: Sequence[str], timeout_s: float) -> list[TopicInfo]:
         futures = self._client.describe_topics(
-            ck.TopicCollection(list(names)), request_timeout=self._timeout_s
+            ck.TopicCollection(list(names)), request_timeout=timeout_s
         )
         described = []
         for name in names:
@@ -118,6 +138,7 @@ class LibrdkafkaAdmin:
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
     ) -> None:
         """Create one topic; -1 leaves a count to the broker's default."""
+        await self._learn_controller(self._timeout_s)
         topic = NewTopic(name, partitions, replication_factor, config=dict(configs))
         with faults(f'creating topic "{name}"'):
             futures = self._client.create_topics([topic], operation_timeout=self._timeout_s)
@@ -125,11 +146,13 @@ class LibrdkafkaAdmin:
 
     async def delete_topic(self, name: str) -> None:
         """Delete one topic with its messages."""
+        await self._learn_controller(self._timeout_s)
         futures = self._client.delete_topics([name], operation_timeout=self._timeout_s)
         await answered(f'deleting topic "{name}"', _only(futures))
 
     async def create_partitions(self, name: str, total_count: int) -> None:
         """Grow a topic."""
+        await self._learn_controller(self._timeout_s)
         wanted = [NewPartitions(name, total_count)]
         futures = self._client.create_partitions(wanted, operation_timeout=self._timeout_s)
         await answered(f'adding partitions to "{name}"', _only(futures))
