@@ -120,11 +120,13 @@ async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor |
     try:
         while not task.done():
             await asyncio.wait([task], timeout=LOOK_UP_S)
+            words = supervisor.last_words() if supervisor is not None else []
+            is_up = supervisor is None or supervisor.watch(report)
+            # Asked last: the stack goes down for it, too, which is no failure then.
             if signals.requested:
                 _limit_cleaning_up(supervisor)
                 raise asyncio.CancelledError
-            words = supervisor.last_words() if supervisor is not None else []
-            if supervisor is not None and (not supervisor.watch(report) or ended):
+            if ended or not is_up:
                 raise StackError("\n".join([*ended, *words]))
     finally:
         if not task.done():

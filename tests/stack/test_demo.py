@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,10 +11,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from stack.demo import run
 from stack.demo.flights import FLIGHTS_COUNT
 
 COMMAND = [sys.executable, "-P", "-m", "stack", "demo"]
@@ -109,6 +112,29 @@ def test_an_interrupted_demo_stops_its_cell(scratch: Path, number: signal.Signal
     assert process.returncode == 130, errors + output
     assert not [child for child in children if child.is_running()]
     assert "Traceback" not in errors
+
+
+def test_a_stack_that_stops_for_a_signal_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes while the demo looks after its brokers."""
+
+    class Running:
+        expected_end = ""
+        requested = False
+
+        async def run(self) -> None:
+            await asyncio.Event().wait()
+
+        def last_words(self) -> list[str]:
+            return ["what the brokers logged"]
+
+        def watch(self, _report: object) -> bool:
+            self.requested = True
+            return False
+
+    monkeypatch.setattr(run, "_limit_cleaning_up", lambda _supervisor: None)
+    everything: Any = Running()
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run._supervised(everything, everything, everything))
 
 
 def test_without_brokers_there_is_no_demo(scratch: Path) -> None:
