@@ -110,6 +110,10 @@ def _partition(
     index: int, partition: PartitionImage, live: frozenset[int]
 ) -> DescribeTopicPartitionsResponsePartition:
     last_known = partition.last_known_leader
+    last_known_elr = partition.last_known_elr
+    if not last_known_elr and last_known != NOBODY:
+        # Which is all that Apache Kafka has in this field.
+        last_known_elr = (last_known,)
     return DescribeTopicPartitionsResponsePartition(
         # As in Apache Kafka: unlike in Metadata, the leader that is not there is no error.
         error_code=int(ErrorCode.NONE),
@@ -119,7 +123,7 @@ def _partition(
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.elr),
-        last_known_elr=[] if last_known == NOBODY else [last_known],
+        last_known_elr=list(last_known_elr),
         offline_replicas=offline_replicas(partition, live),
     )
 

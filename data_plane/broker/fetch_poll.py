@@ -23,6 +23,7 @@ import traceback
 from typing import cast
 
 from data_plane.broker.api import Buffer, Deferred, RequestContext
+from data_plane.broker.cold_reads import ColdRead
 from data_plane.broker.fetch_response import (
     PartitionResult,
     encode_fetch_response,
@@ -35,6 +36,7 @@ from data_plane.broker.fetch_sessions import (
     FetchSessionCache,
     FetchSet,
 )
+from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
@@ -52,28 +54,6 @@ UNSENT_BYTES_TOTAL_MAX = 512 << 20
 ANSWER_BYTES_MIN = 64 << 10
 
 _NONE = int(ErrorCode.NONE)
-
-
-class ColdRead:
-    """A read that must leave the loop: where it goes, and the result it completes."""
-
-    __slots__ = ("at_least_one_batch", "bytes_max", "limit", "offset", "partition", "result")
-
-    def __init__(
-        self,
-        partition: Partition,
-        result: PartitionResult,
-        bytes_max: int,
-        limit: int,
-        at_least_one_batch: bool,
-    ) -> None:
-        self.partition = partition
-        self.result = result
-        # The target may be asked for something else before the read is done.
-        self.offset = result.target.wanted.fetch_offset
-        self.bytes_max = bytes_max
-        self.limit = limit
-        self.at_least_one_batch = at_least_one_batch
 
 
 class Poll:
@@ -188,6 +168,12 @@ class Poll:
                 return self._error(target, error)
         if rights.is_follower:
             limit = log.log_end_offset
+            if (
+                rights.throttle is not None
+                and offset < limit
+                and rights.is_held_back(target, partition, self._now_ms)
+            ):
+                limit = offset
         elif rights.is_read_committed:
             limit = partition.last_stable_offset
         else:
@@ -381,7 +367,7 @@ class Poll:
         self._cold = []
 
         def read_all() -> list[object]:
-            return [_read_cold(read) for read in cold]
+            return [read.run() for read in cold]
 
         def done(outcomes: list[object] | None, error: BaseException | None) -> None:
             for number, read in enumerate(cold):
@@ -417,6 +403,8 @@ class Poll:
                         results.append(self._result(target, target.partition))
                     except LogError as error:
                         results.append(self._read_failed(target, error))
+        if self._rights.throttle is not None:
+            self._rights.count_sent(results, self._now_ms)
         counters = self._services.counters
         for result in results:
             target = result.target
@@ -457,7 +445,8 @@ class FetchSessions:
     def __init__(self, services: Services) -> None:
         slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
         self.cache = FetchSessionCache(slots_max, services.random)
-        self.rights = RightsOfRequests(services)
+        self.throttle = LeaderThrottle(services)
+        self.rights = RightsOfRequests(services, self.throttle)
         self.parked: dict[Poll, None] = {}
         # Partitions in sets that connections keep.
         self.connection_partitions_count = 0
@@ -479,17 +468,3 @@ class FetchSessions:
         """Answer every parked poll with what there is."""
         for poll in list(self.parked):
             poll.finish_early()
-
-
-def _read_cold(read: ColdRead) -> object:
-    """Runs in a worker thread: (buffers, size, next offset), or the error."""
-    try:
-        cold = read.partition.log.read_cold(
-            read.offset,
-            read.bytes_max,
-            max_offset=read.limit,
-            at_least_one_batch=read.at_least_one_batch,
-        )
-    except Exception as error:
-        return error
-    return cold.buffers, cold.size, cold.next_offset

@@ -13,8 +13,12 @@ Deliberately absent: sessions, parking, records (fetch_poll.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from data_plane.broker.api import RequestContext
+from data_plane.broker.fetch_response import PartitionResult
 from data_plane.broker.fetch_sessions import FetchPartition
+from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.replica_selector import RACK_AWARE, preferred_read_replica
 from data_plane.broker.services import Services
 from data_plane.replica.partition import Partition
@@ -30,7 +34,8 @@ class FetchRights:
     """Of one request, or of all those of consumers that ask alike.
 
     - `is_follower`: it comes from another broker's replica fetcher.
-    - `rack_id`: where the consumer is, "" when that does not matter."""
+    - `rack_id`: where the consumer is, "" when that does not matter.
+    - `throttle`: what limits a follower that is not in sync; None when nothing does."""
 
     __slots__ = (
         "_broker_epoch",
@@ -41,6 +46,7 @@ class FetchRights:
         "is_read_committed",
         "rack_id",
         "reads_at_followers",
+        "throttle",
     )
 
     def __init__(
@@ -51,6 +57,7 @@ class FetchRights:
         reads_at_followers: bool = False,
         rack_id: str = "",
         follower: tuple[int, int] | None = None,
+        throttle: LeaderThrottle | None = None,
     ) -> None:
         """`follower` is its node id and broker epoch."""
         self._services = services
@@ -58,6 +65,7 @@ class FetchRights:
         self.reads_at_followers = reads_at_followers
         self.rack_id = rack_id
         self.is_follower = follower is not None
+        self.throttle = throttle
         self._node_id, self._broker_epoch = follower or (-1, -1)
         registered = services.image.brokers.get(self._node_id)
         self._is_stale = registered is not None and registered.broker_epoch > self._broker_epoch
@@ -93,6 +101,18 @@ class FetchRights:
         brokers = self._services.image.brokers
         return preferred_read_replica(partition, self.rack_id, target.wanted.fetch_offset, brokers)
 
+    def is_held_back(self, target: FetchPartition, partition: Partition, now_ms: int) -> bool:
+        """Whether the follower that asks gets no records of this partition now."""
+        throttle = self.throttle
+        return throttle is not None and throttle.holds_back(
+            self._node_id, target, partition, now_ms
+        )
+
+    def count_sent(self, results: Iterable[PartitionResult], now_ms: int) -> None:
+        """These go to the follower that asks."""
+        if self.throttle is not None:
+            self.throttle.count(self._node_id, results, now_ms)
+
     def report(self, target: FetchPartition, partition: Partition, now_ms: int) -> ErrorCode:
         """A follower has named `target`, and its log goes with the leader's: take note of it."""
         wanted = target.wanted
@@ -118,8 +138,9 @@ class FetchRights:
 class RightsOfRequests:
     """Gives each request its rights. Those of plain consumers are made once."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, throttle: LeaderThrottle) -> None:
         self._services = services
+        self._throttle = throttle
         self._of_consumers = {
             (is_read_committed, reads_at_followers): FetchRights(
                 services,
@@ -134,7 +155,11 @@ class RightsOfRequests:
         """The rights of one request."""
         services = self._services
         if view.replica_id >= 0:
-            return FetchRights(services, follower=(view.replica_id, view.replica_epoch))
+            return FetchRights(
+                services,
+                follower=(view.replica_id, view.replica_epoch),
+                throttle=self._throttle if self._throttle.is_limited else None,
+            )
         is_read_committed = view.isolation_level == READ_COMMITTED
         if view.rack_id and services.config.get_str("replica.selector.class") == RACK_AWARE:
             return FetchRights(

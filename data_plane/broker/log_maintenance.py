@@ -12,6 +12,7 @@ from data_plane.broker.api import Executor
 from data_plane.broker.services import Services
 from data_plane.log.manager import Job
 
+# Or more often, where the cleaner's pause is shorter.
 TICK_INTERVAL_MS = 1000
 
 
@@ -21,12 +22,14 @@ class LogMaintenance:
     def __init__(self, services: Services, executor: Executor) -> None:
         self._services = services
         self._executor = executor
+        backoff_ms = services.config.get_int("log.cleaner.backoff.ms")
+        self._interval_ms = min(TICK_INTERVAL_MS, max(1, backoff_ms))
         self._next_ms = 0
         self._reported_offline: set[str] = set()
         self.corrupt_batches_count = 0
 
     def start(self, now_ms: int) -> None:
-        self._next_ms = now_ms + TICK_INTERVAL_MS
+        self._next_ms = now_ms + self._interval_ms
 
     def next_deadline_ms(self) -> int:
         return self._next_ms
@@ -34,10 +37,14 @@ class LogMaintenance:
     def tick(self, now_ms: int) -> None:
         if now_ms < self._next_ms:
             return
-        self._next_ms = now_ms + TICK_INTERVAL_MS
+        self._next_ms = now_ms + self._interval_ms
         logs = self._services.logs
         for job in logs.tick(now_ms):
             self._submit(job)
+        for log in logs.take_retained():
+            partition = self._services.partitions.get(log.topic_id, log.partition)
+            if partition is not None and partition.log is log:
+                partition.log_start_changed()
         for corrupt in logs.take_corruption_reports():
             self.corrupt_batches_count += 1
             self._services.log.error(

@@ -1,6 +1,7 @@
 """This broker as a member of its cell: heartbeats, registration, the controller's lease.
 
-    heartbeat every broker.heartbeat.interval.ms, faster while a broker has just registered
+    heartbeat every broker.heartbeat.interval.ms, faster while a broker has just registered, or
+      │        when the controller seems to be gone
       ├─ the store knows a newer image            → the follower reads it
       ├─ this incarnation is not registered yet   → it registers (it began while the store was away)
       └─ the controller lease is ours             → the controller decides, until the lease ends
@@ -8,8 +9,11 @@
 The controller's lease lasts LEASE_HEARTBEATS of its heartbeats from before one was sent, by its own
 clock; the store counts from when it came, so it never believes in a lease for less long. It is
 shorter than a session, and the controller renews it more often: a new controller has to watch the
-others for a whole session before it may call anybody dead, so it had better begin soon. Heartbeats
-do not overlap: one that hangs is waited for, and meanwhile the lease runs out as it should.
+others for a whole session before it may call anybody dead, so it had better begin soon. For the
+same reason the others look more often once the controller's renewals stand still, so that somebody
+takes the lease when it ends; and the controller looks when somebody's session may be over, not at
+the next heartbeat after it. Heartbeats do not overlap: one that hangs is waited for, and meanwhile
+the lease runs out as it should.
 
 What stops a leader is a higher leader epoch, which comes with the image; a broker that is fenced,
 or cannot reach the store, goes on serving what it leads. Only a broker whose number belongs to
@@ -33,7 +37,7 @@ from typing import TYPE_CHECKING
 from data_plane.broker.controller_settings import controller_settings
 from data_plane.cell.changes import Change
 from data_plane.cell.metadata import BrokerImage, MetadataImage
-from data_plane.cell.metadata_store import Heartbeat, StaleControllerEpoch
+from data_plane.cell.metadata_store import BrokerSession, Heartbeat, StaleControllerEpoch
 from data_plane.cell.registration import decide_registration
 
 if TYPE_CHECKING:
@@ -44,10 +48,10 @@ if TYPE_CHECKING:
 PART = "membership"
 
 
-# How many times faster heartbeats come while a broker waits to be let in.
+# How many times faster heartbeats come while a broker waits to be let in, or for the lease.
 HURRY = 5
-# And how many times faster those of the controller always come.
-CONTROLLER_HURRY = 2
+# The controller's heartbeats come three for two of the others.
+CONTROLLER_PAUSE_SHARE = (2, 3)
 # The controller's lease, in heartbeats of the controller: one may be late, and two lost.
 LEASE_HEARTBEATS = 4
 
@@ -79,7 +83,9 @@ class Membership:
         self._clean_broker_epoch = clean_broker_epoch
         self._interval_ms = services.config.get_int("broker.heartbeat.interval.ms")
         self._session_ms = services.config.get_int("broker.session.timeout.ms")
-        self._lease_ms = LEASE_HEARTBEATS * self._interval_ms // CONTROLLER_HURRY
+        share, whole = CONTROLLER_PAUSE_SHARE
+        self._controller_interval_ms = max(1, share * self._interval_ms // whole)
+        self._lease_ms = LEASE_HEARTBEATS * self._controller_interval_ms
         known = services.image.brokers.get(broker.node_id)
         self._incarnation_before = "" if known is None else known.incarnation_id
         self._has_registered = self.is_registered
@@ -92,6 +98,10 @@ class Membership:
         self._is_store_lost = False
         self._controller_until_ms = 0
         self._hurry_until_ms = 0
+        # The controller's session as it was last seen to move, and when.
+        self._holder: BrokerSession | None = None
+        self._holder_since_ms = 0
+        self._is_holder_silent = False
         self._on_released: Callable[[], None] | None = None
         # Told once, with the reason, when this process has no right to its number any more.
         self.on_superseded: Callable[[str], None] | None = None
@@ -190,12 +200,17 @@ class Membership:
         def done(answer: Heartbeat | None, error: BaseException | None) -> None:
             self._is_sending = False
             now_ms = self._now_ms()
+            if answer is None:
+                self._is_holder_silent = False
+            else:
+                self._watch_holder(answer, now_ms)
             self._next_ms = max(now_ms, sent_ms + self._pause_ms(now_ms))
             if not self._is_stopped:
                 if answer is None:
                     self._missed(error)
                 else:
                     self._answered(answer, sent_ms, now_ms)
+                    self._look_in_time(now_ms)
             if is_release:
                 self._released()
             elif self._on_released is not None:
@@ -205,13 +220,30 @@ class Membership:
 
     def _pause_ms(self, now_ms: int) -> int:
         """Heartbeats come faster for a while after a broker has registered: it is let in when the
-        controller has seen its session move between two looks."""
+        controller has seen its session move between two looks. And while the controller is
+        silent."""
         is_concerned = self.is_controller or not self.is_active
-        if now_ms < self._hurry_until_ms and is_concerned:
+        if (now_ms < self._hurry_until_ms and is_concerned) or self._is_holder_silent:
             return max(1, self._interval_ms // HURRY)
-        if self.is_controller:
-            return max(1, self._interval_ms // CONTROLLER_HURRY)
-        return self._interval_ms
+        return self._controller_interval_ms if self.is_controller else self._interval_ms
+
+    def _watch_holder(self, heartbeat: Heartbeat, now_ms: int) -> None:
+        """Whether the lease of another broker is about to end, as far as can be seen: the same
+        heartbeats renew its session, which has not moved for longer than they are apart."""
+        lease = heartbeat.controller
+        session = None
+        if lease is not None and not lease.is_ours and not self._is_leaving and self.is_registered:
+            session = heartbeat.sessions.get(lease.node_id)
+        if session != self._holder:
+            self._holder, self._holder_since_ms = session, now_ms
+        silent_ms = now_ms - self._holder_since_ms
+        self._is_holder_silent = session is not None and silent_ms > self._controller_interval_ms
+
+    def _look_in_time(self, now_ms: int) -> None:
+        """The controller's next heartbeat is no later than somebody's death."""
+        look_ms = self.controller.next_look_ms()
+        if look_ms is not None:
+            self._next_ms = max(now_ms, min(self._next_ms, look_ms))
 
     def _released(self) -> None:
         on_released, self._on_released = self._on_released, None
@@ -262,7 +294,8 @@ class Membership:
             incarnation = "" if known is None else known.incarnation_id
             if incarnation not in (self._incarnation_before, self._broker.incarnation_id):
                 raise Superseded
-            return decide_registration(image, self._broker, self._clean_broker_epoch)
+            settings = controller_settings(self._services.config)
+            return decide_registration(image, self._broker, self._clean_broker_epoch, settings)
 
         def done(error: BaseException | None) -> None:
             self._is_registering = False

@@ -18,7 +18,7 @@ from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage
 from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
-from data_plane.log.errors import LogError
+from data_plane.log.errors import CorruptSegment, LogError
 from data_plane.log.log import Log
 from data_plane.wire.compression import Compression
 from data_plane.wire.errors import ErrorCode
@@ -27,6 +27,7 @@ from data_plane.wire.records import (
     Record,
     build_batch,
     decode_batch,
+    is_crc_valid,
     iter_batch_headers,
 )
 
@@ -181,7 +182,10 @@ class BrokerOffsetsTopic:
 
 
 def read_log(log: Log, start_offset: int, end_offset: int) -> Iterator[Record]:
-    """The data records of `log` in [start_offset, end_offset). For worker threads."""
+    """The data records of `log` in [start_offset, end_offset). For worker threads.
+
+    Raises CorruptSegment: half of what a coordinator knew is worse than nothing. Segments that this
+    process has written are not checked when they are read first, so all batches are, here."""
     offset = start_offset
     while offset < end_offset:
         result = log.read_cold(
@@ -191,6 +195,11 @@ def read_log(log: Log, start_offset: int, end_offset: int) -> Iterator[Record]:
             return  # Compaction left nothing up to the end.
         for buffer in result.buffers:
             for header in iter_batch_headers(buffer, 0, len(buffer)):
+                if not is_crc_valid(buffer, header):
+                    log.doubt(header.base_offset)
+                    # It finds the place, and has it reported.
+                    log.read_cold(offset, 0, max_offset=end_offset, at_least_one_batch=True)
+                    raise CorruptSegment(log.folder, header.position, "a checksum is wrong")
                 if not header.is_control:
                     yield from decode_batch(buffer, header.position)
         offset = result.next_offset

@@ -77,6 +77,11 @@ def _delete(
     if partition is None:
         result.error_code = int(services.partitions.error_by_name(name, index))
         return result
+    config = partition.log.config
+    if config.compact and not config.delete:
+        # Who reads from the start of a compacted topic expects the newest record of every key.
+        result.error_code = int(ErrorCode.POLICY_VIOLATION)
+        return result
     before = partition.log.log_start_offset
     try:
         log_start_offset = partition.log.delete_records(offset)

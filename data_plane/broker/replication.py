@@ -71,6 +71,11 @@ class ReplicationManager:
         for followed in self._services.partitions.followed():
             self._review(followed.topic.topic_id, followed.index)
 
+    def damage_changed(self, topic_id: UUID, index: int) -> None:
+        """This replica's log is known to be damaged, or not any more."""
+        if self.is_running:
+            self._review(topic_id, index)
+
     def directory_failed(self) -> None:
         """Fetch no more of what is on a data directory that has just failed."""
         for topic_id, index in list(self._origins):
@@ -110,6 +115,10 @@ class ReplicationManager:
         if replica is None or replica.log.log_directory.failure is not None:
             # Its disk has failed, which the log says. To go on fetching where it stands would look
             # to the leader like a replica that has caught up.
+            self._leave(key, before)
+            return
+        if replica.log.damaged_from >= 0:
+            # To fetch is to say that everything below is there.
             self._leave(key, before)
             return
         origin = _Origin(image.leader, replica.leader_epoch, self._is_throttled(image))

@@ -360,7 +360,7 @@ class TopicPartitions:
         lag_messages_max = self._config.topic_value("replica.lag.max.messages", topic.configs)
         assert isinstance(lag_messages_max, int)
         min_isr = effective_min_isr(image, self.min_insync_replicas(topic))
-        if image.elr:
+        if image.elr or image.last_known_elr:
             # Whoever put them there goes by a larger min.insync.replicas than this broker's own
             # start did; committing anything now would make them ineligible without saying so.
             min_isr = max(min_isr, len(image.isr) + 1)

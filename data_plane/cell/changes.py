@@ -291,12 +291,20 @@ def _change_partition(draft: _Draft, change: ChangePartition) -> None:
     replicas = set(new.replicas)
     if not replicas or len(replicas) != len(new.replicas):
         raise InvalidChange(f"{name}: replicas {new.replicas}")
-    if not replicas.issuperset((*new.isr, *new.elr, *new.adding_replicas, *new.removing_replicas)):
+    named = (*new.isr, *new.elr, *new.last_known_elr, *new.adding_replicas, *new.removing_replicas)
+    if not replicas.issuperset(named):
         raise InvalidChange(f"{name}: {new} names brokers that are not replicas")
     if new.leader != NO_LEADER and new.leader not in new.isr:
         raise InvalidChange(f"{name}: leader {new.leader} is not in the ISR {new.isr}")
     if set(new.isr) & set(new.elr):
         raise InvalidChange(f"{name}: ISR {new.isr} and ELR {new.elr} overlap")
+    if set(new.last_known_elr) & {*new.isr, *new.elr}:
+        raise InvalidChange(f"{name}: the last known ELR overlaps with ISR or ELR: {new}")
+    if new.log_ends:
+        reporters = [end.node_id for end in new.log_ends]
+        is_over = new.isr or new.elr or len(set(reporters)) != len(reporters)
+        if is_over or not set(reporters) <= set(new.last_known_elr):
+            raise InvalidChange(f"{name}: log ends that nobody asked for: {new}")
     partitions[change.index] = new
 
 

@@ -15,7 +15,8 @@ What is decided follows from the image, from what is known of the brokers at thi
 cut short or was made by another controller needs no special care, and the next look makes up for
 it. In one commit, in this order:
 
-1. brokers: the dead are fenced, those seen alive unfenced, draining is switched on and off;
+1. brokers: the dead are fenced, those seen alive unfenced, draining is switched on and off; for how
+   long the dead have been so is noted (death_times.py);
 2. partitions: dead and stopping brokers leave every ISR (into the ELR where KIP-966 says so),
    leaders are elected where there is none, complete reassignments end;
 3. replicas leave dead brokers after a delay, and draining ones (evacuation.py); internal topics
@@ -32,11 +33,13 @@ Deliberately absent: the lease and its renewal (membership), the fence by epoch 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 
 from data_plane.cell.balance import balance_leaders, balance_replicas
 from data_plane.cell.changes import Change, ChangeBroker
+from data_plane.cell.death_times import DeathTimes
 from data_plane.cell.election import without_brokers
 from data_plane.cell.evacuation import evacuate
 from data_plane.cell.growth import grow_internal_topics, needs_growth
@@ -52,6 +55,7 @@ from data_plane.cell.moves import Mover
 from data_plane.cell.partition_state import with_settled_elr
 from data_plane.cell.partitions_draft import PARTITIONS_PER_COMMIT_MAX, PartitionsDraft, Place
 from data_plane.cell.reassignment import complete
+from data_plane.cell.recovery_waits import PartitionState, RecoveryWaits
 from data_plane.cell.settings import ControllerSettings
 
 # The dynamic property of one broker that has its replicas move away.
@@ -64,12 +68,16 @@ class Situation:
 
     - `lost`: brokers that have been dead for the whole rebuild delay.
     - `is_leader_check_due`: whether it is time to move leaders to preferred replicas.
+    - `dead_ms`: for how long the dead have been so, as it is to be noted.
+    - `overdue`: partitions for which nobody's report of his log end is waited for any longer.
     """
 
     observed: Observed
     settings: ControllerSettings
     lost: frozenset[Incarnation] = frozenset()
     is_leader_check_due: bool = False
+    dead_ms: Mapping[Incarnation, int] = field(default_factory=dict)
+    overdue: AbstractSet[PartitionState] = frozenset()
 
 
 def decide(
@@ -79,7 +87,7 @@ def decide(
 ) -> list[Change]:
     """Everything that is to be committed now. Pure."""
     brokers = {
-        broker.node_id: decide_broker(broker, image, situation.observed)
+        broker.node_id: decide_broker(broker, image, situation.observed, situation.dead_ms)
         for broker in image.brokers.values()
     }
     changes: list[Change] = [
@@ -90,7 +98,7 @@ def decide(
     standing = Standing.of(brokers, situation.observed)
     settings = situation.settings
     draft = PartitionsDraft(image, partitions_max)
-    _decide_leaders(draft, standing, settings)
+    _decide_leaders(draft, standing, settings, situation.overdue)
     leaving = {
         broker.node_id
         for broker in brokers.values()
@@ -115,18 +123,27 @@ def decide(
     return [*changes, *draft.changes()]
 
 
-def decide_broker(broker: BrokerImage, image: MetadataImage, observed: Observed) -> BrokerImage:
+def decide_broker(
+    broker: BrokerImage,
+    image: MetadataImage,
+    observed: Observed,
+    notes_ms: Mapping[Incarnation, int],
+) -> BrokerImage:
     """The broker as it should be registered; the same object when it is."""
     values = image.config_of(ResourceType.BROKER, str(broker.node_id))
     is_draining = values.get(DRAIN_PROPERTY, "").strip().lower() == "true"
-    is_fenced = broker.is_fenced
+    is_fenced, dead_ms = broker.is_fenced, broker.dead_ms
     if observed.is_dead(broker):
         is_fenced = True
-    elif observed.is_alive(broker) and not broker.in_controlled_shutdown:
-        is_fenced = False
-    if is_fenced == broker.is_fenced and is_draining == broker.is_draining:
+        dead_ms = max(dead_ms, notes_ms.get((broker.node_id, broker.incarnation_id), 0))
+    elif observed.is_alive(broker):
+        dead_ms = 0
+        if not broker.in_controlled_shutdown:
+            is_fenced = False
+    state = (is_fenced, is_draining, dead_ms)
+    if state == (broker.is_fenced, broker.is_draining, broker.dead_ms):
         return broker
-    return replace(broker, is_fenced=is_fenced, is_draining=is_draining)
+    return replace(broker, is_fenced=is_fenced, is_draining=is_draining, dead_ms=dead_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +182,10 @@ class Standing:
 
 
 def _decide_leaders(
-    draft: PartitionsDraft, standing: Standing, settings: ControllerSettings
+    draft: PartitionsDraft,
+    standing: Standing,
+    settings: ControllerSettings,
+    overdue: AbstractSet[PartitionState],
 ) -> None:
     staying, electable, stopping = standing.staying, standing.electable, standing.stopping
     for place, old in draft.items():
@@ -173,6 +193,7 @@ def _decide_leaders(
             old.leader in staying
             and staying.issuperset(old.isr)
             and not old.elr
+            and not old.last_known_elr
             and not old.adding_replicas
             and not old.removing_replicas
         ):
@@ -188,6 +209,7 @@ def _decide_leaders(
             electable,
             min_insync_replicas,
             is_unclean_allowed=settings.allows_unclean_election(topic),
+            is_overdue=(*place.key, old.partition_epoch) in overdue,
         )
         new = complete(with_settled_elr(new, min_insync_replicas), electable, min_insync_replicas)
         if new is not old:
@@ -205,8 +227,8 @@ class Controller:
         self._situation = Situation(NOTHING_OBSERVED, settings)
         # Nothing was to be done on this image in this situation.
         self._settled: tuple[MetadataImage, Situation] | None = None
-        # Since when brokers that are dead have been, by the process that died.
-        self._dead_since_ms: dict[Incarnation, int] = {}
+        self._death_times = DeathTimes()
+        self._recovery_waits = RecoveryWaits()
         self._leader_check_ms: int | None = None
 
     @property
@@ -231,11 +253,15 @@ class Controller:
         observed = self._tracker.look(
             image.brokers, heartbeat.sessions, self.settings.session_timeout_ms, now_ms
         )
-        for incarnation in self._dead_since_ms.keys() - observed.dead:
-            del self._dead_since_ms[incarnation]
-        for incarnation in observed.dead:
-            self._dead_since_ms.setdefault(incarnation, now_ms)
+        self._death_times.look(observed.dead, image.brokers, now_ms)
         self._situation = replace(self._situation, observed=observed)
+
+    def next_look_ms(self) -> int | None:
+        """When to look at the store at the latest, so that a death is seen when it is one; None
+        when it does not matter."""
+        if self.epoch is None:
+            return None
+        return self._tracker.next_verdict_ms(self.settings.session_timeout_ms)
 
     def observe_loss(self) -> None:
         """The lease has run out by this broker's own clock: decide nothing until it is back."""
@@ -251,8 +277,10 @@ class Controller:
         self._situation = Situation(
             self._situation.observed,
             settings,
-            self._lost(now_ms),
+            self._death_times.lost(settings.rebuild_delay_ms, now_ms),
             self._is_leader_check_due(now_ms),
+            self._death_times.notes(settings.rebuild_delay_ms, now_ms),
+            self._recovery_waits.overdue(image, now_ms),
         )
         settled = self._settled
         if settled is not None and settled[0] is image and settled[1] == self._situation:
@@ -277,7 +305,7 @@ class Controller:
         """Who may lead now, by node id: for elections on request."""
         observed = self._situation.observed
         brokers = {
-            broker.node_id: decide_broker(broker, image, observed)
+            broker.node_id: decide_broker(broker, image, observed, self._situation.dead_ms)
             for broker in image.brokers.values()
         }
         unfenced = {
@@ -291,16 +319,9 @@ class Controller:
         self._tracker.restart()
         self._situation = Situation(NOTHING_OBSERVED, self.settings)
         self._settled = None
-        self._dead_since_ms.clear()
+        self._death_times.restart()
+        self._recovery_waits.restart()
         self._leader_check_ms = None
-
-    def _lost(self, now_ms: int) -> frozenset[Incarnation]:
-        delay_ms = self.settings.rebuild_delay_ms
-        return frozenset(
-            incarnation
-            for incarnation, since_ms in self._dead_since_ms.items()
-            if now_ms - since_ms >= delay_ms
-        )
 
     def _is_leader_check_due(self, now_ms: int) -> bool:
         if not self.settings.auto_leader_rebalance or self._leader_check_ms is None:

@@ -102,6 +102,15 @@ class LivenessTracker:
                 self._renewals[incarnation] = _Renewals(count, now_ms, is_seen_moving=True)
         return self._observed(session_timeout_ms, now_ms)
 
+    def next_verdict_ms(self, session_timeout_ms: int) -> int | None:
+        """From when on a look finds somebody dead, should nothing move until then: a look right
+        then loses no time. None when nobody is left who might be."""
+        last_look_ms = self._last_look_ms
+        if last_look_ms is None:
+            return None
+        verdicts_ms = (entry.since_ms + session_timeout_ms for entry in self._renewals.values())
+        return min((due_ms for due_ms in verdicts_ms if due_ms > last_look_ms), default=None)
+
     def is_current(self, session_timeout_ms: int, now_ms: int) -> bool:
         """Whether the last look is recent enough to act on."""
         return self._last_look_ms is not None and self._is_continuous(session_timeout_ms, now_ms)

@@ -52,6 +52,24 @@ class ConfigResource(NamedTuple):
 NO_LEADER = -1
 
 
+class LogEnd(NamedTuple):
+    """Where a replica's log ends: the leader epoch of its last batch (-1 without one) and the
+    offset after it. `end_offset` -1 says that nobody knows, because the disk has failed."""
+
+    node_id: int
+    leader_epoch: int
+    end_offset: int
+
+    @property
+    def length(self) -> tuple[int, int]:
+        """Of two logs the one with the greater length has all that is committed in the other."""
+        return self.leader_epoch, self.end_offset
+
+    @property
+    def is_readable(self) -> bool:
+        return self.end_offset >= 0
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
     """One partition's replicas and leadership. Broker ids; leader -1 means that there is none.
@@ -61,6 +79,10 @@ class PartitionImage:
     - `isr`: the in-sync replicas that the store has confirmed.
     - `elr`: eligible leader replicas (KIP-966): out of the ISR, which is below
       min.insync.replicas, but with everything that was committed. Disjoint from `isr`.
+    - `last_known_elr`: had everything that was committed, but may have lost some of it since: taken
+      out of ISR and ELR after an unclean stop. Empty when the ISR is large enough again.
+    - `log_ends`: what members of it have reported while `isr` and `elr` are empty, each for the
+      incarnation that is registered. The longest of these logs leads next.
     - `last_known_leader`: who led last, kept while there is no leader, else -1.
     - `leader_epoch` grows with each leader, `partition_epoch` with each change of this value.
     """
@@ -74,6 +96,8 @@ class PartitionImage:
     last_known_leader: int = NO_LEADER
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    log_ends: tuple[LogEnd, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +126,7 @@ class BrokerImage:
     - `is_fenced`: it neither leads nor joins an ISR, and clients are not told of it.
     - `in_controlled_shutdown`: it is about to stop, its leaders move away.
     - `is_draining`: it gets no new replicas and its old ones move away, for good.
+    - `dead_ms`: for how long controllers have seen this incarnation dead, as last noted.
     """
 
     node_id: int
@@ -116,6 +141,7 @@ class BrokerImage:
     is_fenced: bool = False
     in_controlled_shutdown: bool = False
     is_draining: bool = False
+    dead_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +235,18 @@ def encode_partition(partition: PartitionImage) -> list[Any]:
         list(partition.adding_replicas),
         list(partition.removing_replicas),
     ]
-    # Most partitions have nothing to say in the last four.
+    if partition.last_known_elr or partition.log_ends:
+        ends = [list(end) for end in partition.log_ends]
+        return [*fields, list(partition.last_known_elr), ends]
+    # Most partitions have nothing to say in the last four either.
     return fields[:5] if fields[5:] == [[], NO_LEADER, [], []] else fields
 
 
 def decode_partition(item: Sequence[Any]) -> PartitionImage:
     """The inverse of `encode_partition`."""
     replicas, isr, leader, leader_epoch, partition_epoch, *rest = item
-    elr, last_known_leader, adding, removing = rest or ((), NO_LEADER, (), ())
+    elr, last_known_leader, adding, removing, *recovery = rest or ((), NO_LEADER, (), ())
+    last_known_elr, log_ends = recovery or ((), ())
     return PartitionImage(
         tuple(replicas),
         tuple(isr),
@@ -227,6 +257,8 @@ def decode_partition(item: Sequence[Any]) -> PartitionImage:
         last_known_leader,
         tuple(adding),
         tuple(removing),
+        tuple(last_known_elr),
+        tuple(LogEnd(*end) for end in log_ends),
     )
 
 

@@ -228,20 +228,21 @@ class InMemoryMetadataStore:
     """A store without durability, for tests and simulations. One thread.
 
     `now_ms` is the clock that leases run by. Given one, the store is shared by several brokers;
-    without, it is one broker's own."""
+    without, it is one broker's own. Controllers' epochs follow `controller_epoch`."""
 
     def __init__(
         self,
         image: MetadataImage,
         now_ms: Callable[[], int] | None = None,
         identity: str = "in memory",
+        controller_epoch: int = 0,
     ) -> None:
         self._image = image
         self._history = CommitHistory(image.version)
         self._now_ms = now_ms
         self._identity = identity
         self._sessions: dict[int, BrokerSession] = {}
-        self._controller_epoch = 0
+        self._controller_epoch = controller_epoch
         self._controller: _Lease | None = None
 
     @property

@@ -138,7 +138,9 @@ class PostgresMetadataStore:
     ) -> MetadataImage:
         with self._commits.lock:
             image = self._image
-            if image is None or image.version < expected_version:
+            # Behind what a heartbeat has seen it would conflict anyway, or be taken by a store that
+            # went back to just this version.
+            if image is None or image.version < max(expected_version, self._lineage.version):
                 image = self._catch_up()
             # On any other image the commit could not be checked, so it must not happen: then only
             # an old request can succeed.

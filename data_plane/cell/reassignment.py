@@ -54,7 +54,8 @@ def start(partition: PartitionImage, target: Sequence[int]) -> PartitionImage:
     leave at once unless they are in sync by now. Epochs are left alone."""
     original = original_of(partition)
     wanted = set(target)
-    copies = {*original, *partition.isr, *partition.elr, partition.leader}
+    known = (*partition.isr, *partition.elr, *partition.last_known_elr)
+    copies = {*original, *known, partition.leader}
     removing = tuple(
         node_id for node_id in partition.replicas if node_id not in wanted and node_id in copies
     )
@@ -85,7 +86,8 @@ def complete(
     moved = replace(
         partition, replicas=target_of(partition), adding_replicas=(), removing_replicas=()
     )
-    holds_records = not set(removing).isdisjoint((*partition.isr, *partition.elr))
+    holders = (*partition.isr, *partition.elr, *partition.last_known_elr)
+    holds_records = not set(removing).isdisjoint(holders)
     if holds_records and len(isr) < effective_min_isr(moved, min_insync_replicas):
         return partition
     moved = with_isr(moved, isr, min_insync_replicas)

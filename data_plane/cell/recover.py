@@ -61,10 +61,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was written: from which file, and the image that the store begins with."""
+    """What is written: from which file, the image that the store begins with, and the identities
+    whose brokers follow it."""
 
     source: Candidate
     image: MetadataImage
+    ancestors: tuple[str, ...]
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:
@@ -109,6 +111,8 @@ def _jumped(partition: PartitionImage) -> PartitionImage:
         partition,
         leader_epoch=partition.leader_epoch + EPOCH_JUMP,
         partition_epoch=partition.partition_epoch + EPOCH_JUMP,
+        # Of processes that may have been started again in the commits that are missing.
+        log_ends=(),
     )
 
 
@@ -123,8 +127,7 @@ def recover(
 
     `replace_other` also throws away a store that the images do not come from. Raises
     CannotRecover, StoreCorrupt, psycopg.Error; nothing has changed then."""
-    source = choose(candidates)
-    image = jumped_ahead(source.image)
+    choose(candidates)
     parameters = connection_parameters(dsn, schema)
     with (
         psycopg.Connection.connect(autocommit=True, **parameters) as connection,
@@ -133,14 +136,25 @@ def recover(
         lock_and_migrate(connection, schema)
         connection.execute("LOCK TABLE cell")
         present = read_cell_row(connection)
-        if present is not None and not replace_other:
-            _refuse_unless_behind(present, source)
-        identities = {candidate.identity for candidate in candidates} - {""}
-        if present is not None:
-            identities |= {present.identity, *present.ancestors}
-            image = replace(image, version=max(image.version, present.version + VERSION_JUMP))
-        _write(connection, image, tuple(sorted(identities)))
-    return Recovery(source, image)
+        recovery = plan_recovery(candidates, present, replace_other=replace_other)
+        _write(connection, recovery.image, recovery.ancestors)
+    return recovery
+
+
+def plan_recovery(
+    candidates: Sequence[Candidate], present: CellRow | None, *, replace_other: bool = False
+) -> Recovery:
+    """What a recovery from `candidates` writes where `present` is (None: nothing is). Raises
+    CannotRecover."""
+    source = choose(candidates)
+    image = jumped_ahead(source.image)
+    if present is not None and not replace_other:
+        _refuse_unless_behind(present, source)
+    identities = {candidate.identity for candidate in candidates} - {""}
+    if present is not None:
+        identities |= {present.identity, *present.ancestors}
+        image = replace(image, version=max(image.version, present.version + VERSION_JUMP))
+    return Recovery(source, image, tuple(sorted(identities)))
 
 
 def _refuse_unless_behind(present: CellRow, source: Candidate) -> None:

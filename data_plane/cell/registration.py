@@ -6,7 +6,8 @@ the next start it names that epoch; if it is the one under which it was register
 started in between and its logs are whole, so it stays in every ISR and ELR. Otherwise records
 that it acknowledged may be missing (a power loss takes what was not synced), and it leaves every
 ISR and ELR in the commit that registers it: there is no moment at which a broker with such a disk
-could be elected (KIP-966).
+could be elected as one that has everything (KIP-966). It is remembered in the last known ELR, and
+what its last life has reported of its logs is withdrawn.
 
 Either way a registered broker is fenced and leads nothing: the controller unfences it when it
 sees it alive, and elects. A leader that comes back gets a new epoch, so that what was sent to its
@@ -22,11 +23,20 @@ from dataclasses import replace
 
 from data_plane.cell.changes import Change, ChangePartition, RegisterBroker
 from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
-from data_plane.cell.partition_state import next_epochs, with_leader
+from data_plane.cell.partition_state import (
+    next_epochs,
+    with_isr,
+    with_leader,
+    without_log_end,
+)
+from data_plane.cell.settings import ControllerSettings
 
 
 def decide_registration(
-    image: MetadataImage, broker: BrokerImage, clean_broker_epoch: int | None
+    image: MetadataImage,
+    broker: BrokerImage,
+    clean_broker_epoch: int | None,
+    settings: ControllerSettings,
 ) -> tuple[Change, ...]:
     """The changes that register this incarnation; none when the image has it already, which
     happens when the answer to the first attempt was lost.
@@ -46,28 +56,27 @@ def decide_registration(
         is_draining=broker.is_draining or (known is not None and known.is_draining),
     )
     is_clean = known is not None and clean_broker_epoch == known.broker_epoch
-    return (RegisterBroker(registered), *_partition_changes(image, broker.node_id, is_clean))
+    changes = _partition_changes(image, broker.node_id, is_clean, settings)
+    return (RegisterBroker(registered), *changes)
 
 
 def _partition_changes(
-    image: MetadataImage, node_id: int, is_clean: bool
+    image: MetadataImage, node_id: int, is_clean: bool, settings: ControllerSettings
 ) -> Iterator[ChangePartition]:
     for _, topic in sorted(image.topics_by_name.items()):
+        min_insync_replicas = settings.min_insync_replicas_of(topic)
         for index, old in enumerate(topic.partitions):
-            new = old if is_clean else _without(old, node_id)
+            new = old if is_clean else _without(old, node_id, min_insync_replicas)
+            new = without_log_end(new, node_id)
             if new.leader == node_id:
                 new = with_leader(new, NO_LEADER)
             if new is not old:
                 yield ChangePartition(topic.topic_id, index, next_epochs(old, new))
 
 
-def _without(partition: PartitionImage, node_id: int) -> PartitionImage:
-    """Without the broker in ISR and ELR. Others that are in neither stay out of both: the ELR
-    can only lose a member here."""
+def _without(partition: PartitionImage, node_id: int, min_insync_replicas: int) -> PartitionImage:
+    """Without the broker in ISR and ELR, of which no others become members here."""
     if node_id not in partition.isr and node_id not in partition.elr:
         return partition
-    return replace(
-        partition,
-        isr=tuple(other for other in partition.isr if other != node_id),
-        elr=tuple(other for other in partition.elr if other != node_id),
-    )
+    isr = tuple(other for other in partition.isr if other != node_id)
+    return with_isr(partition, isr, min_insync_replicas, lost=(node_id,))

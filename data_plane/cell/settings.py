@@ -28,7 +28,7 @@ class ControllerSettings:
     - `auto_replica_rebalance`: whether replicas move to brokers that have fewer.
     """
 
-    session_timeout_ms: int = 2_000
+    session_timeout_ms: int = 1_500
     min_insync_replicas: int = 2
     unclean_leader_election: bool = False
     rebuild_delay_ms: int = 600_000

@@ -13,7 +13,9 @@ What stays: the last record of each key; a tombstone until `delete.retention.ms`
 first saw it settled, which that pass writes into the batch (bit 6, KIP-534); the markers of
 transactions, likewise, and never records of aborted transactions; the last record of a producer's
 last batch, so that its sequence goes on (Kafka keeps an empty batch there; batches without records
-harm too many clients). A record without a key is dropped.
+harm too many clients). Superseded, that one loses its value: a tombstone that supersedes it goes in
+time, and the value must not come back. For the same reason no tombstone goes behind a segment that
+is damaged and stays as it is. A record without a key is dropped.
 
 Crash safety, as in Kafka: `.cleaned` files are dropped at the start; a `.log.swap` is whole, since
 it is renamed only after its bytes were synced, so the start finishes the swap. Indexes are always
@@ -26,10 +28,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_plane.log.batch_walk import BatchWalk
+from data_plane.log.batch_walk import BadRange, BatchWalk
 from data_plane.log.compaction_swap import swap_in
 from data_plane.log.compaction_writer import CompactedSegment, GroupWriter, KeyMap
 from data_plane.log.config import INT32_MAX
+from data_plane.log.file_system import File
 from data_plane.log.reads import Retired, cold_file
 from data_plane.log.segment import Segment
 
@@ -128,8 +131,11 @@ class CompactionJob:
             entry.last_offset for entry in log.producers.producers.values() if entry.batches
         )
         self._results: list[CompactedSegment] = []
+        self._verified: set[Segment] = set()
         self._is_done = False
         self._is_overtaken = False
+        # Whether tombstones may go: all that lies before them was looked through.
+        self._forgets = True
         log.compacting = True
 
     def run(self) -> None:
@@ -157,8 +163,21 @@ class CompactionJob:
 
     def _map(self, segment: Segment, keys: KeyMap) -> None:
         with cold_file(segment) as file:
-            for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
-                keys.add(chunk, self._first_dirty_offset)
+            self._verify(segment, file)
+            # What cannot be read says nothing: older records of its keys stay.
+            position = 0
+            for bad in (*(segment.bad_ranges or ()), BadRange(segment.size, segment.size, "")):
+                for chunk in BatchWalk(file, position, bad.start, check_crc=False):
+                    keys.add(chunk, self._first_dirty_offset)
+                position = bad.end
+
+    def _verify(self, segment: Segment, file: File) -> None:
+        """Check a segment, once in each job: what is rewritten gets a new checksum, so that damage
+        would not be found any more. Also of what this process has written."""
+        if segment not in self._verified:
+            segment.load_indexes(file)
+            self.log.report_bad_ranges(segment, segment.verify(file))
+            self._verified.add(segment)
 
     def _groups(self) -> list[list[Segment]]:
         """Neighbours that fit into one segment together."""
@@ -187,16 +206,15 @@ class CompactionJob:
             self._aborted,
             self._last_offsets,
             self._now_ms,
+            forgets=self._forgets,
         )
         try:
             for segment in group:
                 with cold_file(segment) as file:
-                    if segment.unverified_end:
-                        segment.load_indexes(file)
-                        found = segment.verify(file)
-                        self.log.report_bad_ranges(segment, found)
+                    self._verify(segment, file)
                     if segment.bad_ranges:
                         # Never write over what somebody may want to repair.
+                        self._forgets = False
                         writer.discard()
                         return
                     for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
@@ -221,6 +239,7 @@ class CompactionJob:
                 swap_in(log, result)
         except OSError as error:
             raise log.log_directory.fail(error) from error
-        log.cleaner_offset = max(log.cleaner_offset, self._end_offset)
+        # A truncation may have come in between.
+        log.cleaner_offset = max(log.cleaner_offset, min(self._end_offset, log.log_end_offset))
 
     commit = finish

@@ -94,7 +94,10 @@ class GroupWriter:
         aborted: Iterable[AbortedTransaction],
         last_offsets: frozenset[int],
         now_ms: int,
+        *,
+        forgets: bool = True,
     ) -> None:
+        """`forgets`: whether tombstones go whose time is over."""
         self._fs = log.log_directory.fs
         self._group = group
         self._keys = keys
@@ -102,6 +105,7 @@ class GroupWriter:
         self._last_offsets = last_offsets
         self._now_ms = now_ms
         self._horizon_ms = now_ms + log.config.delete_retention_ms
+        self._forgets = forgets
         self._interval_bytes = log.config.index_interval_bytes
         first = group[0]
         self._segment = Segment(
@@ -137,36 +141,43 @@ class GroupWriter:
             return None
         records, start, end = unpacked_records(data, header)
         keep = bytearray(header.record_count)
-        has_tombstone = False
+        has_tombstone = blanks_last = False
         last_delta = header.last_offset_delta
         holds_last = header.last_offset in self._last_offsets
         for index, (delta, key, is_tombstone) in enumerate(
             list_keys(records, start, end, header.record_count)
         ):
             if self._keys.is_superseded(key, header.base_offset + delta):
-                # The end of a producer's sequence outlives its value.
+                # The end of a producer's sequence outlives its value: what supersedes it may be a
+                # tombstone, and go first.
                 keep[index] = holds_last and delta == last_delta
-            elif is_tombstone and horizon_ms is not None and self._now_ms >= horizon_ms:
+                blanks_last = bool(keep[index]) and key is not None and not is_tombstone
+                has_tombstone |= blanks_last
+            elif is_tombstone and self._is_forgotten(horizon_ms):
                 keep[index] = holds_last and delta == last_delta
             else:
                 keep[index] = 1
                 has_tombstone |= is_tombstone
         sets_horizon = has_tombstone and horizon_ms is None
-        if all(keep) and not sets_horizon:
+        if all(keep) and not sets_horizon and not blanks_last:
             return memoryview(data)[header.position : header.end_position]
         return filter_batch(
             data,
             header.position,
             keep,
             delete_horizon_ms=self._horizon_ms if sets_horizon else None,
+            blanks_last=blanks_last,
         )
+
+    def _is_forgotten(self, horizon_ms: int | None) -> bool:
+        return self._forgets and horizon_ms is not None and self._now_ms >= horizon_ms
 
     def _kept_marker(
         self, data: Buffer, header: BatchHeader, horizon_ms: int | None
     ) -> Buffer | None:
         if horizon_ms is None:
             return filter_batch(data, header.position, b"\1", delete_horizon_ms=self._horizon_ms)
-        if self._now_ms >= horizon_ms and header.last_offset not in self._last_offsets:
+        if self._is_forgotten(horizon_ms) and header.last_offset not in self._last_offsets:
             return None
         return memoryview(data)[header.position : header.end_position]
 

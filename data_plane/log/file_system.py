@@ -70,6 +70,8 @@ class SyncSite(Enum):
     COMPACTED_NAMES = "the .cleaned files' new names .swap, before the originals go"
     COMPACTED_SWAP = "the end of a swap, before the next one of the segment begins"
     DELETED_FOLDER = "the rename that deletes a partition"
+    DAMAGE = "which logs are damaged, before they are filled again"
+    DAMAGE_FOLDER = "the rename of that list"
 
 
 class File(Protocol):

@@ -35,6 +35,7 @@ class LogDirectory:
         "broker_epoch",
         "checkpoint_sequence",
         "corrupt_batches",
+        "damage",
         "failure",
         "fs",
         "open_files",
@@ -56,6 +57,8 @@ class LogDirectory:
         self._sync_token.put(None)
         self.reports: deque[CorruptSegment] = deque(maxlen=REPORTS_MAX)
         self.corrupt_batches = 0
+        # Logs known to be damaged; see damage.py.
+        self.damage: dict[str, int] = {}
 
     @property
     def topics_path(self) -> str:

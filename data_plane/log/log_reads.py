@@ -114,6 +114,13 @@ class LogReads(LogAppends):
         for bad in found:
             self._directory.report_corruption(CorruptSegment(segment.path(), bad.start, bad.reason))
 
+    def doubt(self, offset: int) -> None:
+        """Somebody got a batch at `offset` that fails its checksum: the segment is checked at the
+        next read, although this process may have written it itself."""
+        segments = self.loaded_segments
+        segment = segments[reads.segments_from(segments, offset)]
+        segment.unverified_end = segment.size
+
     def epoch_for_offset(self, offset: int) -> int:
         """The leader epoch of the batch at `offset`, -1 when unknown."""
         self.segments  # noqa: B018 -- loads the epochs

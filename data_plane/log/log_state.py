@@ -42,6 +42,7 @@ class LogState:
         "checkpointed_recovery_point",
         "cleaner_offset",
         "compacting",
+        "damaged_from",
         "dirty",
         "doomed",
         "durable_log_start",
@@ -113,6 +114,8 @@ class LogState:
         self.cleaner_offset = -1
         self.compacting = False
         self.is_uncleanable = False
+        # The first damaged batch that is on record, -1 for none. See damage.py.
+        self.damaged_from = -1
         self.update_config(config)
 
     # What a log is
@@ -130,6 +133,13 @@ class LogState:
     @property
     def config(self) -> LogConfig:
         return self._config
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the last batch, -1 without one; touches no file."""
+        if self._segments is None and self._summary is not None:
+            return self._summary.latest_epoch
+        return self.epochs.latest_epoch
 
     def update_config(self, config: LogConfig) -> None:
         """Takes effect from the next call on."""

@@ -107,6 +107,8 @@ class Maintenance:
         self._queue: list[Log] = []
         self._retention_queue: list[Log] = []
         self._retention_due_ms = now_ms + config.retention_check_interval_ms
+        # Logs whose start retention has moved since they were last taken from here.
+        self.retained: list[Log] = []
         self._checkpoint_due_ms = now_ms
         self._expiration_due_ms = now_ms + config.producer_expiration_check_interval_ms
         self._is_checkpoint_hastened = False
@@ -153,7 +155,8 @@ class Maintenance:
             with contextlib.suppress(LogError):
                 # A disk that fails here is known to its directory; the other logs go on.
                 log.maybe_roll(now_ms)
-                log.apply_retention(now_ms)
+                if log.apply_retention(now_ms):
+                    self.retained.append(log)
             if not loads_left:
                 break
 
@@ -180,9 +183,10 @@ class Maintenance:
             self._launch("flush", directory, DirectoryFlushJob(directory, due), jobs)
         for directory in self._manager.directories:
             if directory.failure is None and ("scrub", directory) not in self._in_flight:
-                scrub = self._scrubber.next_job(self._manager, directory, now_ms)
-                if scrub is not None:
-                    self._launch("scrub", directory, scrub, jobs)
+                with contextlib.suppress(LogError):
+                    scrub = self._scrubber.next_job(self._manager, directory, now_ms)
+                    if scrub is not None:
+                        self._launch("scrub", directory, scrub, jobs)
 
     def _look_at(
         self, log: Log, now_ms: int, flushes: dict[LogDirectory, list[FlushJob]], jobs: list[Any]

@@ -29,6 +29,7 @@ from uuid import UUID
 from data_plane.log import loading, partition_files
 from data_plane.log.checkpoints import write_file
 from data_plane.log.config import LogConfig
+from data_plane.log.damage import SOUND, damage_key, forget_deleted, read_damage
 from data_plane.log.directory_checkpoint import (
     CheckpointJob,
     DirectoryState,
@@ -184,6 +185,7 @@ class LogManager:
         self._fs.make_directory(directory.topics_path)
         state = read_directory(self._fs, directory.path)
         directory.checkpoint_sequence = state.sequence
+        directory.damage = read_damage(self._fs, directory.path)
         if directory.broker_epoch is None:
             # Until it is registered this process carries on the life of the last one.
             directory.broker_epoch = read_broker_epoch(self._fs, directory.path)
@@ -204,6 +206,7 @@ class LogManager:
                 self._fold_factories,
             )
             summary = entry.summary if entry is not None else None
+            log.damaged_from = directory.damage.get(damage_key(log), SOUND)
             self._open(log, summary, state, may_lose)
             self._logs[key] = log
             count += 1
@@ -395,6 +398,7 @@ class LogManager:
         except OSError as error:
             raise directory.fail(error) from error
         self._deletion_jobs.append(DeletionJob(directory, target, now_ms + delay_ms))
+        forget_deleted(log)
 
     # Housekeeping
 
@@ -421,6 +425,11 @@ class LogManager:
     def offline_directories(self) -> list[LogDirectory]:
         """The directories that failed."""
         return [directory for directory in self.directories if directory.failure is not None]
+
+    def take_retained(self) -> list[Log]:
+        """Logs whose start retention has moved since the last call: their readers want to know."""
+        retained, self._maintenance.retained = self._maintenance.retained, []
+        return retained
 
     def take_corruption_reports(self) -> list[CorruptSegment]:
         """Corrupt batches found since the last call, for the broker's log and metrics."""

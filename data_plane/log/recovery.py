@@ -75,7 +75,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
         log.sync_later(f"{log.folder}/{base:020d}{fold.extension}", SyncSite.SNAPSHOT)
     vouched = max(recovery_point, segments[0].base_offset)
     names = _without_snapshots_above(log, names, folds, vouched)
-    walk = _RecoveryWalk(log, recovery_point, may_lose, folds)
+    walk = _RecoveryWalk(log, recovery_point, may_lose, folds, names, vouched)
     walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
     loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
     epochs = walk.epochs = _epochs_before(log, names, segments[:first], log_start, recovery_point)
@@ -91,6 +91,11 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     _remove(log, segments[len(kept) :])
     for segment in kept[first:-1]:
         segment.release()
+    if walk.take_snapshots(kept[-1].next_offset):
+        # The segment behind is lost, and this one alone does not say what the snapshots do.
+        loading.seal(log, kept[-1], folds)
+        kept[-1].release()
+        kept.append(loading.create_segment(log, kept[-1].next_offset))
     kept[-1].sealed = False
     if kept[-1].next_offset < log_start:
         _remove(log, kept)
@@ -183,8 +188,18 @@ def _remove(log: Log, segments: list[Segment]) -> None:
 class _RecoveryWalk:
     """Walks segments in order, carrying folds and epochs."""
 
-    def __init__(self, log: Log, recovery_point: int, may_lose: bool, folds: list[Fold]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        recovery_point: int,
+        may_lose: bool,
+        folds: list[Fold],
+        names: list[str],
+        vouched: int,
+    ) -> None:
         self._log = log
+        self._names = names
+        self._vouched = vouched
         self._recovery_point = recovery_point
         self._may_lose = may_lose
         self._folds = folds
@@ -213,7 +228,23 @@ class _RecoveryWalk:
         if self._may_lose and is_short and end_offset > self._recovery_point:
             return False
         segment.next_offset = end_offset
+        self.take_snapshots(end_offset)
         loading.seal(self._log, segment, self._folds)
+        return True
+
+    def take_snapshots(self, offset: int) -> bool:
+        """Go on from the snapshots at `offset`, if they are whole and vouched for and say anything
+        else than what was walked: that may have been compacted, and no longer hold the last batch
+        of a producer whose later ones are lost."""
+        log, folds = self._log, self._folds
+        if offset > self._vouched:
+            return False
+        fresh = log.new_folds()
+        starts = loading.restore_folds(log.log_directory.fs, log.folder, self._names, fresh, offset)
+        if min(starts) != offset or _are_equal(fresh, folds):
+            return False
+        folds[:] = fresh
+        self.starts = starts
         return True
 
     def _walk_batches(
@@ -274,3 +305,7 @@ def _end_of_whole_batch(segment: Segment, file: File, position: int) -> int | No
     is_next = header.base_offset == segment.next_offset
     counts = header.last_offset_delta >= 0 and header.record_count == header.last_offset_delta + 1
     return header.next_offset if is_whole and is_next and counts else None
+
+
+def _are_equal(folds: list[Fold], others: list[Fold]) -> bool:
+    return all(one.snapshot() == other.snapshot() for one, other in zip(folds, others, strict=True))

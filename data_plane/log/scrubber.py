@@ -18,17 +18,20 @@ if TYPE_CHECKING:
     from data_plane.log.manager import LogManager
 
 
-class ScrubJob:
-    """Checks some segments of one log. `run` in a worker thread, `finish` on the loop."""
+# Logs that one step begins with: each may have to be loaded.
+LOGS_PER_STEP_MAX = 20
 
-    def __init__(self, log: Log, segments: list[Segment]) -> None:
-        self.log = log
-        self._segments = segments
-        self._found: list[tuple[Segment, list[BadRange]]] = []
+
+class ScrubJob:
+    """Checks some segments of a directory. `run` in a worker thread, `finish` on the loop."""
+
+    def __init__(self, chosen: list[tuple[Log, Segment]]) -> None:
+        self._chosen = chosen
+        self._found: list[tuple[Log, Segment, list[BadRange]]] = []
 
     def run(self) -> None:
         """Raises LogDirFailure."""
-        for segment in self._segments:
+        for log, segment in self._chosen:
             try:
                 with cold_file(segment) as file:
                     segment.load_indexes(file)
@@ -36,13 +39,15 @@ class ScrubJob:
             except Retired:
                 continue
             except OSError as error:
-                raise self.log.log_directory.fail(error) from error
+                if log.is_deleted_meanwhile(error):
+                    continue
+                raise log.log_directory.fail(error) from error
             if found:
-                self._found.append((segment, found))
+                self._found.append((log, segment, found))
 
     def finish(self) -> None:
-        for segment, found in self._found:
-            self.log.report_bad_ranges(segment, found)
+        for log, segment, found in self._found:
+            log.report_bad_ranges(segment, found)
 
 
 class Scrubber:
@@ -67,25 +72,27 @@ class Scrubber:
         if now_ms < self._next_step_ms.get(path, now_ms):
             return None
         logs = self._pending_logs.get(path)
-        if not logs:
+        queue = self._queues.setdefault(path, deque())
+        if not logs and not queue:
             if now_ms < self._due_ms.setdefault(path, now_ms):
                 return None
             self._due_ms[path] = now_ms + self._interval_ms
             logs = self._pending_logs[path] = deque(
                 log for log in manager.logs() if log.log_directory is directory
             )
-        queue = self._queues.setdefault(path, deque())
-        while not queue and logs:
-            log = logs.popleft()
-            if not log.is_closed and log.has_sealed_segments:
-                queue.extend((log, segment) for segment in log.segments if segment.sealed)
-        if not queue:
-            return None
-        log, segment = queue.popleft()
-        chosen = [segment]
-        size = segment.size
-        while queue and queue[0][0] is log and size + queue[0][1].size <= self._bytes_per_second:
-            chosen.append(queue.popleft()[1])
-            size += chosen[-1].size
+        chosen: list[tuple[Log, Segment]] = []
+        size = logs_count = 0
+        while size < self._bytes_per_second:
+            while not queue and logs and logs_count < LOGS_PER_STEP_MAX:
+                log = logs.popleft()
+                if not log.is_closed and log.has_sealed_segments:
+                    logs_count += 1
+                    queue.extend((log, segment) for segment in log.segments if segment.sealed)
+            if not queue:
+                break
+            log, segment = queue.popleft()
+            if not log.is_closed and not segment.retired:
+                chosen.append((log, segment))
+                size += segment.size
         self._next_step_ms[path] = now_ms + 1000 * size // self._bytes_per_second
-        return None if log.is_closed else ScrubJob(log, chosen)
+        return ScrubJob(chosen) if chosen else None

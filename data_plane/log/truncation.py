@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from data_plane.log import loading, partition_files
 from data_plane.log.checkpoints import encode_value, write_checkpoint
-from data_plane.log.file_system import SyncSite
+from data_plane.log.errors import CorruptSegment
+from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.partition_files import write_log_start
@@ -44,6 +45,8 @@ def truncate_to(log: Log, offset: int) -> None:
     _mark(log, offset)
     kept = [segment for segment in segments if segment.base_offset < offset]
     _remove(log, [segment for segment in segments if segment.base_offset >= offset])
+    if kept[-1].next_offset == offset and _end_at_snapshots(log, kept, offset):
+        return
     active = _cut(log, kept[-1], offset)
     _remove_snapshots_above(log, offset)
     log.epochs.truncate_from_end(offset)
@@ -63,6 +66,23 @@ def truncate_to(log: Log, offset: int) -> None:
     if log.log_end_offset < log.log_start_offset:
         # The log began within the batch that had to go.
         truncate_fully_and_start_at(log, log.log_start_offset)
+
+
+def _end_at_snapshots(log: Log, kept: list[Segment], offset: int) -> bool:
+    """End between two segments, with the folds that stood there. False when these are not whole.
+
+    What lies before may have been compacted, and not say all any more that they were made of: of a
+    producer whose next records are those that go now, the last ones that stay may be missing."""
+    fs = log.log_directory.fs
+    folds = log.new_folds()
+    names = fs.list_directory(log.folder)
+    if min(loading.restore_folds(fs, log.folder, names, folds, offset)) != offset:
+        return False
+    _remove_snapshots_above(log, offset)
+    log.epochs.truncate_from_end(offset)
+    log.set_folds(folds)
+    _finish(log, [*kept, loading.create_segment(log, offset)], offset)
+    return True
 
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
@@ -87,6 +107,9 @@ def _finish(log: Log, segments: list[Segment], offset: int) -> None:
     log.replace_segments(segments)
     log.log_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
+    for job in log.flushes:
+        # What is appended behind the cut is not what a sync that runs now began with.
+        job.target_offset = min(job.target_offset, offset)
     log.checkpointed_recovery_point = min(log.checkpointed_recovery_point, offset)
     log.high_watermark = min(log.high_watermark, offset)
     log.cleaner_offset = min(log.cleaner_offset, offset)
@@ -120,7 +143,7 @@ def _cut(log: Log, segment: Segment, offset: int) -> Segment:
     fs = log.log_directory.fs
     file = segment.open_file()
     segment.load_indexes(file)
-    position = segment.position_of(file.read_at, offset)
+    position = _position_of(segment, file, offset)
     if position < segment.size and segment.ever_mapped:
         copy = fs.open(segment.path(COPY_SUFFIX), create=True)
         copy.truncate(0)
@@ -143,6 +166,19 @@ def _cut(log: Log, segment: Segment, offset: int) -> Segment:
     cut.first_append_ms = segment.first_append_ms
     cut.bad_ranges = [bad for bad in segment.bad_ranges or () if bad.start < position] or None
     return cut
+
+
+def _position_of(segment: Segment, file: File, offset: int) -> int:
+    """Where the batches at or above `offset` begin."""
+    try:
+        return segment.position_of(file.read_at, offset)
+    except CorruptSegment as error:
+        # The first of them is damaged, and so may others be that lie right before it.
+        position = error.position
+        for bad in reversed(segment.bad_ranges or ()):
+            if bad.start < position <= bad.end:
+                position = bad.start
+        return position
 
 
 def _remove_snapshots_above(log: Log, offset: int) -> None:

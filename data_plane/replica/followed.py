@@ -17,7 +17,7 @@ class LocalReplica(Protocol):
     """A replica that follows. All of it raises LogError when its log fails."""
 
     def fetch_state(self) -> FetchState:
-        """Where it stands."""
+        """Where it stands. Refuses (a LogError) when it has ended."""
 
     @property
     def is_syncing(self) -> bool:

@@ -44,3 +44,14 @@ def follow_log_start(log: Log, leader_log_start_offset: int) -> bool:
         return False
     log.delete_records(offset)
     return True
+
+
+def cut_damaged(log: Log, offset: int) -> None:
+    """Drop what lies at `offset` and above, where the log is damaged.
+
+    A compacted log begins anew: a tombstone that the leader's compaction has dropped since would be
+    missed by a log that keeps what lay before it. Raises LogDirFailure."""
+    if log.config.compact or offset <= log.log_start_offset:
+        log.truncate_fully_and_start_at(log.log_start_offset)
+    else:
+        log.truncate_to(offset)

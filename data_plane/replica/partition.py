@@ -36,7 +36,7 @@ from data_plane.log.log import AppendResult, Log
 from data_plane.replica import truncation
 from data_plane.replica.errors import StaleLeaderEpoch
 from data_plane.replica.fetch_session import FetchState
-from data_plane.replica.following import append_from_leader, follow_log_start
+from data_plane.replica.following import append_from_leader, cut_damaged, follow_log_start
 from data_plane.replica.leadership import (
     IsrProposal,
     Leadership,
@@ -326,7 +326,12 @@ class Partition:
     # Following
 
     def fetch_state(self) -> FetchState:
-        """Where this log stands, for the next fetch."""
+        """Where this log stands, for the next fetch, which acknowledges what lies below.
+
+        Raises StaleLeaderEpoch when this replica has ended. A sync that fails ends it, and what was
+        to be synced is never to be acknowledged."""
+        if self.is_closed:
+            raise StaleLeaderEpoch(f"{self.topic}-{self.index} has ended")
         log = self.log
         return FetchState(
             log.log_end_offset, log.latest_epoch, self.leader_epoch, log.log_start_offset
@@ -388,6 +393,12 @@ class Partition:
         Raises StaleLeaderEpoch when this is no follower, LogDirFailure."""
         self._check_follower()
         self.log.truncate_fully_and_start_at(log_start_offset)
+        self._log_was_cut()
+
+    def drop_damaged(self, offset: int) -> None:
+        """Drop damaged `offset` and all above. Raises StaleLeaderEpoch, LogDirFailure."""
+        self._check_follower()
+        cut_damaged(self.log, offset)
         self._log_was_cut()
 
     def _check_follower(self) -> None:

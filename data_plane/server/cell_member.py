@@ -20,6 +20,7 @@ from data_plane.server.clock import Clock
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.inter_broker_tls import TlsContexts, make_contexts
 from data_plane.server.peer_connections import PeerConnections
+from data_plane.server.peer_metrics import PeerCollector
 from data_plane.server.shared_store import StoreWatch
 from data_plane.server.thread_executor import ThreadExecutor
 
@@ -68,6 +69,7 @@ class CellMember:
     def join(self, services: Services) -> None:
         """Begin to watch the store. Heartbeats are the services'."""
         self._services = services
+        services.metrics.register(PeerCollector(lambda: [peers.counts for peers in self._peers]))
         self._membership: Membership = services.parts[membership_part.PART]
         follower: MetadataFollower = services.parts[metadata_follower.PART]
         self._membership.on_superseded = self._stop_superseded

@@ -9,17 +9,21 @@ from data_plane.broker import (
     failed_directories,
     init_producer_id,
     isr,
+    log_ends,
     membership,
     metadata_follower,
+    replica_repair,
     replication,
 )
 from data_plane.broker.controller_settings import controller_settings
 from data_plane.broker.failed_directories import FailedDirectories
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.isr import IsrManager
+from data_plane.broker.log_ends import LogEndReporter
 from data_plane.broker.membership import Membership
 from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.metrics import BrokerCollector
+from data_plane.broker.replica_repair import ReplicaRepair
 from data_plane.broker.replication import ReplicationManager
 from data_plane.broker.services import Services
 from data_plane.cell.controller import Controller
@@ -55,6 +59,10 @@ def join_cell(
     failed = FailedDirectories(
         services, services.partitions.min_insync_replicas, manager.directory_failed
     )
+    repair = ReplicaRepair(
+        services, services.partitions.min_insync_replicas, manager.damage_changed
+    )
+    reporter = LogEndReporter(services, entry.broker.incarnation_id)
     producer_ids: ProducerIds = services.parts[init_producer_id.PART]
     ids_file = producer_id_file(settings, ports)
 
@@ -69,12 +77,16 @@ def join_cell(
             isr.PART: isr_manager,
             replication.PART: manager,
             failed_directories.PART: failed,
+            log_ends.PART: reporter,
+            replica_repair.PART: repair,
             KEPT_AT_STOP: (lambda broker_epoch: follower.write_now(), keep_producer_ids),
         }
     )
     services.components[:0] = [follower]
-    services.components += [isr_manager, manager, failed, member]
+    # Damage that is known is looked at before anything is fetched.
+    services.components += [isr_manager, repair, manager, failed, reporter, member]
     manager.add_metrics(collector)
+    repair.add_metrics(collector)
     _add_metrics(collector, services, follower, member, isr_manager)
 
 

@@ -181,5 +181,10 @@ def _add_metrics(
         lambda: sessions.cache.evictions_count,
     )
     collector.add_total(
+        "tidewheel_throttled_fetches",
+        "Times that a partition's records were held back from a follower out of sync.",
+        lambda: sessions.throttle.held_count,
+    )
+    collector.add_total(
         "tidewheel_group_commits", "Group-committed syncs.", lambda: group_commit.syncs_count
     )

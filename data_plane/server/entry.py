@@ -26,6 +26,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+from data_plane.broker.controller_settings import controller_settings
 from data_plane.broker.services import Config
 from data_plane.cell.identity import (
     IdentityMismatch,
@@ -268,7 +269,10 @@ class _Entrance:
         request_id = uuid.UUID(int=self._ports.random.getrandbits(128)).hex
         lost_answers = 0
         for _ in range(REGISTRATION_ATTEMPTS):
-            changes = decide_registration(image, self._broker, clean_epoch)
+            config = self._settings.effective()
+            config.update(image)
+            settings = controller_settings(config)
+            changes = decide_registration(image, self._broker, clean_epoch, settings)
             if not changes:
                 return image
             try:
@@ -310,4 +314,6 @@ def maintenance_config(config: Config) -> MaintenanceConfig:
             "producer.id.expiration.check.interval.ms"
         ),
         cleaner_backoff_ms=backoff_ms if config.get_bool("log.cleaner.enable") else NEVER_MS,
+        scrub_interval_ms=config.get_int("log.scrub.interval.ms"),
+        scrub_bytes_per_second=config.get_int("log.scrub.bytes.per.second"),
     )

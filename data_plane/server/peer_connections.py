@@ -36,6 +36,7 @@ from data_plane.broker.peers import OnResponse
 from data_plane.broker.services import Services
 from data_plane.server.clock import Clock
 from data_plane.server.peer_framing import FrameBuffer
+from data_plane.server.peer_metrics import PeerCounts
 from data_plane.wire.errors import MalformedFrame, WireError
 from data_plane.wire.headers import request_header_version, response_header_version
 from data_plane.wire.primitives import Reader
@@ -99,8 +100,8 @@ class PeerConnections:
         self.frame_bytes_max = config.get_int("socket.request.max.bytes") + config.get_int(
             "replica.fetch.response.max.bytes"
         )
-        self.bytes_in = 0
-        self.bytes_out = 0
+        # By node id; kept when a connection ends.
+        self.counts: dict[int, PeerCounts] = {}
         self._peers: dict[int, _Peer] = {}
 
     def send(
@@ -137,6 +138,7 @@ class _Peer:
     def __init__(self, owner: PeerConnections, node_id: int) -> None:
         self.owner = owner
         self.node_id = node_id
+        self.counts = owner.counts.setdefault(node_id, PeerCounts())
         self.address = ""
         self.connection: _PeerConnection | None = None
         self._attempt: asyncio.Task[None] | None = None
@@ -161,6 +163,7 @@ class _Peer:
             self._fail_soon([request])
             return
         self._queue.append(request)
+        self.counts.in_flight_count += 1
 
     def _is_too_early(self) -> bool:
         return self._failures_count > 0 and self._loop.time() < self._retry_at_s
@@ -187,10 +190,11 @@ class _Peer:
     def _connected(self, connection: _PeerConnection) -> None:
         self._attempt = None
         self.connection = connection
+        self.counts.connections_count += 1
+        self.counts.connects_count += 1
         owner = self.owner
         owner.services.log.info("peer_connected", peer=self.node_id, address=self.address)
-        queue, self._queue = self._queue, []
-        for request in queue:
+        for request in self._take_queue():
             if not connection.send(request):
                 self._fail_soon([request])
 
@@ -200,19 +204,25 @@ class _Peer:
 
     def _not_connected(self, reason: str) -> None:
         self._attempt = None
+        self.counts.failures_count += 1
         self._pause()
         count = self._failures_count
         if count & (count - 1) == 0:
             # The first, the second, the fourth …: a broker that is gone for long fills no disk.
             self._log("peer_connection_failed", reason)
+        self._fail(self._take_queue())
+
+    def _take_queue(self) -> list[_Request]:
         queue, self._queue = self._queue, []
-        self._fail(queue)
+        self.counts.in_flight_count -= len(queue)
+        return queue
 
     def connection_lost(self, connection: _PeerConnection, reason: str) -> None:
         """Called once by a connection that has ended; the reason is for the log, "" for none."""
         if self.connection is not connection:
             return
         self.connection = None
+        self.counts.connections_count -= 1
         self._pause()
         if reason:
             self._log("peer_connection_lost", reason)
@@ -230,8 +240,7 @@ class _Peer:
         if self._attempt is not None:
             self._attempt.cancel()
             self._attempt = None
-        queue, self._queue = self._queue, []
-        self._fail_soon(queue)
+        self._fail_soon(self._take_queue())
         if self.connection is not None:
             self.connection.abort("")
 
@@ -268,6 +277,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self.is_closed = False
         self._peer = peer
         self._owner = owner
+        self._counts = peer.counts
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._frames = FrameBuffer(owner.frame_bytes_max)
@@ -290,7 +300,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         owner = self._owner
-        owner.bytes_in += nbytes
+        self._counts.bytes_in += nbytes
         now_ms = owner.clock.now_ms()
         frames = self._frames
         frames.received(nbytes)
@@ -322,6 +332,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         if reason and self._frames.has_half_frame:
             reason += ", in the middle of an answer"
         open_requests = list(self._open)
+        self._counts.in_flight_count -= len(open_requests)
         self._open.clear()
         if reason == CLOSED_BY_PEER and not open_requests:
             # Peers close what has been idle for long.
@@ -360,7 +371,9 @@ class _PeerConnection(asyncio.BufferedProtocol):
         )
         if self._timer is None:
             self._timer = self._loop.call_later(owner.timeout_s, self._check_timeout)
-        owner.bytes_out += 4 + size
+        counts = self._counts
+        counts.in_flight_count += 1
+        counts.bytes_out += 4 + size
         transport.writelines([head, *request.body])
         return True
 
@@ -384,6 +397,9 @@ class _PeerConnection(asyncio.BufferedProtocol):
                 reader.skip_tagged_fields()
                 position = reader.pos
         self._open.popleft()
+        counts = self._counts
+        counts.in_flight_count -= 1
+        counts.responses_count += 1
         self._peer.answered()
         request.on_response(frame[position:], now_ms)
 

@@ -371,6 +371,7 @@ def filter_batch(
     *,
     shrink: bool = False,
     delete_horizon_ms: int | None = None,
+    blanks_last: bool = False,
     size_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> bytearray | None:
     """The batch with only the records whose byte in `keep` is not zero; None when that is none.
@@ -379,6 +380,7 @@ def filter_batch(
     sequences and epochs still fit; `shrink` makes it the last survivor's, as a fetch must (some
     clients crawl through a gap at the tail). The codec stays. `delete_horizon_ms` marks the batch
     with the time when its tombstones may go (KIP-534), which becomes the base of its timestamps.
+    `blanks_last` makes a tombstone of the last survivor.
     """
     header = _whole_header(buf, position)
     data, start, end = unpacked_records(buf, header, size_max)
@@ -388,11 +390,14 @@ def filter_batch(
     if not kept.record_count:
         return None
     payload: Buffer = kept.payload
+    old_base = new_base = header.base_timestamp
     if delete_horizon_ms is not None:
-        payload = _rebase(kept.payload, kept.record_count, header.base_timestamp, delete_horizon_ms)
+        new_base = delete_horizon_ms
         header = header._replace(
             attributes=header.attributes | DELETE_HORIZON_FLAG, base_timestamp=delete_horizon_ms
         )
+    if new_base != old_base or blanks_last:
+        payload = _rebuild(kept.payload, kept.record_count, old_base, new_base, blanks_last)
     return _assemble(
         header._replace(
             record_count=kept.record_count,
@@ -404,16 +409,18 @@ def filter_batch(
     )
 
 
-def _rebase(payload: bytes, record_count: int, old_base: int, new_base: int) -> bytearray:
-    """The same records with timestamps counted from another base."""
-    records = kernel.decode_records(payload, 0, len(payload), record_count, 0, old_base)
-    return kernel.encode_records(
-        [
-            NewRecord(record.timestamp, record.key, record.value, record.headers, record.offset)
-            for record in records
-        ],
-        new_base,
-    )[0]
+def _rebuild(
+    payload: bytes, record_count: int, old_base: int, new_base: int, blanks_last: bool
+) -> bytearray:
+    """The same records with timestamps counted from another base, the last perhaps without its
+    value."""
+    records = [
+        NewRecord(record.timestamp, record.key, record.value, record.headers, record.offset)
+        for record in kernel.decode_records(payload, 0, len(payload), record_count, 0, old_base)
+    ]
+    if blanks_last:
+        records[-1] = records[-1]._replace(value=None)
+    return kernel.encode_records(records, new_base)[0]
 
 
 def _whole_header(buf: Buffer, position: int) -> BatchHeader:

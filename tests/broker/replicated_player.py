@@ -97,6 +97,7 @@ class ReplicatedPlayer(BrokerPlayer):
         last_epoch: int = -1,
         max_wait_ms: int = 0,
         version: int = 18,
+        bytes_max: int = 1 << 20,
     ) -> Pending:
         """A fetch of another broker; `offset` None names no partition (in a session)."""
         if broker_epoch is None:
@@ -109,7 +110,7 @@ class ReplicatedPlayer(BrokerPlayer):
             piece = FetchPartition(
                 partition=0,
                 fetch_offset=offset,
-                partition_max_bytes=1 << 20,
+                partition_max_bytes=bytes_max,
                 current_leader_epoch=(
                     self.state.leader_epoch if leader_epoch is None else leader_epoch
                 ),

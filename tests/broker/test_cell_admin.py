@@ -202,6 +202,9 @@ def test_eligible_leaders_are_described_as_apache_kafka(cell: CellAdminPlayer) -
     assert (one.error_code, one.leader_id, one.isr_nodes) == (0, -1, [])
     assert (one.eligible_leader_replicas, one.last_known_elr) == ([2], [2])
     assert one.offline_replicas == [2]
+    cell.change_partition("only", elr=(), last_known_elr=(2,), last_known_leader=7)
+    (one,) = cell.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request).topics[0].partitions
+    assert (one.eligible_leader_replicas, one.last_known_elr) == ([], [2])
 
 
 def test_an_elr_is_emptied_in_the_commit_that_lowers_min_isr(cell: CellAdminPlayer) -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from data_plane.broker import admin
+from data_plane.broker.log_maintenance import LogMaintenance
 from data_plane.cell.changes import ChangeBroker
+from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
@@ -25,6 +27,7 @@ from tests.broker.broker_player import Pending
 from tests.broker.replicated_player import TOPIC_ID, ReplicatedPlayer
 
 TIMEOUT_MS = 30_000
+RETENTION_INTERVAL_MS = MaintenanceConfig().retention_check_interval_ms
 
 
 class RecordsPlayer(ReplicatedPlayer):
@@ -67,6 +70,26 @@ def outcome(pending: Pending) -> tuple[ErrorCode, int]:
     (topic,) = pending.response.topics
     (partition,) = topic.partitions
     return ErrorCode(partition.error_code), partition.low_watermark
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [
+        ({"compact"}, ErrorCode.POLICY_VIOLATION),
+        ({"compact", "delete"}, ErrorCode.NONE),
+        (set(), ErrorCode.NONE),
+    ],
+)
+def test_records_of_a_compacted_topic_are_not_deleted(
+    player: RecordsPlayer, policy: set[str], error: ErrorCode
+) -> None:
+    log = player.replica.log
+    log.update_config(replace(log.config, cleanup_policy=frozenset(policy)))
+    pending = player.delete(3)
+    for follower in (8, 9):
+        player.begin_at(follower, 3)
+    assert outcome(pending) == (error, -1 if error else 3)
+    assert log.log_start_offset == (0 if error else 3)
 
 
 @pytest.mark.parametrize(("offset", "start"), [(3, 3), (-1, 5)])
@@ -114,3 +137,22 @@ def test_a_follower_may_be_put_where_it_is(player: RecordsPlayer) -> None:
     request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/data", topics=[topic])])
     response = player.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, request)
     assert response.results[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_followers_that_wait_hear_of_a_log_start_that_retention_moved() -> None:
+    """Without it their logs would begin where the leader's did until somebody produces again."""
+    player = ReplicatedPlayer(configs={"retention.bytes": "0"})
+    maintenance = LogMaintenance(player.services, player.executor)
+    maintenance.start(player.now_ms)
+    player.services.components.append(maintenance)
+    player.produce("orders", [b"a"])
+    player.catch_up()
+    player.pass_time(RETENTION_INTERVAL_MS - 2_000)
+    session_id = player.follow(8, 1, session=(0, 0)).response.session_id
+    parked = player.follow(8, None, session=(session_id, 1), max_wait_ms=5_000)
+    assert not parked.is_answered
+    player.pass_time(2_000)
+    assert player.replica.log.log_start_offset == 1
+    player.pass_time(5_000)
+    (topic,) = parked.response.responses
+    assert [one.log_start_offset for one in topic.partitions] == [1]

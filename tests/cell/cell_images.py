@@ -7,7 +7,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from data_plane.cell.changes import Change, apply_changes
-from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from data_plane.cell.metadata import (
+    BrokerImage,
+    LogEnd,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
 
 ORDERS = UUID(int=1)
 
@@ -63,6 +69,8 @@ def partition(
     last_known_leader: int = -1,
     adding: Sequence[int] = (),
     removing: Sequence[int] = (),
+    last_known_elr: Sequence[int] = (),
+    ends: Sequence[tuple[int, int, int]] = (),
     leader_epoch: int = 5,
     partition_epoch: int = 8,
 ) -> PartitionImage:
@@ -80,6 +88,8 @@ def partition(
         last_known_leader,
         tuple(adding),
         tuple(removing),
+        tuple(last_known_elr),
+        tuple(LogEnd(*end) for end in ends),
     )
 
 

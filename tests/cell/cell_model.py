@@ -6,7 +6,10 @@ was committed. `check` holds the rules; tests/cell/test_histories.py finds the h
 
 Fault model: a broker stops cleanly (its mark names its broker epoch), crashes (there is no
 mark), or crashes and loses the tails of its logs. The controller may know nothing yet of some
-brokers.
+brokers, and reports of log ends may take their time.
+
+Committed records may be gone only when as many disks have lost them as min.insync.replicas asked
+for, by what the disks have.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from data_plane.cell.liveness import Incarnation, Observed
 from data_plane.cell.metadata import (
     NO_LEADER,
     BrokerImage,
+    LogEnd,
     MetadataImage,
     PartitionImage,
     ResourceType,
@@ -36,9 +40,11 @@ from data_plane.cell.metadata import (
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
 from data_plane.cell.partition_state import (
     effective_min_isr,
+    is_recovering,
     may_join_isr,
     next_epochs,
     with_isr,
+    with_log_end,
 )
 from data_plane.cell.reassignment import cancel, is_reassigning, start, target_of
 from data_plane.cell.registration import decide_registration
@@ -86,8 +92,8 @@ class CellModel:
         self.committed: dict[int, Log] = {0: [], 1: []}
         # How many disks have to fail before a committed record may be lost.
         self.promised: dict[int, list[int]] = {0: [], 1: []}
-        # Unclean restarts since the replica was last in sync.
-        self.unclean: dict[int, set[int]] = {0: set(), 1: set()}
+        # By node and partition: from which record on the disk has lost what it had.
+        self.lost: dict[tuple[int, int], int] = {}
         self.leaders: dict[tuple[int, int], int] = {}
         self.records = 0
         # What this history has had, to see that histories are worth something.
@@ -124,9 +130,13 @@ class CellModel:
 
     # Rules.
 
-    def tick(self, unknown: set[int]) -> None:
-        """The controller looks; of `unknown` it knows nothing yet."""
+    def tick(self, unknown: set[int], *, is_overdue: bool = False) -> None:
+        """The controller looks; of `unknown` it knows nothing yet. `is_overdue`: who has not
+        reported the end of his log is not waited for."""
         situation = self.situation(unknown)
+        if is_overdue:
+            states = {(TOPIC, p, self.partition(p).partition_epoch) for p in (0, 1)}
+            situation = replace(situation, overdue=frozenset(states))
         changes = decide(self.image, situation)
         self.commit(*changes)
         if changes:
@@ -143,6 +153,15 @@ class CellModel:
             frozenset(dead - hidden) if self._rebuilds else frozenset(),
             is_leader_check_due=True,
         )
+
+    def report(self, node_id: int) -> None:
+        """The broker tells where its logs end, where that is asked."""
+        for p in (0, 1):
+            partition, log = self.partition(p), self.logs[node_id, p]
+            is_asked = is_recovering(partition) and node_id in partition.last_known_elr
+            if node_id in self.up and is_asked:
+                end = LogEnd(node_id, log[-1][0] if log else -1, len(log))
+                self.change(p, with_log_end(partition, end))
 
     def leader(self, p: int) -> int | None:
         leader = self.partition(p).leader
@@ -167,6 +186,10 @@ class CellModel:
         while common < min(len(theirs), len(ours)) and theirs[common] == ours[common]:
             common += 1
         self.logs[follower, p] = theirs[: max(common, 0) + records_max]
+        start = self.lost.get((follower, p))
+        if start is not None:
+            # What it has fetched again it has not lost.
+            self.lost[follower, p] = max(start, len(self.logs[follower, p]))
 
     def advance(self, p: int) -> None:
         """The high watermark moves."""
@@ -213,6 +236,8 @@ class CellModel:
         if kept is not None:
             self.damaged.add(node_id)
             for p in (0, 1):
+                if kept < len(self.logs[node_id, p]):
+                    self.lost[node_id, p] = min(kept, self.lost.get((node_id, p), kept))
                 del self.logs[node_id, p][kept:]
 
     def start(self, node_id: int) -> None:
@@ -223,15 +248,13 @@ class CellModel:
         mark = self.marks[node_id]
         self.up.add(node_id)
         self.damaged.discard(node_id)
-        if mark is None:
-            for p in (0, 1):
-                self.unclean[p].add(node_id)
         before = [self.partition(p) for p in (0, 1)]
-        self.commit(*decide_registration(self.image, starting, mark))
+        self.commit(*decide_registration(self.image, starting, mark, self.settings))
         for p in (0, 1):
             was, now = before[p], self.partition(p)
             if mark is None:
                 assert node_id not in (*now.isr, *now.elr, now.leader)
+                assert node_id not in {end.node_id for end in now.log_ends}
             else:
                 assert (was.isr, was.elr) == (now.isr, now.elr)
 
@@ -267,8 +290,6 @@ class CellModel:
         # Whoever asks for less gets less, for older records too.
         minimum = self.effective_min_isr(p)
         self.promised[p] = [min(promised, minimum) for promised in self.promised[p]]
-        unclean_before = set(self.unclean[p])
-        self.unclean[p] -= set(new.isr)
         self.reached["reassignments"] += is_reassigning(old) and not is_reassigning(new)
         if new.leader == old.leader or new.leader == NO_LEADER:
             return
@@ -282,17 +303,16 @@ class CellModel:
             if not self.settings.unclean_leader_election:
                 assert not old.isr
                 assert not old.elr
-                assert new.leader == old.last_known_leader
+                assert new.leader in old.last_known_elr
             while not has(self.logs[new.leader, p], self.committed[p]):
                 self.committed[p].pop()
-                promised = self.promised[p].pop()
+                promised, index = self.promised[p].pop(), len(self.committed[p])
+                losers = [one for one in BROKERS if self.lost.get((one, p), index + 1) <= index]
                 if not self.settings.unclean_leader_election:
-                    assert len(unclean_before) >= promised
+                    assert len(losers) >= promised, f"{new} leads, lost by {losers} of {promised}"
         if new.leader not in (*old.isr, *old.elr):
-            is_last_known = new.leader == old.last_known_leader and not old.isr and not old.elr
-            if is_last_known:
-                self.reached["elections of the last known leader"] += 1
-            assert self.settings.unclean_leader_election or not (old.isr or old.elr)
+            self.reached["recoveries"] += is_recovering(old)
+            assert self.settings.unclean_leader_election or is_recovering(old)
             assert (new.isr, new.elr) == ((new.leader,), ())
 
     def _check(self, p: int) -> None:
@@ -304,8 +324,15 @@ class CellModel:
         assert set(target_of(partition))
         assert partition.leader == NO_LEADER or partition.leader in isr
         assert (partition.last_known_leader != NO_LEADER) == (partition.leader == NO_LEADER)
+        last_known_elr = set(partition.last_known_elr)
+        assert last_known_elr <= replicas - isr - elr
+        # All who may have what is committed: nobody is forgotten.
+        assert isr | elr | last_known_elr
         if len(isr) >= self.effective_min_isr(p):
             assert not elr
+            assert not last_known_elr
+        if partition.log_ends:
+            assert is_recovering(partition)
         key = p, partition.leader_epoch
         if partition.leader != NO_LEADER:
             assert self.leaders.setdefault(key, partition.leader) == partition.leader
@@ -323,6 +350,8 @@ class CellModel:
         wanted = [target_of(self.partition(p)) for p in (0, 1)]
         for _ in range(20):
             before = self.image
+            for one in BROKERS:
+                self.report(one)
             self.tick(set())
             for p in (0, 1):
                 for one in self.partition(p).replicas:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from data_plane.cell.changes import ChangePartition
 from data_plane.cell.controller import Controller
-from data_plane.cell.metadata import MetadataImage, PartitionImage
+from data_plane.cell.metadata import LogEnd, MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import BrokerSession, ControllerLease, Heartbeat
+from data_plane.cell.partition_state import next_epochs, with_log_end
 from data_plane.cell.registration import decide_registration
 from data_plane.cell.settings import ControllerSettings
-from tests.cell.cell_images import applied, orders, restarted
+from tests.cell.cell_images import ORDERS, applied, orders, restarted
 
 HEARTBEAT_MS = 500
 
@@ -63,6 +65,11 @@ class ControllerPlayer:
         """Until everybody's state is known."""
         self.pass_time(3_000)
 
+    def take_over(self) -> None:
+        """Another broker's controller has the lease from now on."""
+        self.controller = Controller(self.controller.settings)
+        self.epoch += 1
+
     def kill(self, *node_ids: int) -> None:
         self.alive -= set(node_ids)
 
@@ -72,8 +79,16 @@ class ControllerPlayer:
         incarnation_id = f"{node_id}-{self.image.version}"
         starting = restarted(self.image, node_id, incarnation_id)
         mark = known.broker_epoch if clean else None
-        self.image = applied(self.image, decide_registration(self.image, starting, mark))
+        settings = self.controller.settings
+        changes = decide_registration(self.image, starting, mark, settings)
+        self.image = applied(self.image, changes)
         self.alive.add(node_id)
+
+    def report(self, node_id: int, leader_epoch: int, end_offset: int) -> None:
+        """The broker tells where its log of `orders` ends."""
+        old = self.orders()
+        new = with_log_end(old, LogEnd(node_id, leader_epoch, end_offset))
+        self.image = applied(self.image, [ChangePartition(ORDERS, 0, next_epochs(old, new))])
 
     def change_broker(self, node_id: int, **fields: bool) -> None:
         brokers = dict(self.image.brokers)

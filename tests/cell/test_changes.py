@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from data_plane.cell.change_codec import decode_change, encode_change
 from data_plane.cell.changes import (
@@ -22,16 +25,20 @@ from data_plane.cell.changes import (
     apply_changes,
 )
 from data_plane.cell.metadata import (
+    LogEnd,
     MetadataImage,
     PartitionImage,
     ResourceType,
     decode_image,
+    decode_partition,
     encode_image,
+    encode_partition,
 )
 from tests.cell.cases import histories
 
 ORDERS = UUID(int=1)
 EMPTY = MetadataImage("cluster")
+LEADERLESS: Any = PartitionImage((2, 1), (), -1, leader_epoch=1, partition_epoch=1)
 
 
 def with_orders() -> MetadataImage:
@@ -50,6 +57,38 @@ def test_an_image_and_its_changes_survive_encoding(changes: list[Change]) -> Non
     decoded = decode_image(encode_image(image))
     assert decoded == image
     assert encode_image(decoded) == encode_image(image)
+
+
+NODES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
+NUMBERS = st.integers(-1, 1 << 40)
+ANY_PARTITION = st.builds(
+    PartitionImage,
+    replicas=NODES,
+    isr=NODES,
+    leader=NUMBERS,
+    leader_epoch=NUMBERS,
+    partition_epoch=NUMBERS,
+    elr=NODES,
+    last_known_leader=NUMBERS,
+    adding_replicas=NODES,
+    removing_replicas=NODES,
+    last_known_elr=NODES,
+    log_ends=st.lists(st.builds(LogEnd, NUMBERS, NUMBERS, NUMBERS), max_size=3).map(tuple),
+)
+
+
+@given(ANY_PARTITION)
+def test_a_partition_survives_encoding_by_itself_and_in_a_change(partition: PartitionImage) -> None:
+    assert decode_partition(json.loads(json.dumps(encode_partition(partition)))) == partition
+    change = ChangePartition(ORDERS, 1, partition)
+    assert decode_change(json.loads(json.dumps(encode_change(change)))) == change
+
+
+def test_what_was_written_before_there_were_log_ends_is_read() -> None:
+    assert decode_partition([[1, 2], [1], 1, 3, 4]) == PartitionImage((1, 2), (1,), 1, 3, 4)
+    old = [[1, 2], [], -1, 3, 4, [2], 1, [], []]
+    assert decode_partition(old) == PartitionImage((1, 2), (), -1, 3, 4, (2,), 1)
+    assert encode_partition(decode_partition(old)) == old
 
 
 @given(histories())
@@ -154,6 +193,18 @@ def test_changes_of_partitions_mix_with_others_of_their_topic() -> None:
         AlterConfigs(ResourceType.TOPIC, "none", ()),
         AllocateProducerIds(1, 10),
         AllocateProducerIds(0, 0),
+        *(
+            ChangePartition(ORDERS, 1, replace(LEADERLESS, **fields))
+            for fields in (
+                {"last_known_elr": (3,)},
+                {"elr": (1,), "last_known_elr": (1,)},
+                {"isr": (1,), "last_known_elr": (1,)},
+                {"log_ends": (LogEnd(1, 0, 0),)},
+                {"last_known_elr": (1,), "log_ends": (LogEnd(2, 0, 0),)},
+                {"last_known_elr": (1,), "log_ends": (LogEnd(1, 0, 0), LogEnd(1, 0, 1))},
+                {"elr": (2,), "last_known_elr": (1,), "log_ends": (LogEnd(1, 0, 0),)},
+            )
+        ),
     ],
 )
 def test_a_change_that_does_not_fit_is_refused_and_changes_nothing(change: Change) -> None:

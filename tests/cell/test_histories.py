@@ -23,7 +23,8 @@ STEPS = (
     *("catch up",) * 2,
     *("tick",) * 3,
     *("start",) * 2,
-    *("replicate", "shrink", "stop", "crash", "announce stop", "fence itself"),
+    *("report",) * 3,
+    *("replicate", "shrink", "stop", "crash", "power loss", "announce stop", "fence itself"),
     *("reassign", "cancel", "drain", "change min isr"),
 )
 
@@ -46,7 +47,10 @@ def step(model: CellModel, random: Random) -> None:
                 model.replicate(p, one, 1_000)
                 model.expand(p, one)
         case "tick":
-            model.tick(set(random.sample(BROKERS, random.choice((0, 0, 1)))))
+            unknown = set(random.sample(BROKERS, random.choice((0, 0, 1))))
+            model.tick(unknown, is_overdue=random.random() < 0.5)
+        case "report":
+            model.report(node_id)
         case "stop":
             if node_id in model.up:
                 model.stop(node_id)
@@ -55,6 +59,13 @@ def step(model: CellModel, random: Random) -> None:
                 model.crash(node_id, random.choice((None, 0, 1, 2, 5)))
                 if random.random() < 0.5:
                     model.tick(set())
+        case "power loss":
+            # Of everybody; most disks lose nothing, and the brokers come back one by one.
+            for one in sorted(model.up):
+                model.crash(one, random.choice((None, 0, 1, 2, 5)))
+            model.tick(set())
+            for one in random.sample(BROKERS, random.randint(0, 4)):
+                model.start(one)
         case "start":
             model.start(node_id)
         case "announce stop":
@@ -88,12 +99,12 @@ def test_histories_from_seeds_reach_what_is_dangerous() -> None:
         except AssertionError as error:
             raise AssertionError(f"play({seed}): {error}") from error
     per_thousand = {name: count * 1_000 // SEEDS_COUNT for name, count in reached.items()}
-    # As seen: 9,400, 1,700, 250, 200, 100 and 1,400.
-    assert per_thousand["committed"] > 5_000, per_thousand
+    # As seen: 4,800, 4,100, 330, 2,200, 500 and 1,800.
+    assert per_thousand["committed"] > 3_000, per_thousand
     assert per_thousand["elections"] > 1_000
     assert per_thousand["elections from the ELR"] > 100
-    assert per_thousand["elections of the last known leader"] > 50
-    assert per_thousand["losses"] > 30
+    assert per_thousand["recoveries"] > 500
+    assert per_thousand["losses"] > 100
     assert per_thousand["reassignments"] > 500
 
 
@@ -134,9 +145,13 @@ class Histories(RuleBasedStateMachine):
             self.model.replicate(p, one, 1_000)
             self.model.expand(p, one)
 
-    @rule(unknown=st.sets(NODES, max_size=1))
-    def tick(self, unknown: set[int]) -> None:
-        self.model.tick(unknown)
+    @rule(unknown=st.sets(NODES, max_size=1), is_overdue=st.booleans())
+    def tick(self, unknown: set[int], is_overdue: bool) -> None:
+        self.model.tick(unknown, is_overdue=is_overdue)
+
+    @rule(node_id=NODES)
+    def report(self, node_id: int) -> None:
+        self.model.report(node_id)
 
     @rule(node_id=NODES)
     def stop(self, node_id: int) -> None:
@@ -149,6 +164,13 @@ class Histories(RuleBasedStateMachine):
             self.model.crash(node_id, kept)
             if seen:
                 self.model.tick(set())
+
+    @rule(kept=st.lists(st.none() | st.integers(0, 5), min_size=4, max_size=4))
+    def power_loss(self, kept: list[int | None]) -> None:
+        for node_id, records in zip(BROKERS, kept, strict=True):
+            if node_id in self.model.up:
+                self.model.crash(node_id, records)
+        self.model.tick(set())
 
     @rule(node_id=NODES)
     def start(self, node_id: int) -> None:

@@ -36,6 +36,18 @@ def test_a_broker_is_alive_once_it_was_seen_to_renew_and_dead_after_one_timeout(
     assert look(tracker, 2_500, one=9_001, two=8).alive == {ONE, TWO}
 
 
+def test_the_next_verdict_is_when_the_first_timeout_would_be_over() -> None:
+    tracker = LivenessTracker()
+    assert tracker.next_verdict_ms(TIMEOUT_MS) is None
+    look(tracker, 0, one=1, two=7)
+    assert tracker.next_verdict_ms(TIMEOUT_MS) == 2_000
+    look(tracker, 700, one=2, two=7)
+    look(tracker, 1_400, one=3, two=7)
+    assert tracker.next_verdict_ms(TIMEOUT_MS) == 2_000, "of the one that stands still"
+    assert look(tracker, 2_000, one=4, two=7).dead == {TWO}
+    assert tracker.next_verdict_ms(TIMEOUT_MS) == 4_000, "the dead need no other look"
+
+
 def test_a_broker_without_any_session_dies_too() -> None:
     tracker = LivenessTracker()
     for now_ms in range(0, 2_000, 500):

@@ -177,6 +177,59 @@ def test_the_replicas_of_a_dead_broker_are_rebuilt_after_the_delay() -> None:
         assert set(item.isr) == {1, 2, 4}
 
 
+def test_a_new_controller_goes_on_where_the_last_one_was() -> None:
+    """One a minute: each begins with a whole session, and with what the others have noted."""
+    settings = ControllerSettings(rebuild_delay_ms=600_000)
+    player = ControllerPlayer(cell([1, 2, 3, 4], [partition((1, 2, 3))]), settings)
+    player.settle()
+    player.kill(3)
+    minutes = 0
+    while not player.orders().adding_replicas:
+        player.pass_time(60_000)
+        player.take_over()
+        minutes += 1
+        assert minutes <= 13
+    assert minutes > 10, "not before the delay is over"
+    noted = player.image.brokers[3].dead_ms
+    assert noted == 600_000
+    # Nothing is left to note, whoever is the controller; and what has moved stays so.
+    run_moves(player)
+    commits = player.commits
+    player.take_over()
+    player.pass_time(600_000)
+    assert player.commits == commits
+
+
+def test_a_broker_seen_alive_begins_at_nothing_when_it_dies_again() -> None:
+    settings = ControllerSettings(rebuild_delay_ms=60_000)
+    player = ControllerPlayer(cell([1, 2, 3, 4], [partition((1, 2, 3))]), settings)
+    player.settle()
+    for _ in range(3):
+        player.kill(3)
+        player.pass_time(50_000)
+        assert player.image.brokers[3].dead_ms in (47_000, 48_000)
+        player.alive.add(3)
+        player.pass_time(5_000)
+        assert player.image.brokers[3].dead_ms == 0
+        player.take_over()
+    assert player.orders().replicas == (1, 2, 3)
+
+
+def test_time_without_a_controller_does_not_count() -> None:
+    """The cell was off for a night; one broker takes longer to come back."""
+    settings = ControllerSettings(rebuild_delay_ms=60_000)
+    player = ControllerPlayer(cell([1, 2, 3, 4], [partition((1, 2, 3))]), settings)
+    player.settle()
+    player.kill(3)
+    player.pass_time(30_000)
+    player.now_ms += 12 * 3_600_000
+    player.take_over()
+    player.pass_time(30_000)
+    assert player.orders().replicas == (1, 2, 3)
+    player.pass_time(10_000)
+    assert player.orders().adding_replicas == (4,)
+
+
 def test_a_dead_broker_that_comes_back_in_time_keeps_its_replicas() -> None:
     settings = ControllerSettings(rebuild_delay_ms=60_000)
     player = ControllerPlayer(cell([1, 2, 3, 4], [partition((1, 2, 3))]), settings)

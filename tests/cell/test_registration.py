@@ -11,18 +11,20 @@ from hypothesis import strategies as st
 from data_plane.cell.changes import RegisterBroker, apply_changes
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.registration import decide_registration
+from data_plane.cell.settings import ControllerSettings
 from tests.cell.cell_images import applied, broker, cell, orders, partition, restarted
 
 
 def register(image: MetadataImage, node_id: int, clean_broker_epoch: int | None) -> MetadataImage:
     starting = restarted(image, node_id, f"{node_id}-b")
-    return applied(image, decide_registration(image, starting, clean_broker_epoch))
+    changes = decide_registration(image, starting, clean_broker_epoch, ControllerSettings())
+    return applied(image, changes)
 
 
 def test_a_new_broker_is_registered_fenced_with_the_version_as_its_epoch() -> None:
     image = MetadataImage("cluster", version=6)
     new = broker(1, epoch=0)
-    changes = decide_registration(image, new, None)
+    changes = decide_registration(image, new, None, ControllerSettings())
     assert changes == (RegisterBroker(replace(new, is_fenced=True)),)
     image = apply_changes(image, changes)
     assert image.brokers == {1: replace(new, is_fenced=True, broker_epoch=7)}
@@ -31,7 +33,7 @@ def test_a_new_broker_is_registered_fenced_with_the_version_as_its_epoch() -> No
 def test_the_same_incarnation_registers_once() -> None:
     image = register(cell([1, 2], [partition((1, 2))]), 1, None)
     again = restarted(image, 1, "1-b")
-    assert decide_registration(image, again, None) == ()
+    assert decide_registration(image, again, None, ControllerSettings()) == ()
 
 
 def test_a_clean_restart_keeps_isr_and_elr_but_not_the_lead() -> None:
@@ -59,12 +61,16 @@ def test_an_unclean_restart_leaves_isr_elr_and_lead(mark: int | None) -> None:
     assert (followed.isr, followed.elr, followed.leader) == ((2, 3), (), 2)
     assert followed.leader_epoch == 5
     assert (eligible.isr, eligible.elr) == ((2,), ())
+    # The ISR of the first two is large enough without it.
+    assert led.last_known_elr == followed.last_known_elr == ()
+    assert eligible.last_known_elr == (1,)
 
 
 def test_of_the_only_replica_it_is_remembered_who_led() -> None:
     image = register(cell([1, 2], [partition((1,))]), 1, None)
     alone = orders(image)
     assert (alone.isr, alone.elr, alone.leader, alone.last_known_leader) == ((), (), -1, 1)
+    assert alone.last_known_elr == (1,)
 
 
 def test_when_all_lose_power_the_former_leader_is_remembered() -> None:
@@ -73,6 +79,20 @@ def test_when_all_lose_power_the_former_leader_is_remembered() -> None:
         image = register(image, node_id, None)
     assert orders(image).isr == orders(image).elr == ()
     assert orders(image).last_known_leader == 2
+    # When 2 lost power 1 and 3 were enough, and might have committed more without it.
+    image = cell([1, 2, 3], [partition((1, 2, 3), leader=2)])
+    for node_id in (2, 3, 1):
+        image = register(image, node_id, None)
+    assert orders(image).last_known_elr == (3, 1)
+
+
+@pytest.mark.parametrize("mark", [None, 102])
+def test_what_a_former_process_reported_is_withdrawn(mark: int | None) -> None:
+    old = partition((1, 2, 3), (), last_known_elr=(1, 2), ends=[(1, 4, 90), (2, 4, 100)])
+    image = register(cell([1, 2, 3], [old]), 2, mark)
+    assert orders(image).log_ends == old.log_ends[:1]
+    assert orders(image).last_known_elr == (1, 2)
+    assert orders(image).partition_epoch == old.partition_epoch + 1
 
 
 def test_a_broker_that_drains_goes_on_draining_and_one_that_stopped_starts() -> None:
@@ -99,5 +119,7 @@ def test_membership_survives_exactly_a_clean_restart(
     gone = set() if is_clean else {node_id}
     assert set(new.isr) == isr - gone
     assert set(new.elr) == elr - gone
+    is_enough = len(isr - gone) >= 2
+    assert set(new.last_known_elr) == (set() if is_enough else gone & (isr | elr))
     assert new.leader != node_id
     assert new.leader == old.leader or old.leader == node_id

@@ -131,6 +131,20 @@ def test_a_decision_on_the_version_of_the_backup_is_not_committed_either(
     assert postgres.execute("SELECT seq FROM cell") == [(2,)]
 
 
+def test_a_backup_of_just_the_version_that_a_broker_has_takes_nothing_from_it(
+    postgres: PostgresDatabase, store: PostgresMetadataStore, open_store: OpenStore
+) -> None:
+    """Its heartbeat has seen the commit that the backup lacks; its image has not."""
+    other = open_store()
+    image = other.read()
+    allocate(store, store.read())
+    assert other.heartbeat(2, "b", LEASE_MS, wants_controller=False).version == image.version + 1
+    restore_backup(postgres, image.version)
+    with pytest.raises(StoreWentBack, match="is at version 4 and has been at 5"):
+        other.apply([AllocateProducerIds(image.next_producer_id, 10)], image.version, "on it")
+    assert postgres.execute("SELECT seq FROM cell") == [(image.version,)]
+
+
 def test_a_restored_backup_is_refused_after_a_restart_of_the_broker(
     postgres: PostgresDatabase, store: PostgresMetadataStore, open_store: OpenStore
 ) -> None:

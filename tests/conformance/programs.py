@@ -93,10 +93,10 @@ def go_command() -> list[str]:
     return [str(built("go", sources, build) / "conformance")]
 
 
-def node_command() -> list[str]:
-    """kafkajs's program with its packages installed beside a copy of it."""
+def node_command(program: str = "conformance.js") -> list[str]:
+    """One of kafkajs's programs with its packages installed beside a copy of them."""
     require("node", "npm")
-    names = ("conformance.js", "package.json", "package-lock.json")
+    names = ("conformance.js", "cell.js", "package.json", "package-lock.json")
     sources = [HERE / "node" / name for name in names]
 
     def build(folder: Path) -> None:
@@ -104,7 +104,7 @@ def node_command() -> list[str]:
             shutil.copy(source, folder)
         execute(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=folder)
 
-    return ["node", str(built("node", sources, build) / "conformance.js")]
+    return ["node", str(built("node", sources, build) / program)]
 
 
 def c_programs() -> Path:

@@ -1,4 +1,4 @@
-"""Clients of three languages on a cell whose brokers die, come back, and become more and fewer.
+"""Clients of four languages on a cell whose brokers die, come back, and become more and fewer.
 
 All of them at once, each with a topic and a group of its own: an idempotent producer with acks=all
 and two readers that commit. The histories are judged against the log: nothing that was acknowledged
@@ -33,6 +33,7 @@ from tests.faults.cell import Cell
 from tests.faults.load import Load, Writer
 
 AIOKAFKA_LOAD = Path(__file__).with_name("aiokafka_load.py")
+KAFKA_PYTHON_LOAD = Path(__file__).with_name("kafka_python_load.py")
 PARTITIONS = 4
 OPERATION_SECONDS_MAX = 240
 MESSAGES, MESSAGE_BYTES = 2_000, 1_000
@@ -178,6 +179,17 @@ def test_aiokafka_follows_too(tmp_path: Path) -> None:
     with Cell(tmp_path) as cell, running_clients(cell, 2, program) as clients:
         clients.kill_and_start_again(2)
         clients.grow(2 * PARTITIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_kafka_python_and_kafkajs_follow_a_failover(tmp_path: Path) -> None:
+    others = {
+        "kafka-python": [sys.executable, "-P", str(KAFKA_PYTHON_LOAD)],
+        "kafkajs": programs.node_command("cell.js"),
+    }
+    with Cell(tmp_path) as cell, running_clients(cell, 2, others) as clients:
+        clients.kill_and_start_again(2)
 
 
 @pytest.mark.slow

@@ -209,6 +209,8 @@ class FaultProxy:
                 await asyncio.sleep(self._delay_s)
             await is_passing.wait()
             if link.is_half_open and sink is link.server:
+                if not chunk:
+                    return
                 continue
             if not chunk:
                 with contextlib.suppress(OSError):

@@ -157,6 +157,15 @@ def test_half_open_the_client_is_not_told(
         assert echoed(other, b"fine")
 
 
+def test_half_open_a_client_that_leaves_holds_nothing_up(proxy: FaultProxy) -> None:
+    with connect(proxy) as client:
+        assert echoed(client, b"hello")
+        proxy.half_open()
+    with connect(proxy) as other:
+        assert echoed(other, b"fine")
+    proxy.heal()
+
+
 def test_ends_pass_through(proxy: FaultProxy, client: socket.socket) -> None:
     client.shutdown(socket.SHUT_WR)
     assert client.recv(1) == b""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
+from data_plane.log.damage import SOUND, note_damage
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import SyncSite
 from data_plane.log.sim_file_system import Fault, PowerLoss
@@ -202,6 +203,18 @@ def segments(seed: int, site: SyncSite | None) -> None:
         world.lose_power()
 
 
+def damage(seed: int, site: SyncSite | None) -> None:
+    """A log that is known to be damaged still is after power loss."""
+    world = World(random.Random(seed), forgotten_site=site)
+    for _ in range(3):
+        world.append()
+    world.flush()
+    for offset in (2, 1, SOUND, 0):
+        note_damage(world.log, offset)
+        world.lose_power()
+        assert world.log.damaged_from == offset
+
+
 ALL_SCENARIOS: list[Scenario] = [
     anything,
     compaction,
@@ -214,6 +227,7 @@ ALL_SCENARIOS: list[Scenario] = [
     deletion,
     snapshots,
     segments,
+    damage,
 ]
 
 # Where a site's loss shows soonest; all others show in the random workload.
@@ -234,6 +248,8 @@ SCENARIO_OF: dict[SyncSite, Scenario] = {
     SyncSite.COMPACTED_INDEX_NAMES: swap,
     SyncSite.COMPACTED_NAMES: swap,
     SyncSite.COMPACTED_SWAP: two_swaps,
+    SyncSite.DAMAGE: damage,
+    SyncSite.DAMAGE_FOLDER: damage,
 }
 
 # Where a history is rare, seeds that have led to it; others are tried after them.

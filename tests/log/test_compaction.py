@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from data_plane.log.batch_walk import BadRange
 from data_plane.log.compaction import CompactionJob, awaits_checkpoint
 from data_plane.log.errors import AppendError
 from data_plane.log.sim_file_system import PowerLoss
@@ -236,6 +237,91 @@ def test_an_idempotent_producer_goes_on_after_compaction(restarts: bool) -> None
         put(one, (b"a", b"5"), producer=(7, 0, 5))
     assert refused.value.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     put(one, (b"a", b"4"), producer=(7, 0, 4))
+
+
+def test_a_deleted_key_stays_deleted_behind_the_last_record_of_a_silent_producer() -> None:
+    """That record stays for its producer's sequence, and longer than the tombstone."""
+    one = compacted_log(delete_retention_ms=1000)
+    put(one, (b"b", b"1"), (b"a", b"old"), producer=(7, 0, 0))
+    put(one, (b"a", None))
+    for round_number in range(4):
+        settle(one)
+        put(one, (b"c", b"%d" % round_number))
+        assert compact(one)
+        assert (1, b"a", b"old") not in pairs(one)
+        assert pairs(one)[:2] == [(0, b"b", b"1"), (1, b"a", None)]
+        one.now_ms += 600
+    assert (2, b"a", None) not in pairs(one)
+    one.kill()
+    put(one, (b"a", b"new"), producer=(7, 0, 2))
+    settle(one)
+    put(one, (b"c", b"last"))
+    assert compact(one)
+    # The producer has gone on, and nothing holds its former end.
+    assert [pair for pair in pairs(one) if pair[1] == b"a"] == [(7, b"a", b"new")]
+
+
+@pytest.mark.parametrize("how", ["nothing", "restart", "kill"])
+def test_a_truncation_to_the_end_of_what_is_compacted_brings_producers_back(how: str) -> None:
+    """A deposed leader drops what it had not committed, and compaction has gone by that."""
+    one = compacted_log()
+    put(one, (b"a", b"1"), producer=(7, 0, 0))
+    put(one, (b"a", b"2"), producer=(7, 0, 1))
+    put(one, (b"a", b"3"))
+    settle(one)
+    one.append(
+        batch_of(b"4", keys=[b"a"], timestamps=[one.now_ms], producer=(7, 0, 2)), commit=False
+    )
+    assert compact(one)
+    assert pairs(one)[0] == (2, b"a", b"3")
+    one.log.truncate_to(3)
+    if how != "nothing":
+        getattr(one, how)()
+    assert (one.log.log_start_offset, one.log.log_end_offset) == (0, 3)
+    assert one.log.producers.producers[7].batches[-1].last_sequence == 1
+    put(one, (b"a", b"4"), producer=(7, 0, 2))
+
+
+@pytest.mark.parametrize("is_name_lost", [False, True])
+def test_power_loss_behind_what_is_compacted_brings_producers_back(is_name_lost: bool) -> None:
+    one = compacted_log()
+    put(one, (b"a", b"1"), producer=(7, 0, 0))
+    put(one, (b"a", b"2"), producer=(7, 0, 1))
+    put(one, (b"a", b"3"))
+    settle(one)
+    put(one, (b"a", b"4"), producer=(7, 0, 2))
+    # Offset 1 would be kept if that were the producer's last batch.
+    assert compact(one)
+    path = one.log.active.path()
+    one.fs.process_death()
+    if is_name_lost:
+        one.fs.unlink(path)
+    else:
+        file = one.fs.open(path)
+        file.truncate(0)
+        file.close()
+    for restart in (one.kill, one.kill, one.restart):
+        restart()
+        assert (one.log.log_end_offset, pairs(one)) == (3, [(2, b"a", b"3")])
+        assert one.log.producers.producers[7].batches[-1].last_sequence == 1
+    put(one, (b"a", b"4"), producer=(7, 0, 2))
+
+
+def test_no_tombstone_goes_behind_a_damaged_segment() -> None:
+    one = compacted_log(delete_retention_ms=0, segment_bytes=80)
+    put(one, (b"a", b"old"))
+    settle(one)
+    put(one, (b"a", None))
+    settle(one)
+    put(one, (b"c", b"1"))
+    one.log.segments[0].add_bad_ranges([BadRange(0, 1, "a test says so")])
+    for _ in range(3):
+        assert compact(one)
+        one.now_ms += 1000
+        settle(one)
+        put(one, (b"c", b"more"))
+    one.log.segments[0].bad_ranges = None
+    assert (1, b"a", None) in pairs(one)
 
 
 def test_aborted_records_go_and_do_not_hide_committed_ones() -> None:

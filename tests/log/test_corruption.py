@@ -72,7 +72,7 @@ def by_reading(log: Log) -> None:
 
 
 def by_scrubbing(log: Log) -> None:
-    job = ScrubJob(log, [segment for segment in log.segments if segment.sealed])
+    job = ScrubJob([(log, segment) for segment in log.segments if segment.sealed])
     job.run()
     job.finish()
     assert log.log_directory.reports

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from data_plane.log.config import LogConfig
+from data_plane.replica.errors import StaleLeaderEpoch
 from data_plane.replica.followers import Follower
 from data_plane.replica.leadership import IsrProposal
 from data_plane.wire.errors import ErrorCode
@@ -603,6 +604,20 @@ def test_a_failed_sync_ends_a_follower() -> None:
     assert told == [1]
     assert not two.partition.is_follower
     assert not two.partition.follow_image(cell.state, None, cell.now_ms)  # type: ignore[arg-type]
+
+
+def test_what_a_failed_sync_has_left_is_never_acknowledged() -> None:
+    cell = Cell(2, config=LogConfig(durability_fsync=True))
+    leader, two = cell.leader, cell.nodes[2]
+    cell.catch_up(2)
+    fates = appended(leader)
+    leader.sync()
+    cell.fetch(2)
+    two.partition.sync_failed(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert two.ask() is None
+    with pytest.raises(StaleLeaderEpoch):
+        two.partition.fetch_state()
+    assert fates == []
 
 
 def test_who_was_taken_out_of_the_isr_comes_back_by_fetches_of_its_own_only() -> None:

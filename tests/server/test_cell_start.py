@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from data_plane.cell.metadata import BrokerImage
 from data_plane.cell.postgres_store import PostgresMetadataStore
 from data_plane.cell.registration import decide_registration
+from data_plane.cell.settings import ControllerSettings
 from stack.broker_process import BrokerLaunch, BrokerProcess
 from stack.errors import EXIT_USAGE, StackError
 from stack.options import cell_environment
@@ -205,9 +206,8 @@ def test_a_broker_whose_number_is_taken_from_it_stops_with_a_reason(tmp_path: Pa
         store = store_of(cell)
         image = store.read()
         usurper = BrokerImage(2, "elsewhere", 1, incarnation_id=uuid.uuid4().hex)
-        store.apply(
-            decide_registration(image, usurper, None), image.version, "somebody with the number 2"
-        )
+        changes = decide_registration(image, usurper, None, ControllerSettings())
+        store.apply(changes, image.version, "somebody with the number 2")
         store.close()
         process = cell.processes.pop(2)
         cell.wait_for(lambda: process.poll() is not None, "it has stopped", CELL_SECONDS_MAX)

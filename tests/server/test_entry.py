@@ -157,14 +157,12 @@ def test_a_clean_stop_keeps_the_broker_in_its_isr(
 
 
 def store_back_in_isr(store: InMemoryMetadataStore) -> None:
-    from dataclasses import replace
-
     from data_plane.cell.changes import ChangePartition
-    from data_plane.cell.partition_state import next_epochs
+    from data_plane.cell.partition_state import next_epochs, with_isr
 
     image = store.read()
     old = image.topics_by_name["t"].partitions[0]
-    new = next_epochs(old, replace(old, isr=(2, 1)))
+    new = next_epochs(old, with_isr(old, (2, 1), 2))
     store.apply([ChangePartition(UUID(int=7), 0, new)], image.version, f"isr {image.version}")
 
 
@@ -289,7 +287,7 @@ def test_a_number_that_somebody_renews_is_refused(
     late.while_asleep = renew
     with pytest.raises(NodeIdTaken, match=r"broker 1 .* running already, at clients.example:1001"):
         late.enter()
-    assert late.slept_ms == 500
+    assert late.slept_ms == late.settings.effective().get_int("broker.heartbeat.interval.ms")
     assert store.read().version == version, "the running one has noticed nothing"
     with pytest.raises(NodeIdTaken):
         late.enter()
@@ -302,7 +300,7 @@ def test_a_number_whose_broker_died_is_taken_over_after_its_session(
     unfence(store, 1)
     late = Machine(store, clock)
     late.enter()
-    assert late.slept_ms == 2000
+    assert late.slept_ms == late.settings.effective().get_int("broker.session.timeout.ms")
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

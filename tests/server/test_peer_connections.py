@@ -31,6 +31,7 @@ from data_plane.server.inter_broker_tls import (
     make_contexts,
 )
 from data_plane.server.peer_connections import OPEN_REQUESTS_MAX, PeerConnections
+from data_plane.server.peer_metrics import PeerCollector, PeerCounts
 from tests.broker.doubles import RememberingLog
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
 
@@ -153,6 +154,8 @@ async def playing(
             writer.transport.abort()
         # The loop tells the protocols of all that, and then lets go of the sockets.
         await asyncio.sleep(0.01)
+    for counts in peers.counts.values():
+        assert (counts.connections_count, counts.in_flight_count) == (0, 0)
 
 
 def image_with(host: str, port: int) -> MetadataImage:
@@ -180,6 +183,69 @@ def test_requests_in_order_on_one_connection() -> None:
             assert player.passes_count >= 1
 
     run(main)
+
+
+def test_what_a_scraper_sees() -> None:
+    async def main() -> None:
+        async with playing() as player:
+
+            def seen() -> dict[str, float]:
+                collector = PeerCollector(lambda: [player.peers.counts])
+                return {
+                    sample.name.removeprefix("tidewheel_peer_"): sample.value
+                    for metric in collector.collect()
+                    for sample in metric.samples
+                    if sample.labels == {"peer": str(PEER)} and not sample.name.endswith("created")
+                }
+
+            assert seen() == {}
+            player.send(b"one")
+            assert seen()["requests_in_flight"] == 1, "it waits for the connection"
+            player.send(b"two")
+            peer = await player.socket()
+            for _ in range(2):
+                await peer.request()
+            assert (seen()["connections"], seen()["requests_in_flight"]) == (1, 2)
+            peer.answer(0, bytes(1000))
+            assert await player.answers.get() == bytes(1000)
+            now = seen()
+            assert (now["requests_in_flight"], now["responses_total"]) == (1, 1)
+            assert now["received_bytes_total"] == 1009
+            assert now["sent_bytes_total"] == 2 * (4 + 10 + len("broker-1") + 1 + 3)
+            peer.writer.close()
+            assert await player.answers.get() is None
+            now = seen()
+            assert (now["connections"], now["requests_in_flight"]) == (0, 0)
+            assert now["reconnects_total"] == 0
+            await asyncio.sleep(peer_connections.RECONNECT_BACKOFF_MS / 1000)
+            player.send()
+            await (await player.socket()).request()
+            now = seen()
+            assert (now["connections"], now["reconnects_total"]) == (1, 1)
+            # Given up by us, and asked again at once: the old one is on its way out.
+            player.peers.disconnect(PEER)
+            player.send()
+            await (await player.socket()).request()
+            assert await player.answers.get() is None
+            now = seen()
+            assert (now["connections"], now["requests_in_flight"]) == (1, 1)
+            assert now["reconnects_total"] == 2
+            assert now["connection_failures_total"] == 0
+
+    run(main)
+
+
+def test_the_counts_of_several_purposes_are_added() -> None:
+    first, second, third = PeerCounts(), PeerCounts(), PeerCounts()
+    first.responses_count, second.responses_count, third.responses_count = 2, 3, 5
+    collector = PeerCollector(lambda: [{2: first, 3: second}, {2: third}])
+    responses = {
+        sample.labels["peer"]: sample.value
+        for metric in collector.collect()
+        for sample in metric.samples
+        if sample.name == "tidewheel_peer_responses_total"
+    }
+    assert responses == {"2": 7, "3": 3}
 
 
 def test_answers_in_any_pieces() -> None:

@@ -15,20 +15,21 @@ from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
-from data_plane.cell.metadata import MetadataImage, PartitionImage
+from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
 from tests.simulation import audit
 from tests.simulation.admin import TopicPlan
+from tests.simulation.bit_rot import BitRot
 from tests.simulation.commits import CommitWatch
 from tests.simulation.faults import Faults
 from tests.simulation.history import History
+from tests.simulation.keyed import is_keyed
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.promises import Promises
-from tests.simulation.store import HOST, CellStore
+from tests.simulation.store import CLUSTER_ID, HOST, CellStore
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
-CLUSTER_ID = "simulatedclusterid0000"
 RACKS = ("east", "west", "north")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -51,8 +52,7 @@ PROPERTIES = {
     "log.roll.ms": "2500",
     "log.flush.offset.checkpoint.interval.ms": "1500",
     "log.retention.check.interval.ms": "1000",
-    # What disks hold is compared batch by batch; compaction has a model of its own (tests/log).
-    "log.cleaner.enable": "false",
+    "log.cleaner.backoff.ms": "150",
     "auto.create.topics.enable": "false",
     "min.insync.replicas": "2",
 }
@@ -70,6 +70,7 @@ def draw_properties(rng: Random) -> dict[str, str]:
         "leader.imbalance.check.interval.seconds": rng.choice(("1", "300")),
         "auto.replica.rebalance.enable": rng.choice(("true", "false")),
         "replica.selector.class": rng.choice((RACK_AWARE, "")),
+        "log.cleaner.enable": rng.choice(("true", "true", "false")),
     }
 
 
@@ -104,7 +105,10 @@ class Cell:
         self.network = Network(self.world)
         self.store = CellStore(self, MetadataImage(CLUSTER_ID))
         self.history = History(self)
-        properties = PROPERTIES | draw_properties(rng) | self.options.properties
+        self.bit_rot = BitRot(self)
+        properties = PROPERTIES | draw_properties(rng) | self.bit_rot.properties()
+        properties |= self.options.properties
+        self._is_cleaning = properties["log.cleaner.enable"] == "true"
         session_timeout_ms = int(properties["broker.session.timeout.ms"])
         self.commits = CommitWatch(self, session_timeout_ms)
         self.promises = Promises(self)
@@ -139,6 +143,7 @@ class Cell:
         if self.options.script is not None:
             self.options.script(self)
         self.faults.start()
+        self.bit_rot.start()
 
     def run(self, steps: int) -> None:
         """Run `steps` events."""
@@ -217,11 +222,16 @@ class Cell:
         for topic in self.store.image.topics_by_id.values():
             for index, state in enumerate(topic.partitions):
                 partition = self.history.partitions.get((topic.topic_id, index))
-                if partition is not None and partition.lost:
+                if partition is not None and (partition.lost or partition.rotten):
                     return False
                 if len(state.isr) < len(state.replicas) or len(state.replicas) < 2:
                     return False
         return True
+
+    def is_compacted(self, topic: TopicImage) -> bool:
+        """Whether its disks may differ batch by batch (compacted.py)."""
+        is_cleaned = self._is_cleaning or is_keyed(topic.name)
+        return is_cleaned and topic.configs.get("cleanup.policy") == "compact"
 
     def is_topic_gone(self, name: str) -> bool:
         return name not in self.store.image.topics_by_name

@@ -5,8 +5,10 @@
 - An ISR changes by its leader, by the controller, and a broker may leave it by itself. There is an
   ELR only while the ISR is below min.insync.replicas.
 - Leaders are elected by the controller alone: the broker that holds the lease at that moment, and
-  under its epoch; from the ISR or the ELR, or where there is neither the last known leader, unless
-  the topic allows unclean elections.
+  under its epoch; from the ISR or the ELR, or where there is neither, from the last known ELR one
+  that has reported where its log ends, unless the topic allows unclean elections.
+- Whoever had everything that was committed is in the ISR or in one of the ELRs as long as the ISR
+  is too small, and each of them for one reason only.
 - Nobody is fenced by mistake: not before his session has been silent for a session timeout, in
   which the time of store outages does not count.
 - No commit has two successors, and epochs grow by one.
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 UNCLEAN = "unclean.leader.election.enable"
 # Clocks run up to 10 % fast, and heartbeats are counted when they arrive.
 SILENCE_SHARE_MIN = 0.75
+# Who comes back while its fencing is under way is fenced all the same: so long after its return.
+RETURN_SHARE_MAX = 0.5
 # A session's end is noticed with a heartbeat of the controller, and committed after retries.
 SILENCE_SHARE_MAX = 4.0
 
@@ -47,6 +51,8 @@ class CommitWatch:
         self._controller_epoch = 0
         # Incarnation → when its session was last renewed, in microseconds the store was up for.
         self._renewed_us: dict[str, int] = {}
+        # Incarnation → when it was heard of again after a silence that is a reason to fence it.
+        self._returned_us: dict[str, int] = {}
         self._down_us = 0
         self._down_since_us: int | None = None
 
@@ -70,7 +76,20 @@ class CommitWatch:
 
     def renewed(self, incarnation_id: str) -> None:
         """The store has taken a heartbeat."""
-        self._renewed_us[incarnation_id] = self._up_us()
+        now_us = self._up_us()
+        if self._is_silent(incarnation_id):
+            self._returned_us[incarnation_id] = now_us
+        self._renewed_us[incarnation_id] = now_us
+
+    def _is_silent(self, incarnation_id: str) -> bool:
+        """Whether it has not been heard of for so long that it may be fenced."""
+        silent_us = self._up_us() - self._renewed_us.get(incarnation_id, 0)
+        return silent_us >= self._session_timeout_ms * SILENCE_SHARE_MIN * US_PER_MS
+
+    def _has_just_returned(self, incarnation_id: str) -> bool:
+        returned_us = self._returned_us.get(incarnation_id)
+        share_us = self._session_timeout_ms * RETURN_SHARE_MAX * US_PER_MS
+        return returned_us is not None and self._up_us() - returned_us < share_us
 
     # Commits
 
@@ -87,6 +106,7 @@ class CommitWatch:
         for change in commit.changes:
             if isinstance(change, RegisterBroker):
                 self._cell.history.registered(f"b{change.broker.node_id}")
+                self._check_registered(change.broker.node_id, after)
                 self._renewed_us[change.broker.incarnation_id] = self._up_us()
             elif isinstance(change, ChangeBroker):
                 self._check_fencing(who, before, change, commit)
@@ -98,6 +118,22 @@ class CommitWatch:
                     self._partition_changed(who, old, change, commit, known.name, after)
         names = ", ".join(describe(change, after) for change in commit.changes[:6])
         self._world.note("store", f"{who} commits {after.version}: {names}")
+
+    def _check_registered(self, node_id: int, after: MetadataImage) -> None:
+        """Who comes back without what was committed vouches for nothing from the same moment on."""
+        for partition in self._cell.history.partitions.values():
+            lost = partition.lost.get(f"b{node_id}")
+            topic = after.topics_by_id.get(partition.key[0])
+            if lost is None or topic is None or self.allows_unclean(partition.key[0]):
+                continue
+            if partition.is_lossy or lost.end <= partition.start_offset:
+                continue
+            state = topic.partitions[partition.key[1]]
+            if node_id in (*state.isr, *state.elr):
+                self._world.violate(
+                    f"b{node_id} registers without the committed records {lost.start}..{lost.end} "
+                    f"of {partition}, which it lost, and is in ISR {state.isr} or ELR {state.elr}"
+                )
 
     def _check_controller(self, who: str, commit: Commit) -> None:
         epoch = commit.controller_epoch
@@ -122,8 +158,13 @@ class CommitWatch:
         if who == f"b{node_id}" and commit.controller_epoch is None:
             return  # Its own farewell.
         self._world.count("fenced")
-        silent_us = self._up_us() - self._renewed_us.get(old.incarnation_id, 0)
-        if silent_us < self._session_timeout_ms * SILENCE_SHARE_MIN * US_PER_MS:
+        # By the clock of who fences, which somebody may just have set forward a little.
+        set_us = self._cell.nodes[int(who[1:])].clock_set_us
+        is_clock_steady = self._world.now_us - set_us > 2 * self._session_timeout_ms * US_PER_MS
+        incarnation_id = old.incarnation_id
+        is_excused = self._is_silent(incarnation_id) or self._has_just_returned(incarnation_id)
+        if is_clock_steady and not is_excused:
+            silent_us = self._up_us() - self._renewed_us.get(incarnation_id, 0)
             self._world.violate(
                 f"{who} fences b{node_id}, whose session was renewed {silent_us / 1000:.0f} ms ago"
             )
@@ -178,8 +219,8 @@ class CommitWatch:
         name = f"{topic}-{change.index}"
         partition = self._cell.history.partitions.get(key)
         if partition is not None:
-            # Where nobody has it all the last known leader leads; history.py judges whether that
-            # had to be.
+            # Where nobody is known to have it all somebody leads who may not; history.py judges
+            # whether that had to be.
             is_last_resort = not old.isr and not old.elr
             is_last_resort = is_last_resort or self.allows_unclean(change.topic_id)
             for node_id in sorted(set(new.isr) - set(old.isr)):
@@ -189,6 +230,8 @@ class CommitWatch:
                 partition.doubted.pop(f"b{node_id}", None)
             for node_id in () if is_last_resort else (*new.isr, *new.elr):
                 lost = partition.lost.get(f"b{node_id}")
+                if lost is not None and lost.end <= partition.start_offset:
+                    continue  # Deleted by its owner.
                 if lost is not None and lost.is_registered and not partition.is_lossy:
                     self._world.violate(
                         f"{name}: b{node_id} is in ISR {new.isr} or ELR {new.elr} without the "
@@ -200,8 +243,16 @@ class CommitWatch:
                     self._world.violate(f"{name}: {who} takes b{node_id} out of the ISR of {old}")
         if new.elr and len(new.isr) >= self._cell.min_isr_of(after, change.topic_id, new):
             self._world.violate(f"{name}: {new} has an ELR although its ISR is large enough")
-        if set(new.isr) & set(new.elr) or not {*new.isr, *new.elr} <= set(new.replicas):
+        arrived = set(old.adding_replicas) & (set(new.replicas) - set(new.adding_replicas))
+        if not arrived <= set(new.isr):
+            self._world.violate(f"{name}: {new} has {arrived} for good, who is not in sync: {old}")
+        holders = [*new.isr, *new.elr, *new.last_known_elr]
+        if len(set(holders)) < len(holders) or not set(holders) <= set(new.replicas):
             self._world.violate(f"{name}: {new} is not a state of a partition")
+        if len(new.isr) < self._cell.min_isr_of(after, change.topic_id, new):
+            forgotten = {*old.isr, *old.elr, *old.last_known_elr} & set(new.replicas)
+            if forgotten - set(holders):
+                self._world.violate(f"{name}: {new} forgets some of {old}")
         if new.leader in (NO_LEADER, old.leader):
             return
         if commit.controller_epoch is None:
@@ -211,7 +262,7 @@ class CommitWatch:
             self._world.violate(f"{name}: the leader of {new} is not in its ISR")
         if new.leader in (*old.isr, *old.elr) or self.allows_unclean(change.topic_id):
             return
-        if old.isr or old.elr or old.last_known_leader not in (NO_LEADER, new.leader):
+        if old.isr or old.elr or new.leader not in {end.node_id for end in old.log_ends}:
             self._world.violate(f"{name}: {new} is elected from {old}")
 
     def _check_lives(self, name: str, leader: int, after: MetadataImage) -> None:
@@ -233,7 +284,9 @@ class CommitWatch:
             if new.leader in old.elr:
                 count("elections from the ELR")
             elif new.leader not in old.isr:
-                count("elections of the last known or an unclean leader")
+                count("elections of the longest log or an unclean leader")
+        if len(new.log_ends) > len(old.log_ends):
+            count("log ends reported")
         if set(old.isr) - set(new.isr):
             count("ISR shrinks")
         if set(new.isr) - set(old.isr):
@@ -251,6 +304,10 @@ def describe(change: object, image: MetadataImage) -> str:
         name = "?" if topic is None else topic.name
         state = change.partition
         extra = f" elr {state.elr}" if state.elr else ""
+        if state.last_known_elr:
+            extra += f" last known elr {state.last_known_elr}"
+        if state.log_ends:
+            extra += f" log ends {[tuple(end) for end in state.log_ends]}"
         return (
             f"{name}-{change.index} leader {state.leader} epoch {state.leader_epoch} "
             f"isr {state.isr} of {state.replicas}{extra}"

@@ -81,6 +81,23 @@ class CommittedLogs:
                 f"{node.name} commits {batch} of {partition}, which {missing} of its ISR "
                 f"{state.isr} or of the store's do not have"
             )
+        self._check_synced(node, partition, batch, members)
+
+    def _check_synced(
+        self, node: Node, partition: PartitionHistory, batch: Batch, members: set[int]
+    ) -> None:
+        """Where a topic asks for syncs, the copies that count are synced."""
+        topic = self._cell.store.image.topics_by_id.get(partition.key[0])
+        if topic is None or topic.configs.get("durability") != "fsync":
+            return
+        for member in sorted(members):
+            view = self._disks.get(f"b{member}", {}).get(partition.key)
+            log = None if view is None else view.log
+            if log is not None and log.recovery_point <= batch.last_offset < log.log_end_offset:
+                self._world.violate(
+                    f"{node.name} commits {batch} of {partition}, which b{member} has synced up to "
+                    f"{log.recovery_point} only"
+                )
 
     def check_truncation(self, partition: PartitionHistory, view: DiskView) -> None:
         """A replica has cut its log: nothing of what was committed."""
@@ -93,10 +110,24 @@ class CommittedLogs:
             ):
                 self._world.violate(f"{view} truncates {batch}, which is committed")
 
+    def check_cut(self, partition: PartitionHistory, node: Node) -> None:
+        """A replica has cut a damaged log: nobody counts on it, and somebody leads."""
+        current = self._state(partition.key)
+        if current is None or self._cell.commits.allows_unclean(partition.key[0]):
+            return
+        counted = (*current.isr, *current.elr, current.leader)
+        if node.node_id in counted:
+            self._world.violate(
+                f"{node.name} cuts its damaged copy of {partition} while the cell counts on it: "
+                f"{current}"
+            )
+
     def check_joining(self, partition: PartitionHistory, node_name: str, what: str) -> None:
         """A broker is in the ISR from now on."""
         if partition.batches and not partition.is_lossy:
             last = partition.batches[-1]
+            if last.last_offset < partition.start_offset:
+                return  # Deleted by its owner: nobody has to have it.
             dropped = partition.dropped.get(node_name)
             is_told = dropped is not None and dropped.is_registered
             view = self._disks.get(node_name, {}).get(partition.key)
@@ -162,19 +193,25 @@ class CommittedLogs:
         if first is not None:
             offset = max(first.base_offset, partition.start_offset)
             self._missing(node, partition, offset)
+        elif partition.batches and (view is None or view.end_offset < partition.start_offset):
+            # All records were deleted, and so is the log that knew where to go on.
+            partition.is_lossy = True
+            self._begin_anew(partition, 0 if view is None else view.end_offset)
 
     def _missing(self, node: Node, partition: PartitionHistory, offset: int) -> None:
         """The leader lacks committed records from `offset` on."""
         losers = [name for name, lost in partition.lost.items() if lost.start <= offset < lost.end]
-        doubted = [
-            name for name, doubt in partition.doubted.items() if doubt.start <= offset < doubt.end
+        losers += [
+            name
+            for name, batch in partition.rotten.items()
+            if batch.base_offset <= offset and name not in losers
         ]
         is_unclean = self._cell.commits.allows_unclean(partition.key[0])
-        is_excused = bool(losers) and len({*losers, *doubted}) >= partition.isr_min
+        is_excused = len(losers) >= partition.isr_min
         if not is_unclean and not is_excused:
             self._world.violate(
                 f"{node.name} leads {partition} without the committed records from {offset} to "
-                f"{partition.end_offset}; lost by {losers or 'no disk'}, in doubt at {doubted}, "
+                f"{partition.end_offset}; lost by {losers or 'no disk'}, "
                 f"needed {partition.isr_min}"
             )
         self._world.count("permitted losses")
@@ -186,11 +223,16 @@ class CommittedLogs:
         view = self._disks[node.name].get(partition.key)
         if view is not None and view.end_offset < partition.start_offset:
             # Below the log start, too: the only log is gone and begins anew.
-            partition.batches.clear()
-            partition.by_offset.clear()
-            partition.start_offset = partition.end_offset = view.end_offset
+            self._begin_anew(partition, view.end_offset)
         partition.producers.clear()
         for views in self._disks.values():
             other = views.get(partition.key)
             if other is not None:
                 other.hw_batches = min(other.hw_batches, len(other.batches))
+
+    @staticmethod
+    def _begin_anew(partition: PartitionHistory, offset: int) -> None:
+        partition.batches.clear()
+        partition.by_offset.clear()
+        partition.producers.clear()
+        partition.start_offset = partition.end_offset = offset

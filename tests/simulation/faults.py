@@ -11,6 +11,7 @@ Machines and disks
   data_plane/log/sim_file_system.py); a write may be torn.
 - wiped: a broker comes back with an empty disk.
 - full: writes fail for want of room until there is room again and the broker is started anew.
+- bit rot: a byte of a sealed segment changes (bit_rot.py says where and when); scrubbers go round.
 - failing: one write, sync or open fails with EIO; the log directory goes offline.
 Network
 - delay and overtaking between connections, always; for a while all of it up to fifty times slower.
@@ -22,13 +23,17 @@ Network
 Metadata store
 - outage; lost replies (the commit has happened, the caller is told otherwise); late calls (the
   caller has given up, and then it happens); lost notifications; a clock that jumps.
+- went back: an older backup stands in its place, from before the last recovery perhaps, or a store
+  of another identity. Brokers refuse it and serve on. After a while the right one is put back, or
+  an operator makes it anew from the brokers' image files.
 Clocks
 - each broker's clock has an offset of seconds and runs up to 10 % fast or slow; it is set back and
   forth.
 
-What does NOT go wrong: a disk that lies about a sync; stored bytes that change by themselves
-(tests/log has that); messages that are altered or made up (that is TLS's matter); a store that
-loses commits (the broker refuses a store that went back; tests/cell).
+What does NOT go wrong: a disk that lies about a sync; messages that are altered or made up (that is
+TLS's matter). A broker that has seen nothing newer than a backup finds the store down while that
+stands there: it could not know and would carry it on (docs/cell.md), which is for operators to
+prevent. And nobody recovers a store from files that lack a commit; what that costs is known, too.
 
 Which faults a seed has is drawn per seed, so that some runs are all crashes and some all cuts; how
 often is drawn as well. `Faults.stop` ends them all and heals everything.
@@ -63,6 +68,10 @@ CUT_KINDS = (
 )
 CUT_MS_MAX = 2500
 OUTAGE_MS_MAX = 2500
+# How many commits old a backup is, at most.
+BACKUP_COMMITS_MAX = 40
+ANOTHER_STORE_CHANCE = 0.25
+RECOVERY_CHANCE = 0.6
 SKEW_MS_MAX = 4000
 REVIVE_US = 50_000
 # Of all seeds, so many also lose disks when that may cost committed records.
@@ -90,6 +99,7 @@ class Faults:
             "store cut": (5, self._cut_store),
             "store outage": (5, self._store_outage),
             "flaky store": (5, self._flaky_store),
+            "store went back": (3, self._store_went_back),
             "slow network": (3, self._slow_network),
             "broken connection": (8, self._break),
             "clock": (4, self._set_clock),
@@ -103,11 +113,16 @@ class Faults:
         self._kinds = enabled if only is None else kinds
         self._flaky_until_us = 0
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anything may go wrong at all."""
+        return self._is_on
+
     def start(self) -> None:
         self._is_on = True
         for node in self._cell.nodes.values():
-            node.skew_ms = self._random.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
-            node.clock_rate = 1 + self._random.uniform(-0.05, 0.05)
+            skew_ms = self._random.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
+            node.set_clock(skew_ms, 1 + self._random.uniform(-0.05, 0.05))
         self._next()
 
     def _next(self) -> None:
@@ -132,12 +147,13 @@ class Faults:
         cell.network.delay_factor = 1.0
         store = cell.store
         store.is_down = False
+        store.put_back()
         store.reply_loss_chance = store.late_chance = 0.0
         for node in cell.nodes.values():
             node.fs.faults.clear()
             node.fs.capacity_bytes = None
             node.fs.power_loss_at = None
-            node.clock_rate = 1.0
+            node.set_clock(node.skew_ms, 1.0)
             if node.is_paused:
                 node.resume()
             if node.is_on and cell.has_failed_disk(node):
@@ -378,6 +394,32 @@ class Faults:
         self._world.note("store", "is back")
         self._cell.store.is_down = False
 
+    def _store_went_back(self) -> None:
+        store, rng = self._cell.store, self._random
+        if store.stand_in is not None:
+            return
+        self._world.count("stores that went back")
+        if rng.random() < ANOTHER_STORE_CHANCE:
+            self._world.note("store", "is another one")
+            store.put_another()
+        else:
+            version = store.backup_version(rng.randint(1, BACKUP_COMMITS_MAX))
+            self._world.note("store", f"is the backup of version {version}")
+            store.restore(version)
+        self._later(OUTAGE_MS_MAX, self._repair_store, rng.random() < RECOVERY_CHANCE)
+
+    def _repair_store(self, is_lost: bool) -> None:
+        """The right store again, or where that is lost one that is made from image files."""
+        store = self._cell.store
+        if store.stand_in is None:
+            return
+        if is_lost and store.recover():
+            self._world.count("stores recovered")
+            self._world.note("store", f"is recovered: {store.row}")
+        else:
+            self._world.note("store", "is the right one again")
+            store.put_back()
+
     def _flaky_store(self) -> None:
         store = self._cell.store
         store.reply_loss_chance = self._random.choice((0.1, 0.3, 0.6))
@@ -394,5 +436,4 @@ class Faults:
             self._cell.store.clock_offset_ms = rng.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
             return
         node = self._cell.nodes[rng.choice(self._cell.node_ids)]
-        node.skew_ms = rng.randint(-SKEW_MS_MAX, SKEW_MS_MAX)
-        node.clock_rate = 1 + rng.uniform(-0.1, 0.1)
+        node.set_clock(rng.randint(-SKEW_MS_MAX, SKEW_MS_MAX), 1 + rng.uniform(-0.1, 0.1))

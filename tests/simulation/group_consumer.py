@@ -67,6 +67,8 @@ NOT_COMMITTED = REJOIN | {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
+# How often a member commits as if it had not heard of the last rebalance.
+STALE_CHANCE = 0.05
 
 
 class GroupConsumer(Reader):
@@ -313,6 +315,8 @@ class GroupConsumer(Reader):
         self.world.at(COMMIT_MS * US_PER_MS, self._commit)
         if self._state != "stable" or self._is_committing:
             return
+        if self.random.random() < STALE_CHANCE:
+            self._commit_as_before()
         due = {
             target: position.offset
             for target, position in self.positions.items()
@@ -346,6 +350,26 @@ class GroupConsumer(Reader):
             request,
             lambda response: self._committed_offsets(number, sent, response),
         )
+
+    def _commit_as_before(self) -> None:
+        """What a member says that has not heard of the last rebalance: others may have its
+        partitions by now, and have committed what they have read."""
+        topic = self._subscribed[0]
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1 << 40)
+        request = OffsetCommitRequest(
+            group_id=self._group,
+            generation_id_or_member_epoch=self._generation - 1,
+            member_id=self._member_id,
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
+        )
+        self.ask(self._coordinator, ApiKey.OFFSET_COMMIT, request, self._refused_as_before)
+
+    def _refused_as_before(self, response: Any) -> None:
+        is_taken = response is not None and not response.topics[0].partitions[0].error_code
+        if is_taken and not self.cell.is_group_lossy(self._group):
+            self.world.violate(
+                f"{self.name} commits for group {self._group} in a generation that is over"
+            )
 
     def _committed_offsets(
         self, number: int, sent: dict[Target, OffsetCommit], response: Any

@@ -12,9 +12,8 @@ After each pass of a broker this looks at the logs that changed (replicas.py) an
 
 The one excuse is that disks lost what they held (`LostRange`): power loss within the unsynced tail,
 a wiped disk. As long as fewer than min.insync.replicas disks of a partition have lost a batch, and
-its topic does not allow unclean elections, nothing may be missing. Once one disk has really lost
-it, what happened to survive another power loss counts as lost, too: the cell has to believe so, and
-may elect a log that has less. A process that was killed has lost nothing.
+its topic does not allow unclean elections, nothing may be missing, however many machines have lost
+power: what their disks kept counts. A process that was killed has lost nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,9 @@ from typing import TYPE_CHECKING
 
 from tests.simulation import audit
 from tests.simulation.committed import CommittedLogs
+from tests.simulation.compacted import CompactedRecords, CompactedView
 from tests.simulation.partition_history import LostRange, PartitionHistory
+from tests.simulation.progress import ProgressWatch
 from tests.simulation.replicas import DiskView, TopicPartition
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class History:
         self.disks: dict[str, dict[TopicPartition, DiskView]] = {}
         self._images: dict[str, MetadataImage] = {}
         self.committed = CommittedLogs(cell, self.disks)
+        self.progress = ProgressWatch(cell)
         # What each broker led at the end of its last pass, by its own image.
         self._led: dict[str, set[TopicPartition]] = {}
 
@@ -52,7 +54,15 @@ class History:
             topic = self._cell.store.image.topics_by_id.get(key[0])
             name = str(key[0])[:8] if topic is None else topic.name
             found = self.partitions[key] = PartitionHistory(name, key)
+            if topic is not None and self._cell.is_compacted(topic):
+                found.compacted = CompactedRecords()
         return found
+
+    def _view(self, node: Node, key: TopicPartition, log: Log) -> DiskView:
+        partition = self.partition(key)
+        if partition.compacted is None:
+            return DiskView(node.name, key, log)
+        return CompactedView(node.name, key, log, partition)
 
     # Lives of brokers
 
@@ -64,11 +74,13 @@ class History:
         logs = {(log.topic_id, log.partition): log for log in node.services.logs.logs()}
         self.disks[node.name] = after
         for key, log in logs.items():
-            view = after[key] = DiskView(node.name, key, log)
-            if not log.is_loaded and key in before:
+            view = after[key] = self._view(node, key, log)
+            is_rotten = node.name in self.partition(key).rotten
+            if (is_rotten or not log.is_loaded) and key in before:
                 # Opened from the checkpoint: its figures must be right, its bytes are read later.
+                # Of a damaged one the view is what it should hold.
                 view = after[key] = before[key]
-                view.log = log
+                view.reopened(log)
                 if log.log_end_offset < view.end_offset:
                     # Power loss left it just as the checkpoint has it.
                     self._world.count("unsynced tails lost")
@@ -155,7 +167,9 @@ class History:
         of what it stored; its disk keeps what it holds."""
         for view in self.disks.get(node.name, {}).values():
             log, view.log = view.log, None
-            if log is not None and not log.is_closed and log.log_directory.failure is None:
+            is_whole = log is not None and log.log_start_offset <= log.log_end_offset
+            # Not in the middle of beginning anew.
+            if log is not None and is_whole and not log.is_closed and not log.log_directory.failure:
                 view.log = log
                 view.follow_end(self._world, self.partition(view.topic_partition).matching)
                 view.log = None
@@ -169,6 +183,7 @@ class History:
         """Everything on that disk is gone."""
         for view in self.disks.pop(node.name, {}).values():
             self._note_lost(view, view.start_offset, is_disk_gone=True)
+            self.partition(view.topic_partition).rotten.pop(node.name, None)
 
     # Passes
 
@@ -186,15 +201,19 @@ class History:
             key = (log.topic_id, log.partition)
             view = views.get(key)
             if view is None or view.log is not log:
-                view = views[key] = DiskView(node.name, key, log)
+                view = views[key] = self._view(node, key, log)
             seen = (log.log_end_offset, log.high_watermark, log.log_start_offset)
             if seen != view.seen:
                 self._follow(node, view, log)
                 view.seen = (log.log_end_offset, log.high_watermark, log.log_start_offset)
+            if isinstance(view, CompactedView):
+                view.look(node)
         if len(views) > len(logs):
             known = {(log.topic_id, log.partition) for log in logs}
             for key in [key for key in views if key not in known]:
                 del views[key]
+                self.partition(key).rotten.pop(node.name, None)
+        self.progress.look(node)
         if is_news:
             self._led[node.name] = {
                 (topic.topic_id, index)
@@ -232,7 +251,11 @@ class History:
         partition = self.partition(view.topic_partition)
         gained, lost = view.follow_end(self._world, partition.matching)
         partition.start_offset = max(partition.start_offset, view.start_offset)
-        if lost:
+        is_repaired = node.name in partition.rotten and self._is_repaired(node, partition, view)
+        if is_repaired:
+            self._world.note(node.name, f"cuts {partition} to {view.end_offset}, before the damage")
+            audit.check_folds_of(self._cell, view)
+        elif lost:
             self._world.count("truncations")
             self._world.note(node.name, f"truncates {partition} to {view.end_offset}")
             if node.services is not None:
@@ -243,6 +266,30 @@ class History:
             self._regained(partition, view)
         if log.high_watermark != view.high_watermark or lost:
             self._high_watermark_moved(node, partition, view, log)
+
+    def _is_repaired(self, node: Node, partition: PartitionHistory, view: DiskView) -> bool:
+        """Whether a damaged log has been cut where bit rot struck. Nobody may count on it then, and
+        what it lacks it has lost until it has got it again."""
+        struck = partition.rotten[node.name]
+        if view.start_offset > struck.last_offset:
+            del partition.rotten[node.name]
+            return False
+        if view.end_offset > struck.base_offset:
+            return False
+        del partition.rotten[node.name]
+        self._world.count("repairs")
+        self.committed.check_cut(partition, node)
+        end = max([partition.end_offset, *(batch.last_offset + 1 for batch in view.cut)])
+        partition.dropped[node.name] = LostRange(view.end_offset, end, is_registered=True)
+        if view.end_offset < partition.end_offset:
+            lost = LostRange(view.end_offset, partition.end_offset, is_registered=True)
+            partition.lost[node.name] = lost
+        return True
+
+    def _may_fork(self, partition: PartitionHistory) -> bool:
+        """Whether what was committed may have been replaced. Where unclean elections are allowed, a
+        deposed leader that has not heard of it may still commit by itself."""
+        return partition.is_lossy or self._cell.commits.allows_unclean(partition.key[0])
 
     def _regained(self, partition: PartitionHistory, view: DiskView) -> None:
         for ranges in (partition.lost, partition.dropped):
@@ -271,14 +318,17 @@ class History:
             batch = batches[position]
             known = partition.by_offset.get(batch.base_offset)
             if known is None and batch.last_offset >= partition.end_offset:
+                newest_epoch = max(partition.leaders, default=0)
+                if partition.is_lossy and state is not None and state.leader_epoch < newest_epoch:
+                    break  # An unclean successor has begun without it.
                 if not is_leader:
-                    if services is None:
-                        break
+                    if services is None or partition.is_lossy:
+                        break  # It may be what the others have lost.
                     was_leader = partition.key in self._led.get(node.name, ())
                     self.committed.check_deposed(partition, view, batch, was_leader=was_leader)
                     state = None
                 self.committed.commit(node, partition, batch, state)
-            elif known is not None and known != batch and not partition.is_lossy:
+            elif known is not None and known != batch and not self._may_fork(partition):
                 self._world.violate(f"{view} has {batch} where {known} is committed")
             position += 1
         view.hw_batches = position

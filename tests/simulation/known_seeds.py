@@ -8,4 +8,6 @@ KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (109, 5000, "a killed process was taken for one that lost its disk, and a shorter log led"),
     (419, 5000, "a killed broker began with an old image and led with too small an ISR"),
     (774_035, 5000, "a zombie that went on committed on an ISR between two images"),
+    (10_449, 5000, "what a deposed leader had cleaned was the end of a producer's sequence"),
+    (73, 5000, "a follower whose sync had failed acknowledged what it had not synced"),
 )

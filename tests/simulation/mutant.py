@@ -25,8 +25,29 @@ LEADERS = Options(
 # Where commits of the store have their answers lost.
 STORE = Options(
     brokers=3,
-    faults=frozenset({"flaky store", "store outage", "store cut", "cut", "kill", "pause"}),
+    faults=frozenset(
+        {"flaky store", "store outage", "store went back", "store cut", "cut", "kill", "pause"}
+    ),
     topics=(TopicPlan("data3", 2, 3),),
+)
+# Where the store is away, or another one stands in its place.
+OUTAGES = Options(
+    brokers=3,
+    faults=frozenset({"store outage"}),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 1, 3),),
+)
+STAND_INS = Options(
+    brokers=3,
+    faults=frozenset({"store went back"}),
+    topics=(TopicPlan("data3", 1, 3),),
+)
+# Where brokers start again all the time.
+RESTARTS = Options(
+    brokers=3,
+    faults=frozenset({"kill", "stop"}),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 1, 3),),
 )
 # Where disks lose what they have not synced.
 POWER = Options(
@@ -47,6 +68,27 @@ POWER = Options(
         TopicPlan("data3", 1, 3),
         TopicPlan("datasync", 1, 3, {"durability": "fsync"}),
     ),
+)
+# Where replicas move all the time.
+MOVES = Options(
+    brokers=4,
+    faults=frozenset({"cut", "slow network", "kill"}),
+    admin=frozenset({"reassignments"}),
+    topics=(TopicPlan("data3", 2, 3),),
+)
+# Where disks fail that have to sync.
+DISKS = Options(
+    brokers=3,
+    faults=frozenset({"failing disk", "slow network"}),
+    admin=frozenset(),
+    topics=(TopicPlan("datasync", 2, 3, {"durability": "fsync"}),),
+)
+# Where records are deleted.
+DELETIONS = Options(
+    brokers=3,
+    faults=frozenset({"cut", "kill", "broken connection"}),
+    admin=frozenset({"delete records"}),
+    topics=(TopicPlan("data3", 1, 3),),
 )
 
 
@@ -92,6 +134,11 @@ class Mutant:
 PATCH_IS_OLD = ("TypeError", "AttributeError", "NameError", "KeyError: '")
 
 
+def is_patch_at_fault(line: str) -> bool:
+    """Whether this is the error of a call that the mutant's code does not fit any more."""
+    return line.startswith(PATCH_IS_OLD) or ("TypeError(" in line and "<locals>" in line)
+
+
 @contextmanager
 def planted(mutant: Mutant) -> Iterator[None]:
     """The mutant is alive within."""
@@ -114,6 +161,6 @@ def hunt(mutant: Mutant) -> tuple[int, Outcome | None]:
             outcome = run_seed(seed, steps, mutant.options)
             if outcome.failure is not None:
                 last_line = outcome.failure.strip().splitlines()[-1]
-                assert not last_line.startswith(PATCH_IS_OLD), f"the patch is at fault: {last_line}"
+                assert not is_patch_at_fault(last_line), f"the patch is at fault: {last_line}"
                 return tried, outcome
     return tried, None

@@ -9,6 +9,7 @@ from data_plane.broker.groups import GroupService
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.offsets_topic import BrokerOffsetsTopic
 from data_plane.groups.coordinator import GroupCoordinator
+from data_plane.groups.offset_commits import OffsetCommits
 from data_plane.log import log_appends, truncation
 from data_plane.log.flush import FlushJob
 from data_plane.log.leader_epochs import LeaderEpochs
@@ -88,6 +89,16 @@ def _loading_coordinator_answers(patch: Patch) -> None:
     patch.set(GroupCoordinator, "start_loading", start_loading)
 
 
+def _generation_ignored(patch: Patch) -> None:
+    original: Any = OffsetCommits.__dict__["_commit_error"]
+
+    def commit_error(self: OffsetCommits, *args: Any) -> ErrorCode:
+        error: ErrorCode = original(self, *args)
+        return ErrorCode.NONE if error is ErrorCode.ILLEGAL_GENERATION else error
+
+    patch.set(OffsetCommits, "_commit_error", commit_error)
+
+
 def _ids_given_twice(patch: Patch) -> None:
     def fetch(self: ProducerIds) -> None:
         self._blocks.append((0, 1000))
@@ -100,6 +111,39 @@ def _ids_given_twice(patch: Patch) -> None:
 def _duplicates_stored(patch: Patch) -> None:
     patch.set(ProducerEntry, "find_duplicate", lambda self, epoch, first, last: None)
     patch.set(ProducerStates, "_check_sequence", staticmethod(lambda *args: None))
+
+
+def _duplicate_acknowledged_at_once(patch: Patch) -> None:
+    """What was stored before may not be committed yet; its repetition is answered as if it were."""
+    from data_plane.broker import produce
+
+    is_duplicate = [False]
+    append_as_leader: Any = Partition.__dict__["append_as_leader"]
+    original: Any = produce._Appender.__dict__["append"]
+
+    def append_and_note(self: Partition, *args: Any, **options: Any) -> Any:
+        result = append_as_leader(self, *args, **options)
+        is_duplicate[0] = result.duplicate
+        return result
+
+    def append(self: Any, topic: Any, piece: Any, answer: Any) -> None:
+        is_duplicate[0] = False
+        count = len(self.waiting)
+        original(self, topic, piece, answer)
+        if is_duplicate[0]:
+            del self.waiting[count:]
+
+    patch.set(Partition, "append_as_leader", append_and_note)
+    patch.set(produce._Appender, "append", append)
+
+
+def _duplicate_has_another_offset(patch: Patch) -> None:
+    original: Any = ProducerEntry.__dict__["find_duplicate"]
+
+    def find_duplicate(self: ProducerEntry, *sequences: int) -> Any:
+        return self.batches[-1] if original(self, *sequences) is not None else None
+
+    patch.set(ProducerEntry, "find_duplicate", find_duplicate)
 
 
 def _sequences_unchecked(patch: Patch) -> None:
@@ -228,11 +272,18 @@ BROKER_MUTANTS: Iterable[Mutant] = (
         "offset commits are answered when the leader has them",
         _commit_before_replication,
         options=LEADERS,
+        is_quick=True,
     ),
     Mutant(
         "loading coordinator answers",
         "a coordinator answers from what it has before it has loaded",
         _loading_coordinator_answers,
+        is_quick=True,
+    ),
+    Mutant(
+        "generation ignored",
+        "offsets are committed by members of an earlier generation",
+        _generation_ignored,
         is_quick=True,
     ),
     Mutant(
@@ -245,6 +296,20 @@ BROKER_MUTANTS: Iterable[Mutant] = (
         "duplicates stored",
         "a repeated batch is stored again",
         _duplicates_stored,
+        options=LEADERS,
+        is_quick=True,
+    ),
+    Mutant(
+        "duplicate acknowledged at once",
+        "a repeated batch is answered before the stored one is committed",
+        _duplicate_acknowledged_at_once,
+        options=LEADERS,
+        is_quick=True,
+    ),
+    Mutant(
+        "duplicate has another offset",
+        "a repeated batch is answered with the offset of the producer's last one",
+        _duplicate_has_another_offset,
         options=LEADERS,
         is_quick=True,
     ),

@@ -10,21 +10,25 @@ from data_plane.broker import isr, membership, metadata_follower, metadata_write
 from data_plane.broker.isr import IsrManager
 from data_plane.broker.membership import Membership
 from data_plane.broker.metadata_writer import MetadataWriter
-from data_plane.cell import controller, election, partition_state, registration
+from data_plane.cell import controller, election, partition_state, reassignment, registration
 from data_plane.cell.changes import ChangePartition, apply_changes
 from data_plane.cell.liveness import LivenessTracker
 from data_plane.cell.metadata import MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import CommitHistory, InMemoryMetadataStore
+from data_plane.cell.postgres_schema import Lineage
 from data_plane.server import entry
-from tests.simulation.mutant import POWER, STORE, Mutant, Patch
+from tests.simulation import scenes
+from tests.simulation.mutant import MOVES, OUTAGES, POWER, STAND_INS, STORE, Mutant, Patch
 
 
 def _unclean_restart_keeps_isr(patch: Patch) -> None:
     original: Any = registration.decide_registration
 
-    def decide_registration(image: MetadataImage, broker: Any, clean: int | None) -> Any:
+    def decide_registration(
+        image: MetadataImage, broker: Any, clean: int | None, *rest: Any
+    ) -> Any:
         known = image.brokers.get(broker.node_id)
-        return original(image, broker, None if known is None else known.broker_epoch)
+        return original(image, broker, None if known is None else known.broker_epoch, *rest)
 
     for module in (entry, membership):
         patch.set(module, "decide_registration", decide_registration)
@@ -33,8 +37,8 @@ def _unclean_restart_keeps_isr(patch: Patch) -> None:
 def _registration_keeps_leadership(patch: Patch) -> None:
     original: Any = registration.decide_registration
 
-    def decide_registration(image: MetadataImage, broker: Any, clean: int | None) -> Any:
-        return original(image, broker, clean)[:1]
+    def decide_registration(image: MetadataImage, broker: Any, *rest: Any) -> Any:
+        return original(image, broker, *rest)[:1]
 
     for module in (entry, membership):
         patch.set(module, "decide_registration", decide_registration)
@@ -107,10 +111,13 @@ def _elr_outlives_its_reason(patch: Patch) -> None:
     """Who left a small ISR stays eligible when others commit without it again."""
     original: Any = partition_state.with_isr
 
-    def with_isr(partition: PartitionImage, members: Any, *rest: Any) -> PartitionImage:
-        new: PartitionImage = original(partition, members, *rest)
+    def with_isr(
+        partition: PartitionImage, members: Any, *rest: Any, **options: Any
+    ) -> PartitionImage:
+        new: PartitionImage = original(partition, members, *rest, **options)
         left = (*partition.elr, *partition.isr)
-        elr = tuple(dict.fromkeys(node for node in left if node not in new.isr))
+        gone = (*new.isr, *options.get("lost", ()))
+        elr = tuple(dict.fromkeys(node for node in left if node not in gone))
         return replace(new, elr=elr)
 
     def with_settled_elr(partition: PartitionImage, min_isr: int) -> PartitionImage:
@@ -230,6 +237,34 @@ def _dead_brokers_elected(patch: Patch) -> None:
     patch.set(controller.Standing, "of", classmethod(of))
 
 
+def _older_store_accepted(patch: Patch) -> None:
+    patch.set(Lineage, "saw", lambda self, version, floor: None)
+
+
+def _another_identity_accepted(patch: Patch) -> None:
+    original: Any = Lineage.__dict__["accept"]
+
+    def accept(self: Lineage, row: Any, floor: int) -> None:
+        original(self, replace(row, ancestors=(*row.ancestors, self.identity)), floor)
+
+    patch.set(Lineage, "accept", accept)
+
+
+def _moved_too_early(patch: Patch) -> None:
+    """A reassignment is over as soon as enough of the others are in sync."""
+    original: Any = reassignment.complete
+
+    def complete(old: PartitionImage, *rest: Any, **options: Any) -> PartitionImage:
+        members = tuple(dict.fromkeys((*old.isr, *old.adding_replicas)))
+        new: PartitionImage = original(replace(old, isr=members), *rest, **options)
+        if new.adding_replicas or new.leader not in old.isr:
+            return old
+        isr = tuple(node_id for node_id in new.isr if node_id in old.isr)
+        return replace(new, isr=isr) if isr else old
+
+    patch.set(controller, "complete", complete)
+
+
 def _mark_ignored_at_registration(patch: Patch) -> None:
     """Every stop counts as unclean, and nobody ever leads again where all were stopped."""
     patch.set(LivenessTracker, "is_current", lambda self, timeout_ms, now_ms: False)
@@ -240,7 +275,7 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "unclean restart keeps ISR",
         "a broker that registers without the right mark stays in ISR and ELR",
         _unclean_restart_keeps_isr,
-        options=POWER,
+        options=scenes.options(scenes.eligible_without_disk),
         is_quick=True,
     ),
     Mutant(
@@ -254,7 +289,8 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "stale broker epoch joins",
         "a follower joins the ISR by what its last life had fetched (KIP-903)",
         _stale_broker_epoch_joins,
-        options=POWER,
+        options=scenes.options(scenes.quick_return),
+        is_quick=True,
     ),
     Mutant(
         "fenced broker joins",
@@ -266,7 +302,8 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "ISR of a deposed leader",
         "an ISR change is committed whatever epoch it was proposed in",
         _isr_of_a_deposed_leader,
-        options=STORE,
+        options=scenes.options(scenes.late_isr),
+        is_quick=True,
     ),
     Mutant(
         "election from anywhere",
@@ -303,7 +340,8 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "mass expiry after a store outage",
         "after an outage of the store brokers are declared dead",
         _mass_expiry,
-        options=STORE,
+        seeds=(2,),
+        options=OUTAGES,
         is_quick=True,
     ),
     Mutant(
@@ -318,6 +356,7 @@ CELL_MUTANTS: Iterable[Mutant] = (
         "the store takes changes that were decided on an older image",
         _compare_without_set,
         options=STORE,
+        is_quick=True,
     ),
     Mutant(
         "change feed out of order",
@@ -338,8 +377,31 @@ CELL_MUTANTS: Iterable[Mutant] = (
         is_quick=True,
     ),
     Mutant(
+        "older store accepted",
+        "a broker goes on with a store that has lost commits",
+        _older_store_accepted,
+        options=STORE,
+        is_quick=True,
+    ),
+    Mutant(
+        "another store's identity accepted",
+        "a broker goes on with a store that is not its own",
+        _another_identity_accepted,
+        seeds=(5,),
+        options=STAND_INS,
+        is_quick=True,
+    ),
+    Mutant(
+        "moved too early",
+        "old replicas are dropped before the new ones have caught up",
+        _moved_too_early,
+        options=MOVES,
+        is_quick=True,
+    ),
+    Mutant(
         "controller never decides",
         "the controller takes its last look for too old, always",
         _mark_ignored_at_registration,
+        is_quick=True,
     ),
 )

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_plane.log.log import Log
-from data_plane.replica import truncation
+from data_plane.replica import partition, truncation
+from data_plane.replica.fetch_session import FetchState
 from data_plane.replica.fetcher import ReplicaFetcher
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
-from tests.simulation.mutant import LEADERS, POWER, Mutant, Patch
+from tests.simulation import scenes
+from tests.simulation.mutant import DELETIONS, DISKS, LEADERS, POWER, Mutant, Patch
 
 
 def _no_truncation(patch: Patch) -> None:
@@ -83,17 +85,30 @@ def _own_epoch_unknown(patch: Patch) -> None:
 
 
 def _append_in_any_epoch(patch: Patch) -> None:
+    """The fetcher and the replica both see to it that records are taken in the epoch in which they
+    were asked for: a fetcher forgets what it has asked for a partition whose role changes, and the
+    replica refuses what names another epoch than its own. Either is enough, and a mutant of one of
+    them does no harm in any history; so neither looks here."""
     original: Any = Partition.__dict__["append_as_follower"]
 
     def append_as_follower(self: Partition, *args: Any, **options: Any) -> None:
         options["leader_epoch"] = self.leader_epoch
         original(self, *args, **options)
 
-    def take_always(self: ReplicaFetcher) -> None:
+    def take_always(self: Partition) -> None:
         return
+
+    def unfollow(self: ReplicaFetcher, topic_id: bytes, index: int) -> None:
+        key = (topic_id, index)
+        one = self._followed.get(key)
+        if one is not None:
+            self._changed.pop(one, None)
+        if key in self._session.partitions:
+            self._forgotten[key] = None
 
     patch.set(Partition, "append_as_follower", append_as_follower)
     patch.set(Partition, "_check_follower", take_always)
+    patch.set(ReplicaFetcher, "unfollow", unfollow)
 
 
 def _follower_fetches_before_sync(patch: Patch) -> None:
@@ -123,8 +138,28 @@ def _follower_high_watermark_is_its_end(patch: Patch) -> None:
     patch.set(Partition, "append_as_follower", append_as_follower)
 
 
+def _failed_sync_acknowledges(patch: Patch) -> None:
+    def fetch_state(self: Partition) -> FetchState:
+        log = self.log
+        return FetchState(
+            log.log_end_offset, log.latest_epoch, self.leader_epoch, log.log_start_offset
+        )
+
+    patch.set(Partition, "fetch_state", fetch_state)
+
+
+def _log_start_not_followed(patch: Patch) -> None:
+    patch.set(partition, "follow_log_start", lambda log, leader_log_start_offset: False)
+
+
 FOLLOWER_MUTANTS: Iterable[Mutant] = (
-    Mutant("no truncation", "a follower keeps what its leader does not have", _no_truncation),
+    Mutant(
+        "no truncation",
+        "a follower keeps what its leader does not have",
+        _no_truncation,
+        options=scenes.options(scenes.three_leaders),
+        is_quick=True,
+    ),
     Mutant(
         "truncate to the high watermark",
         "divergence is cut at the follower's high watermark (KIP-101)",
@@ -144,36 +179,61 @@ FOLLOWER_MUTANTS: Iterable[Mutant] = (
         _truncate_in_one_step,
         options=LEADERS,
     ),
-    Mutant("divergence unseen", "a leader answers any follower with records", _divergence_unseen),
+    Mutant(
+        "divergence unseen",
+        "a leader answers any follower with records",
+        _divergence_unseen,
+        options=scenes.options(scenes.three_leaders),
+        is_quick=True,
+    ),
     Mutant(
         "divergence by offset only",
         "a leader compares ends of epochs but not epochs",
         _divergence_by_offset_only,
-        options=LEADERS,
+        options=scenes.options(scenes.three_leaders),
+        is_quick=True,
     ),
     Mutant(
         "own epoch unknown",
         "a leader without records of its epoch takes the follower's for its own",
         _own_epoch_unknown,
-        options=LEADERS,
+        options=scenes.options(scenes.three_leaders),
+        is_quick=True,
     ),
     Mutant(
         "append in any epoch",
         "a follower takes records that another leader's epoch was asked for",
         _append_in_any_epoch,
-        options=LEADERS,
+        options=scenes.options(scenes.late_answer),
+        is_quick=True,
     ),
     Mutant(
         "fetch before the sync",
         "a follower acknowledges what it has not synced, where the topic asks for syncs",
         _follower_fetches_before_sync,
         options=POWER,
+        is_quick=True,
     ),
     Mutant(
         "answers of any request taken",
         "what was asked for before a truncation or an election is appended after it",
         _answers_of_any_request_taken,
-        options=LEADERS,
+        options=scenes.options(scenes.late_answer),
+        is_quick=True,
+    ),
+    Mutant(
+        "failed sync acknowledges",
+        "a follower whose sync has failed goes on fetching from where its log ends",
+        _failed_sync_acknowledges,
+        options=DISKS,
+        is_quick=True,
+    ),
+    Mutant(
+        "log start not followed",
+        "what is deleted at the leader stays at its followers",
+        _log_start_not_followed,
+        options=DELETIONS,
+        is_quick=True,
     ),
     Mutant(
         "follower's high watermark is its end",

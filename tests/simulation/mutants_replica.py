@@ -9,6 +9,7 @@ from data_plane.replica.followers import Follower
 from data_plane.replica.leadership import Leadership, LogEnds
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
+from tests.simulation import scenes
 from tests.simulation.mutant import LEADERS, POWER, STORE, Mutant, Patch
 
 
@@ -221,7 +222,8 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "ack without the joining",
         "who is being taken into the ISR is not waited for",
         _commit_by_committed_isr_only,
-        options=STORE,
+        options=scenes.options(scenes.lost_answer),
+        is_quick=True,
     ),
     Mutant(
         "commit below min ISR",
@@ -239,13 +241,15 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "join before the epoch's start",
         "the high watermark is enough to join the ISR of a new leader",
         _join_before_epoch_start,
+        options=scenes.options(scenes.stale_high_watermark),
         is_quick=True,
     ),
     Mutant(
         "progress survives epochs",
         "a leader that is elected again remembers what followers had before",
         _progress_survives_epochs,
-        options=LEADERS,
+        options=scenes.options(scenes.deaf_leader),
+        is_quick=True,
     ),
     Mutant(
         "sent is stored",
@@ -257,12 +261,14 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "epoch kept by a new leader",
         "a new leader's records carry the old epoch",
         _epoch_kept_by_new_leader,
+        options=LEADERS,
         is_quick=True,
     ),
     Mutant(
         "new leader commits all it has",
         "the high watermark jumps to the log end at an election",
         _high_watermark_of_new_leader,
+        options=LEADERS,
         is_quick=True,
     ),
     Mutant(
@@ -282,6 +288,7 @@ REPLICA_MUTANTS: Iterable[Mutant] = (
         "whoever waits at a leader that resigns is told that all is well",
         _resigning_leader_acknowledges,
         options=LEADERS,
+        is_quick=True,
     ),
     Mutant(
         "unsynced copy counts",

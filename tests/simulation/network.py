@@ -9,6 +9,8 @@ What it does to them
   learn of it, each at its own time. Whether the other end has acted on a lost request is open.
 - A process that dies resets its connections (behind what it had sent); a machine that loses power
   says nothing until it is back.
+- One direction of one connection may hang for itself, while others between the same hosts go on: a
+  packet was lost, and is sent again with longer and longer pauses.
 
 Duplicates come from above: a client that gave up waiting sends again over another connection, and
 the first request may still arrive. Deliberately absent: half frames and back-pressure, which are
@@ -123,7 +125,7 @@ class Connection:
         pipe.is_moving = False
         if not pipe.frames:
             return
-        if self._network.is_cut(end.host, end.other.host):
+        if self._network.is_cut(end.host, end.other.host) or self._network.hangs(end):
             self._network.hold(self, end)
             return
         _, frame = pipe.frames.popleft()
@@ -168,6 +170,7 @@ class Network:
         self._acceptors: dict[str, Acceptor] = {}
         self._cuts: dict[tuple[str, str], None] = {}
         self._held: list[tuple[Connection, End]] = []
+        self._hanging: dict[End, None] = {}
         self._silent: dict[str, None] = {}
         self.connections: dict[Connection, None] = {}
         self.delay_factor = 1.0
@@ -230,9 +233,37 @@ class Network:
         """Nothing gets from `source` to `target` any more."""
         self._cuts[(source, target)] = None
 
+    def hangs(self, end: End) -> bool:
+        """Whether what this end sends gets nowhere."""
+        return end in self._hanging
+
+    def hang(self, source: str, target: str) -> list[End]:
+        """What `source` has sent to `target` on the connections it has opened, and what it sends
+        there, waits for the healing. Those opened later are well. Returns its ends of them."""
+        ends = [
+            one.client
+            for one in self.connections
+            if one.client.host == source and one.server.host == target and one.server.is_open
+        ]
+        self._hanging.update(dict.fromkeys(ends))
+        return ends
+
     def heal(self) -> None:
         """Take all cuts away."""
         self._cuts.clear()
+        self._hanging.clear()
+        self._release()
+
+    def join(self, one: str, other: str) -> None:
+        """Take away what is cut, or hangs, between these two."""
+        pair = {one, other}
+        self._cuts.pop((one, other), None)
+        self._cuts.pop((other, one), None)
+        for end in [end for end in self._hanging if {end.host, end.other.host} == pair]:
+            del self._hanging[end]
+        self._release()
+
+    def _release(self) -> None:
         held, self._held = self._held, []
         for connection, end in held:
             connection.resume(end)
@@ -267,5 +298,6 @@ class Network:
         self._silent.pop(host, None)
         for connection in list(self.connections):
             for end in (connection.client, connection.server):
-                if end.host == host and not end.is_open and end.other.is_open:
+                is_left = end.host == host and not end.is_open and end.other.is_open
+                if is_left and end not in self._hanging:
                     self.reset(connection, end.other)

@@ -72,6 +72,8 @@ class Node:
         # What the wall clock shows: true time times rate plus offset.
         self.skew_ms = 0
         self.clock_rate = 1.0
+        # When somebody last set it.
+        self.clock_set_us = 0
         self.clock = Clock(self._wall_ns)
         self.log = NodeLog(self)
         self.unsent: dict[ServerConnection, None] = {}
@@ -89,6 +91,12 @@ class Node:
         return int(EPOCH_MS * 1e6 + self.world.now_us * 1000 * self.clock_rate) + (
             self.skew_ms * 1_000_000
         )
+
+    def set_clock(self, skew_ms: int, rate: float) -> None:
+        """It jumps, and runs differently from now on."""
+        self.skew_ms = skew_ms
+        self.clock_rate = rate
+        self.clock_set_us = self.world.now_us
 
     def note(self, text: str) -> None:
         self.world.note(self.name, text)

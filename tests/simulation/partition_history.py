@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tests.simulation.compacted import CompactedRecords
 from tests.simulation.replicas import Batch, TopicPartition
 
 
@@ -37,10 +38,14 @@ class PartitionHistory:
     # What was in the unsynced tail of a machine that lost power, and may have survived: the cell
     # cannot know. Until that broker is in the ISR again.
     doubted: dict[str, LostRange] = field(default_factory=dict)
+    # What bit rot has struck on which disk, until the log is cut there (bit_rot.py).
+    rotten: dict[str, Batch] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     isr_min: int = 1 << 30
     # Loss was permitted at some time: unclean elections, or too many disks lost.
     is_lossy: bool = False
+    # Where the cleaner is at work: what was said. None where disks keep all that they get.
+    compacted: CompactedRecords | None = None
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.key[1]}"

@@ -305,14 +305,7 @@ class Producer(Client):
         )
 
     def _encode(self, batch: Outgoing) -> bytes:
-        numbers = range(batch.first_number, batch.first_number + batch.count)
-        # The padding is the same on each try: a retried batch has the same bytes.
-        padding = b"." * (batch.first_number * 37 % PADDING_BYTES_MAX)
-        timestamp = self.world.now_ms if not self.is_idempotent else batch.created_us // US_PER_MS
-        records = [
-            NewRecord(timestamp, None, b"%s/%d/%s" % (self.name.encode(), number, padding))
-            for number in numbers
-        ]
+        records = self._records(batch)
         if not self.is_idempotent:
             return bytes(build_batch(records))
         return bytes(
@@ -323,6 +316,16 @@ class Producer(Client):
                 base_sequence=batch.sequence,
             )
         )
+
+    def _records(self, batch: Outgoing) -> list[NewRecord]:
+        """The same on each try: a retried batch has the same bytes."""
+        numbers = range(batch.first_number, batch.first_number + batch.count)
+        padding = b"." * (batch.first_number * 37 % PADDING_BYTES_MAX)
+        timestamp = self.world.now_ms if not self.is_idempotent else batch.created_us // US_PER_MS
+        return [
+            NewRecord(timestamp, None, b"%s/%d/%s" % (self.name.encode(), number, padding))
+            for number in numbers
+        ]
 
     def _answered(self, lane: Lane, batch: Outgoing, response: Any) -> None:
         lane.sent.remove(batch)

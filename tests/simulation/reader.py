@@ -251,6 +251,9 @@ class Reader(Client):
                 self.world.violate(
                     f"{self.name} read a hole in {name}: {position.offset}..{header.base_offset}"
                 )
+            if f"b{node_id}" in partition.rotten and not is_crc_valid(data, header):
+                self.world.count("rotten batches refused")
+                return
             known = partition.by_offset.get(header.base_offset)
             if known is None or known.crc != header.crc or not is_crc_valid(data, header):
                 self.world.violate(

@@ -16,10 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from data_plane.wire.records import iter_batch_headers
+from data_plane.log.errors import CorruptSegment
+from data_plane.wire.records import is_crc_valid, iter_batch_headers
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
+    from data_plane.wire.kernel_types import BatchHeader
     from tests.simulation.world import World
 
 TopicPartition = tuple[UUID, int]
@@ -71,6 +73,10 @@ class DiskView:
         # How many of `batches` lie below the high watermark as last looked at.
         self.hw_batches = 0
         self.seen = (-1, -1, -1)
+
+    def reopened(self, log: Log) -> None:
+        """The same disk under a new process."""
+        self.log = log
 
     def follow_end(self, world: World, matching: dict[tuple[int, int], Batch]) -> tuple[int, int]:
         """Bring the view up to date with its log; returns (batches gained, batches lost).
@@ -159,21 +165,36 @@ class DiskView:
         return f"{self.node_name}'s {str(topic_id)[:8]}-{index}"
 
 
-def read_batches(log: Log, start: int, end: int) -> list[Batch]:
+def batch_of(header: BatchHeader) -> Batch:
+    """What is compared of a batch, from its header."""
+    return Batch(
+        header.base_offset,
+        header.base_offset + header.last_offset_delta,
+        header.partition_leader_epoch,
+        header.crc,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        bool(header.attributes & 0x20),
+    )
+
+
+def read_batches(log: Log, start: int, end: int, *, checks_crc: bool = False) -> list[Batch]:
     """The batches of `log` in [start, end), from the bytes on its disk. Who looks from outside does
-    not meet the faults that wait for the broker, nor mind that its directory is offline."""
+    not meet the faults that wait for the broker, nor mind that its directory is offline. Raises
+    CorruptSegment, with `checks_crc` also for what the broker would serve."""
     directory = log.log_directory
     fs: Any = directory.fs
     faults, fs.faults = fs.faults, []
     failure, directory.failure = directory.failure, None
     try:
-        return _read_batches(log, start, end)
+        return _read_batches(log, start, end, checks_crc)
     finally:
         fs.faults = faults
         directory.failure = failure
 
 
-def _read_batches(log: Log, start: int, end: int) -> list[Batch]:
+def _read_batches(log: Log, start: int, end: int, checks_crc: bool) -> list[Batch]:
     batches: list[Batch] = []
     offset = start
     while offset < end:
@@ -182,18 +203,9 @@ def _read_batches(log: Log, start: int, end: int) -> list[Batch]:
             result = log.read_cold(offset, READ_BYTES, max_offset=end, at_least_one_batch=True)
         for buffer in result.buffers:
             for header in iter_batch_headers(buffer, 0, len(buffer)):
-                batches.append(
-                    Batch(
-                        header.base_offset,
-                        header.base_offset + header.last_offset_delta,
-                        header.partition_leader_epoch,
-                        header.crc,
-                        header.producer_id,
-                        header.producer_epoch,
-                        header.base_sequence,
-                        bool(header.attributes & 0x20),
-                    )
-                )
+                if checks_crc and not is_crc_valid(buffer, header):
+                    raise CorruptSegment(log.folder, header.position, f"in {header}")
+                batches.append(batch_of(header))
         if not result.buffers or result.next_offset <= offset:
             break
         offset = result.next_offset

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.admin import Admin, TopicPlan
 from tests.simulation.client import Client
 from tests.simulation.group_consumer import GroupConsumer
+from tests.simulation.keyed import KeyedProducer, MapReader, is_keyed, plan_table
 from tests.simulation.producer import ACKS_ALL, Producer
 from tests.simulation.reader import Reader
 from tests.simulation.world import US_PER_MS
@@ -34,7 +35,7 @@ LEAVE_INTERVAL_MS = 2500
 
 
 def is_user_topic(name: str) -> bool:
-    return not name.startswith("__")
+    return not name.startswith("__") and not is_keyed(name)
 
 
 def is_promised(name: str) -> bool:
@@ -69,13 +70,24 @@ class Workload:
             Reader(cell, "reader", wants=is_user_topic),
             Reader(cell, "near", rack=rng.choice(("east", "west", "north")), wants=is_promised),
         ]
-        names = [plan.name for plan in self.plans]
+        self.keyed: list[KeyedProducer] = []
+        self.maps: list[MapReader] = []
+        if any(is_keyed(plan.name) for plan in self.plans):
+            self.keyed = [
+                KeyedProducer(cell, f"keyed{number}", acks=ACKS_ALL, interval_ms=60, wants=is_keyed)
+                for number in (1, 2)
+            ]
+            self.maps = [MapReader(cell, "map")]
+            self.producers += self.keyed
+        names = [plan.name for plan in self.plans if not is_keyed(plan.name)]
         self.members = [
             GroupConsumer(cell, f"g{group}m{member}", f"group{group}", names)
             for group in range(1, rng.randint(1, 2) + 1)
             for member in range(1, rng.randint(1, 2) + 1)
         ]
-        self._are_members_restless = rng.random() < 0.3
+        if not names:
+            self.members = []
+        self._are_members_restless = rng.random() < 0.3 and bool(names)
 
     def _plan_topics(self) -> list[TopicPlan]:
         rng = self._random
@@ -89,6 +101,8 @@ class Workload:
         if rng.random() < 0.3:
             configs = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
             plans.append(TopicPlan("dataunclean", 1, 2, configs))
+        if rng.random() < 0.5:
+            plans.append(plan_table(rng))
         return plans
 
     def client_names(self) -> Iterable[str]:
@@ -100,6 +114,7 @@ class Workload:
         yield from self.producers
         yield from self.readers
         yield from self.members
+        yield from self.maps
 
     def start(self, on_ready: Callable[[], None]) -> None:
         """Make the topics, then let everybody loose."""
@@ -109,7 +124,7 @@ class Workload:
         self.admin.start()
         for producer in self.producers:
             producer.start()
-        for reader in (*self.readers, *self.members):
+        for reader in (*self.readers, *self.members, *self.maps):
             reader.start()
         if self._are_members_restless:
             self._leave_later()
@@ -130,3 +145,5 @@ class Workload:
         self._are_members_restless = False
         for producer in self.producers:
             producer.stop()
+        for reader in self.maps:
+            reader.calm()

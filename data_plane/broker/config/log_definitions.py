@@ -193,6 +193,21 @@ LOG_DEFINITIONS = (
         at_least(1),
     ),
     define(
+        "log.scrub.interval.ms",
+        "LONG",
+        7 * DAY_MS,
+        "Rest between two rounds in which the checksums of all sealed segments are looked at; -1 "
+        "for none. Not Apache Kafka's.",
+        at_least(-1),
+    ),
+    define(
+        "log.scrub.bytes.per.second",
+        "LONG",
+        16 << 20,
+        "How much of each disk such a round reads in a second. Not Apache Kafka's.",
+        at_least(1),
+    ),
+    define(
         "log.roll.ms",
         "LONG",
         None,

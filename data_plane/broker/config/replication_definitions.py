@@ -112,10 +112,11 @@ REPLICATION_DEFINITIONS = (
         "leader.replication.throttled.rate",
         "LONG",
         INT64_MAX,
-        "Bytes per second that a broker gives to replicas that are being added.",
+        "Bytes per second that a broker gives, in all, to followers that are not in sync, of the "
+        "partitions that it leads and that topics name in leader.replication.throttled.replicas. "
+        "Followers in sync are not limited, nor counted.",
         at_least(0),
         CLUSTER,
-        "follower.replication.throttled.rate limits the same bytes where they arrive",
     ),
     define(
         "follower.replication.throttled.rate",

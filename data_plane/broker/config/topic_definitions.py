@@ -32,7 +32,6 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 DURABILITIES = ("os", "fsync")
 
 TIERED_STORAGE = "segments are not yet moved to other storage"
-NO_REPLICATION = "there is no replication traffic in a cell of one broker"
 
 _DEFINITIONS = (
     define(
@@ -115,7 +114,7 @@ _DEFINITIONS = (
         "",
         "Replicas whose replication is throttled on the follower's side.",
         THROTTLED_REPLICAS,
-        moot=NO_REPLICATION,
+        moot="follower.replication.throttled.rate holds for all replicas that are being added",
     ),
     define(
         "index.interval.bytes",
@@ -128,9 +127,9 @@ _DEFINITIONS = (
         "leader.replication.throttled.replicas",
         "LIST",
         "",
-        "Replicas whose replication is throttled on the leader's side.",
+        "Partitions whose leaders limit what followers that are not in sync get, to "
+        "leader.replication.throttled.rate: `*` for all, or partition:broker with the leader.",
         THROTTLED_REPLICAS,
-        moot=NO_REPLICATION,
     ),
     define(
         "local.retention.bytes",

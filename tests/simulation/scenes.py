@@ -1,0 +1,350 @@
+"""Directed histories (stage.py): each is the shortest way to where one rule decides.
+
+Each play says in its first lines which rule that is, and how a cell without it comes to harm. On
+sound code they all end well (test_scenes.py); the planted bugs that they are for are in mutants_*.
+
+A play gives up quietly when the cell does not go along, and counts when it has got to the point.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.admin import TopicPlan
+from tests.simulation.cell import Options
+from tests.simulation.stage import Play, Stage, Steps, directed
+from tests.simulation.store import HOST
+
+# How long a follower may lag before it leaves the ISR (cell.PROPERTIES), and a little more.
+LAG_MS = 500
+LEAVES_ISR_MS = 1500
+IS_FENCED_MS = 4000
+
+
+def quick_return(stage: Stage) -> Steps:
+    """Who joins the ISR does so as the life that has caught up (KIP-903).
+
+    A follower has caught up, and its leader asks for it to join. Before the store hears of that,
+    the follower's machine loses power, and it is back, registered and unfenced, without what it had
+    not synced. In the store's image only its broker epoch differs."""
+    leader, follower = stage.leader, stage.random.choice(stage.followers)
+    stage.part(leader, follower)
+    yield from stage.until(lambda: follower not in stage.state.isr, LEAVES_ISR_MS)
+    stage.part_store(leader)
+    stage.join(leader, follower)
+    yield from stage.until(lambda: follower in stage.proposed(leader), LAG_MS)
+    if follower not in stage.proposed(leader) or not stage.node(follower).is_up:
+        return
+    stage.part(leader, follower)
+    before = stage.broker_epoch(follower)
+    stage.node(follower).die(keeps_page_cache=False)
+    stage.node(follower).start()
+    yield from stage.until(lambda: stage.is_back(follower, before), 1200)
+    if stage.is_back(follower, before) and stage.state.leader == leader:
+        stage.reached("a follower is back while its ISR change is on the way")
+    stage.join_store(leader)
+    yield 600
+
+
+def late_isr(stage: Stage) -> Steps:
+    """An ISR change is for the leader epoch that it was asked for in.
+
+    A leader has lost one follower and asks for an ISR without it, but cannot reach the store. It is
+    deposed, and reaches the store again while its successor leads with another ISR."""
+    leader, heir, lost = stage.leader, *stage.followers
+    stage.part(leader, lost)
+    stage.part_store(leader)
+    yield from stage.until(lambda: stage.state.leader not in (leader, -1), IS_FENCED_MS)
+    if stage.state.leader == heir and stage.proposed(leader):
+        stage.reached("a deposed leader with an ISR change on the way")
+    stage.join_store(leader)
+    yield 700
+
+
+def three_leaders(stage: Stage) -> Steps:
+    """Logs part where their epochs do, not where their offsets do (KIP-101, KIP-595).
+
+    The first leader's last records are with one follower only. The other one leads next, and
+    writes a record or two that nobody gets. Then the one with the first leader's records leads, and
+    writes nothing. Its log is the longer one, and of an older epoch: the second leader has to drop
+    what it wrote."""
+    first = stage.leader
+    second, third = stage.random.sample(stage.followers, 2)
+    stage.part(first, second)
+    yield from stage.until(lambda: stage.end(third) >= stage.end(second) + 6, 300)
+    stage.part(second, third)
+    begins_at = stage.end(second)
+    if stage.end(third) <= begins_at + 1 or not stage.elect(second):
+        return
+    stage.part_clients(third)
+    yield from stage.until(lambda: stage.end(second) > begins_at, 300)
+    stage.part_clients(second)
+    epoch = stage.state.leader_epoch + 1
+    if stage.end(second) == begins_at or not stage.elect(third):
+        return
+    yield from stage.until(lambda: stage.known_epoch(third) == epoch, 200)
+    yield from stage.until(lambda: stage.known_epoch(second) == epoch, 200)
+    if stage.end(second) <= stage.end(third):
+        stage.reached("the third leader's log is longer and older")
+    stage.join(second, third)
+    yield 300
+
+
+def late_answer(stage: Stage) -> Steps:
+    """A follower takes what it has asked for as what it is now.
+
+    A leader's answer is held up on its way to a follower, which truncates under the next leader.
+    The answer arrives, perhaps when the first one leads again: it goes on where the follower's log
+    does not end any more."""
+    first = stage.leader
+    second, follower = stage.random.sample(stage.followers, 2)
+    stage.part(first, second)
+    yield from stage.until(lambda: stage.end(follower) >= stage.end(second) + 3, 250)
+    stage.part_way(first, follower)
+    stage.part_clients(second)
+    yield from stage.until(lambda: stage.end(first) >= stage.end(follower) + 2, 200)
+    is_ahead = stage.end(second) < stage.end(follower) < stage.end(first)
+    if not is_ahead or not stage.elect(second):
+        return
+    yield from stage.until(lambda: stage.end(follower) <= stage.end(second), 250)
+    if stage.end(follower) > stage.end(second):
+        return
+    if stage.random.random() < 0.5:
+        epoch = stage.state.leader_epoch + 1
+        if not stage.elect(first):
+            return
+        yield from stage.until(lambda: stage.known_epoch(follower) == epoch, 200)
+    stage.reached("the answer of an earlier epoch arrives")
+    stage.join(first, follower)
+    yield 300
+
+
+def deaf_leader(stage: Stage) -> Steps:
+    """What followers had in an older epoch says nothing in a new one.
+
+    A leader hears nothing from the store while another one leads, under whom a follower truncates.
+    It is elected again, and learns of both at once: it has been a leader all the time."""
+    first = stage.leader
+    second, follower = stage.random.sample(stage.followers, 2)
+    stage.part(first, second)
+    yield from stage.until(lambda: stage.end(follower) >= stage.end(second) + 3, 250)
+    stage.part_way(HOST, first)
+    stage.part_clients(second)
+    if stage.end(follower) <= stage.end(second) or not stage.elect(second):
+        return
+    yield from stage.until(lambda: stage.end(follower) <= stage.end(second), 250)
+    epoch = stage.state.leader_epoch + 1
+    stage.part(first, follower)
+    if stage.end(follower) > stage.end(second) or not stage.elect(first):
+        return
+    stage.cell.store.short_feeds[f"b{first}"] = None
+    stage.join(first, second)
+    stage.join_store(first)
+    yield from stage.until(lambda: stage.known_epoch(first) == epoch, 1000)
+    if stage.known_epoch(first) == epoch:
+        stage.reached("a leader skips the epoch of another one")
+    yield 200
+
+
+def former_life(stage: Stage) -> Steps:
+    """A fetch of a life that has ended is no sign of the one that followed it (KIP-903)."""
+    leader, follower = stage.leader, stage.random.choice(stage.followers)
+    ends = stage.cell.network.hang(f"b{follower}", f"b{leader}")
+    yield from stage.until(lambda: any(end.pipe.frames for end in ends), 300)
+    yield stage.random.randint(5, 60)
+    before = stage.broker_epoch(follower)
+    stage.kill(follower)
+    stage.node(follower).start()
+
+    def is_known() -> bool:
+        leadership = stage.leadership(leader)
+        known = None if leadership is None else leadership.followers.get(follower)
+        return known is not None and known.broker_epoch > before
+
+    yield from stage.until(is_known, 1200)
+    if is_known() and any(end.pipe.frames for end in ends):
+        stage.reached("a fetch of a former life arrives")
+    stage.join(leader, follower)
+    yield 200
+
+
+def stale_high_watermark(stage: Stage) -> Steps:
+    """Who joins the ISR of a new leader has all that this one began with (KIP-497).
+
+    A leader begins with a high watermark of long ago, for it has just been started. A follower that
+    was away has as much, and not what was committed meanwhile."""
+    first = stage.leader
+    heir, away = stage.random.sample(stage.followers, 2)
+    stage.kill(away)
+    yield from stage.until(lambda: away not in stage.state.isr, IS_FENCED_MS)
+    yield 200
+    stage.kill(heir)
+    stage.part(first, heir)
+    before = stage.broker_epoch(heir)
+    stage.node(heir).start()
+    yield from stage.until(lambda: stage.is_back(heir, before), 1200)
+    if heir not in stage.state.isr or not stage.is_back(heir, before) or not stage.elect(heir):
+        return
+    stage.cell.network.delay_factor = 30.0
+    before = stage.broker_epoch(away)
+    stage.node(away).start()
+    yield from stage.until(lambda: stage.is_back(away, before), 2000)
+    stage.reached("a follower comes to a leader that has just begun")
+    yield 400
+
+
+def eligible_without_disk(stage: Stage) -> Steps:
+    """Who has lost its disk is in no ELR (KIP-966).
+
+    Two of three die, the second of them joins the ELR. It comes back with an empty disk, gets
+    nothing from the leader, and the leader dies."""
+    leader = stage.leader
+    first, second = stage.random.sample(stage.followers, 2)
+    stage.kill(first)
+    yield from stage.until(lambda: first not in stage.state.isr, IS_FENCED_MS)
+    stage.kill(second)
+    yield from stage.until(lambda: second not in stage.state.isr, IS_FENCED_MS)
+    if second not in stage.state.elr or stage.state.leader != leader:
+        return
+    stage.kill(second, takes_disk=True)
+    stage.part(leader, second)
+    before = stage.broker_epoch(second)
+    stage.node(second).start()
+    yield from stage.until(lambda: stage.is_back(second, before), 3000)
+    if stage.is_back(second, before):
+        stage.reached("a broker comes out of the ELR with an empty disk")
+    stage.kill(leader)
+    yield from stage.until(lambda: leader not in stage.state.isr, IS_FENCED_MS)
+    yield 300
+
+
+def lonely_start(stage: Stage) -> Steps:
+    """A broker that was killed may have an old image on its disk, and does not begin with it.
+
+    A follower has just joined the ISR when the store goes away and the leader is killed. It starts
+    again, and by the image on its disk the follower is not in the ISR."""
+    leader, follower = stage.leader, stage.random.choice(stage.followers)
+    stage.part(leader, follower)
+    yield from stage.until(lambda: follower not in stage.state.isr, LEAVES_ISR_MS)
+    # The image file is written once a second.
+    yield 1200
+    stage.join(leader, follower)
+    yield from stage.until(lambda: follower in stage.state.isr, 500)
+    if follower not in stage.state.isr or stage.state.leader != leader:
+        return
+    stage.reached("a leader is killed with an old image on its disk")
+    yield from _lead_alone(stage, leader, follower)
+
+
+def unheard_expansion(stage: Stage) -> Steps:
+    """A leader that begins with the image of its disk waits for all replicas.
+
+    It has asked for a follower to join the ISR, and been stopped before it heard that the store has
+    taken that; the store goes away. What it wrote down at its end is the smaller ISR."""
+    leader, follower = stage.leader, stage.random.choice(stage.followers)
+    yield from _join_unheard(stage, leader, follower)
+    if follower not in stage.state.isr or stage.state.leader != leader:
+        return
+    stage.cell.store.is_down = True
+    stage.node(leader).request_stop()
+    yield from stage.until(lambda: not stage.node(leader).is_on, 3000)
+    stage.join_store(leader)
+    yield from _lead_alone(stage, leader, follower)
+
+
+def lost_answer(stage: Stage) -> Steps:
+    """An ISR change whose outcome is not known counts.
+
+    A follower joins the ISR, and its leader does not hear that from the store. The follower is cut
+    off: it may be elected, and nothing may be committed without it."""
+    leader, follower = stage.leader, stage.random.choice(stage.followers)
+    yield from _join_unheard(stage, leader, follower)
+    if follower not in stage.state.isr or stage.state.leader != leader:
+        return
+    stage.reached("a leader does not hear that its ISR has grown")
+    stage.part(leader, follower)
+    yield 2 * LAG_MS
+
+
+def _join_unheard(stage: Stage, leader: int, follower: int) -> Steps:
+    """A follower leaves the ISR and joins it again, and its leader does not hear from the store
+    that it has."""
+    stage.part(leader, follower)
+    yield from stage.until(lambda: follower not in stage.state.isr, LEAVES_ISR_MS)
+    stage.part_way(HOST, leader)
+    stage.join(leader, follower)
+    yield from stage.until(lambda: follower in stage.state.isr, 500)
+
+
+def _lead_alone(stage: Stage, leader: int, follower: int) -> Steps:
+    """The store is away, and that leader begins anew, without that follower."""
+    stage.cell.store.is_down = True
+    stage.part(leader, follower)
+    stage.kill(leader)
+    stage.node(leader).start()
+    yield from stage.until(lambda: stage.leadership(leader) is not None, 800)
+    if stage.leadership(leader) is not None:
+        stage.reached("a leader begins without the store")
+    yield 600
+    stage.cell.store.is_down = False
+
+
+def power_cut(stage: Stage) -> Steps:
+    """When everybody may have lost something, the longest of enough logs leads.
+
+    All machines lose power in one moment. The followers have just synced, the leader loses what it
+    had not. It is the first that is back."""
+    leader, *followers = stage.leader, *stage.followers
+    synced = stage.end(leader)
+    yield from stage.until(lambda: stage.end(leader) >= synced + 6, 300)
+    # Committed, and on each disk.
+    end = stage.end(leader)
+    yield from stage.until(lambda: all(stage.end(one) >= end for one in followers), 100)
+    for follower in followers:
+        stage.sync(follower)
+    for node in stage.cell.nodes.values():
+        if node.is_on:
+            node.die(keeps_page_cache=False)
+    epoch = stage.state.leader_epoch
+    stage.node(leader).start()
+    yield stage.random.choice((50, 300, 3000, 6000))
+    for follower in followers:
+        stage.node(follower).start()
+        yield stage.random.choice((0, 50, 500))
+    yield from stage.until(
+        lambda: stage.state.leader >= 0 and stage.state.leader_epoch > epoch, 8000
+    )
+    if stage.state.leader_epoch > epoch and stage.cell.world.counters["log ends reported"]:
+        stage.reached("a leader after a power cut")
+    yield 500
+
+
+# What each play needs of the cell's properties.
+PLAYS: dict[Play, dict[str, str]] = {
+    quick_return: {"broker.session.timeout.ms": "1500"},
+    late_isr: {},
+    three_leaders: {},
+    late_answer: {},
+    deaf_leader: {},
+    former_life: {},
+    stale_high_watermark: {"log.flush.offset.checkpoint.interval.ms": "60000"},
+    eligible_without_disk: {},
+    lonely_start: {},
+    unheard_expansion: {"controlled.shutdown.enable": "false"},
+    lost_answer: {},
+    power_cut: {},
+}
+
+
+def options(play: Play) -> Options:
+    """A small cell in which nothing goes wrong but what the play does."""
+    steady = {
+        "leader.imbalance.check.interval.seconds": "300",
+        "replica.rebuild.delay.ms": "600000",
+    }
+    return Options(
+        brokers=3,
+        faults=frozenset(),
+        admin=frozenset(),
+        topics=(TopicPlan("data3", 1, 3),),
+        properties=steady | PLAYS[play],
+        script=directed(play),
+    )
