@@ -252,6 +252,7 @@ class Membership:
 
     def _missed(self, error: BaseException | None) -> None:
         self.missed_heartbeats_count += 1
+        self.controller.observe_failure()
         if not self._is_store_lost:
             self._is_store_lost = True
             self._services.log.warning("heartbeat_missed", error=repr(error))

@@ -1,8 +1,9 @@
 """The controller: the broker that holds the controller lease decides who is fenced, who leads and
 where replicas are.
 
-Every broker has a `Controller` and shows it the answer to each of its heartbeats; it decides
-something only while the lease is this broker's. `tick` says what is to be committed now. Whoever
+Every broker has a `Controller` and shows it the answer to each of its heartbeats, so that it knows
+who lives when the lease becomes its own; it decides something only then. `tick` says what is to be
+committed now. Whoever
 commits hands `decide` to the metadata writer, which runs it on the newest image, and again when
 another commit came first:
 
@@ -244,15 +245,15 @@ class Controller:
         """Take in the answer to this broker's own heartbeat, which arrived at `now_ms`."""
         before = self.epoch
         self.lease = heartbeat.controller
-        if self.epoch is None:
-            self._forget()
-            return
-        if self.epoch != before:
-            self._forget()
-            self._leader_check_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
         observed = self._tracker.look(
             image.brokers, heartbeat.sessions, self.settings.session_timeout_ms, now_ms
         )
+        if self.epoch is None:
+            self._forget_decisions()
+            return
+        if self.epoch != before:
+            self._forget_decisions()
+            self._leader_check_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
         self._death_times.look(observed.dead, image.brokers, now_ms)
         self._situation = replace(self._situation, observed=observed)
 
@@ -263,10 +264,18 @@ class Controller:
             return None
         return self._tracker.next_verdict_ms(self.settings.session_timeout_ms)
 
+    def observe_failure(self) -> None:
+        """This broker's heartbeat has failed: others' may have, too, so what was seen of them
+        before is no ground for a controller to come. One that has the lease looks on; whether
+        its next look is too late is the tracker's matter."""
+        if self.epoch is None:
+            self._tracker.restart()
+
     def observe_loss(self) -> None:
         """The lease has run out by this broker's own clock: decide nothing until it is back."""
         self.lease = None
-        self._forget()
+        self._tracker.restart()
+        self._forget_decisions()
 
     def tick(self, image: MetadataImage, now_ms: int) -> Sequence[Change]:
         """What is to be committed on `image` now; nothing unless this broker is the controller
@@ -315,8 +324,7 @@ class Controller:
         }
         return Standing.of(unfenced, observed).electable
 
-    def _forget(self) -> None:
-        self._tracker.restart()
+    def _forget_decisions(self) -> None:
         self._situation = Situation(NOTHING_OBSERVED, self.settings)
         self._settled = None
         self._death_times.restart()

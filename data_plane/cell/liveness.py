@@ -1,8 +1,8 @@
-"""Which brokers the controller sees alive, judged by its own clock.
+"""Which brokers are alive, as one broker sees it, judged by its own clock.
 
-Each broker renews its session in the store; the store counts the renewals. The controller looks at
-the counters with each of its own heartbeats and notes when one has moved. Clocks of brokers and of
-the store are never compared.
+Each broker renews its session in the store; the store counts the renewals. Every broker looks at
+the counters with each of its own heartbeats and notes when one has moved; the controller acts on
+that. Clocks of brokers and of the store are never compared.
 
     time   heartbeat says     broker 3 is
       0    3: renewals 17     UNKNOWN  (first look: it may have stood there for hours)
@@ -11,13 +11,14 @@ the store are never compared.
     ...
    2500    3: renewals 18     DEAD     no movement for one session timeout
 
-A counter can stand still for two reasons: the broker is dead, or the store was away. So time counts
-only while the controller itself reached the store: when two of its looks lie further apart than
-half a session timeout, or when it has just taken over, all brokers are UNKNOWN again and their time
-starts anew. After an outage of the store nobody is declared dead who is not.
+A counter can stand still for two reasons: the broker is dead, or the store was away. So time
+counts only while the observer itself reached the store: when two of its looks lie further apart
+than half a session timeout, all brokers are UNKNOWN again and their time starts anew; likewise when
+a heartbeat has failed of a broker that is not the controller, or the controller's lease has run out
+by its own clock (controller.py). After an outage of the store nobody is declared dead who is not.
 
 Invariants
-- DEAD means that for one whole session timeout the controller looked at least once every half of
+- DEAD means that for one whole session timeout the observer looked at least once every half of
   it and saw no renewal by that incarnation.
 - Of the incarnation that is registered only: the sessions of another one renew nothing.
 
@@ -66,7 +67,7 @@ class _Renewals:
 
 
 class LivenessTracker:
-    """Turns heartbeats into `Observed`. One per controller."""
+    """Turns heartbeats into `Observed`. One per broker."""
 
     def __init__(self) -> None:
         self._renewals: dict[Incarnation, _Renewals] = {}

@@ -27,6 +27,8 @@ class ControllerPlayer:
         self.controller = Controller(settings or ControllerSettings())
         self.alive = set(image.brokers)
         self.epoch = 1
+        # Whether the lease is this broker's; another one has it otherwise.
+        self.has_lease = True
         self.now_ms = 0
         self.commits = 0
         self._sessions = {
@@ -40,7 +42,7 @@ class ControllerPlayer:
             incarnation_id = self.image.brokers[node_id].incarnation_id
             count = self._sessions[node_id].renewals if node_id in self._sessions else 0
             self._sessions[node_id] = BrokerSession(node_id, incarnation_id, count + 1)
-        lease = ControllerLease(1, "1-a", self.epoch, is_ours=True)
+        lease = ControllerLease(1, "1-a", self.epoch, is_ours=self.has_lease)
         return Heartbeat(self.image.version, lease, dict(self._sessions))
 
     def step(self) -> None:
@@ -66,7 +68,7 @@ class ControllerPlayer:
         self.pass_time(3_000)
 
     def take_over(self) -> None:
-        """Another broker's controller has the lease from now on."""
+        """The controller of a broker that has just started has the lease from now on."""
         self.controller = Controller(self.controller.settings)
         self.epoch += 1
 

@@ -159,16 +159,65 @@ def test_after_an_outage_of_the_store_nobody_is_expired() -> None:
     assert player.commits == 0
 
 
-def test_after_a_takeover_nobody_is_expired_for_one_timeout() -> None:
+def test_who_takes_over_without_having_watched_expires_nobody_for_one_timeout() -> None:
     player = three(partition((1, 2, 3)))
     player.settle()
     player.kill(2)
     player.pass_time(1_000)
-    player.epoch += 1
+    player.take_over()
     player.step()
     player.pass_time(1_000)
     assert player.commits == 0
     player.pass_time(500)
+    assert player.commits == 1
+
+
+def watcher() -> ControllerPlayer:
+    """A broker that sees another one control the cell, for long enough to know who is alive."""
+    player = three(partition((1, 2, 3)))
+    player.has_lease = False
+    player.settle()
+    return player
+
+
+def test_who_takes_over_goes_by_what_it_has_watched() -> None:
+    player = watcher()
+    player.kill(2)
+    player.pass_time(1_000)
+    player.has_lease = True
+    player.epoch += 1
+    player.step()
+    assert player.commits == 1
+    assert player.state() == ((1, 3), (), 1)
+
+
+def test_who_only_watches_decides_nothing() -> None:
+    player = watcher()
+    player.kill(2)
+    player.pass_time(5_000)
+    assert player.commits == 0
+    assert not player.controller.observed.dead
+
+
+def test_what_was_seen_before_a_failed_heartbeat_is_no_ground_to_expire_anybody() -> None:
+    player = watcher()
+    player.kill(2)
+    player.pass_time(1_000)
+    player.controller.observe_failure()
+    player.has_lease = True
+    player.pass_time(1_500)
+    assert player.commits == 0
+    player.step()
+    assert player.commits == 1
+
+
+def test_a_failed_heartbeat_of_the_controller_takes_nothing_from_it() -> None:
+    player = three(partition((1, 2, 3)))
+    player.settle()
+    player.kill(2)
+    player.pass_time(1_000)
+    player.controller.observe_failure()
+    player.step()
     assert player.commits == 1
 
 
@@ -199,6 +248,7 @@ def test_the_lease_that_ran_out_by_ones_own_clock_is_gone() -> None:
     player = three(partition((1, 2), leader=-1))
     player.settle()
     player.controller.observe_loss()
+    assert not player.controller.observed.alive
     assert player.controller.epoch is None
     assert not player.controller.decide(cell([1, 2], [partition((1, 2), leader=-1)]))
 
