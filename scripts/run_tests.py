@@ -20,11 +20,15 @@ SELECTIONS = {
     "nightly": "slow or not slow",
 }
 WORKERS_MAX = 2
+# At night a property has thirty times the examples, and more of a test's time.
+NIGHTLY_TIMEOUT_S = 3600
 
 
 def pytest_arguments(level: str, workers: int, paths: list[str], extra: list[str]) -> list[str]:
     """The command line for pytest: options of ours first, so that the caller's win."""
     arguments = ["-m", SELECTIONS[level], "--durations=5", "--durations-min=5"]
+    if level == "nightly":
+        arguments.append(f"--timeout={NIGHTLY_TIMEOUT_S}")
     if workers > 1:
         # A file's tests stay together: they share the brokers that its fixtures start. Their order
         # is that of the collection, where the long ones are first.

@@ -125,3 +125,4 @@ def test_levels_select_what_they_say() -> None:
     assert pytest_arguments("everyday", 1, [], [])[:2] == ["-m", "not slow and not nightly"]
     assert pytest_arguments("all", 1, [], [])[:2] == ["-m", "not nightly"]
     assert pytest_arguments("nightly", 2, ["tests/log"], ["-x"])[-2:] == ["tests/log", "-x"]
+    assert "--timeout=3600" in pytest_arguments("nightly", 2, [], [])

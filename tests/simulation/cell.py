@@ -228,6 +228,10 @@ class Cell:
                     return False
         return True
 
+    def has_bit_rot(self) -> bool:
+        """Whether some disk holds what is damaged and not repaired yet."""
+        return any(partition.rotten for partition in self.history.partitions.values())
+
     def is_compacted(self, topic: TopicImage) -> bool:
         """Whether its disks may differ batch by batch (compacted.py)."""
         is_cleaned = self._is_cleaning or is_keyed(topic.name)

@@ -187,8 +187,11 @@ class Faults:
             node.start()
 
     def _may_lose_disk(self) -> bool:
-        """Whether a disk may be lost without costing anything that was committed."""
-        return self._is_reckless or self._cell.is_fully_replicated()
+        """Whether a disk may be lost without costing anything that was committed; or anyway, but
+        never what another disk holds damaged: no copy would be left to repair that one from."""
+        if self._is_reckless:
+            return not self._cell.has_bit_rot()
+        return self._cell.is_fully_replicated()
 
     # Processes
 
