@@ -94,6 +94,9 @@ class LogReads(LogAppends):
         self, offset: int, max_bytes: int, max_offset: int, at_least_one_batch: bool
     ) -> ReadResult:
         segments = self.loaded_segments
+        if offset < segments[0].base_offset:
+            # Retention came in between: what is left is not what was asked for.
+            raise OffsetOutOfRange(offset, segments[0].base_offset, self.log_end_offset)
         for segment in segments[reads.segments_from(segments, offset) :]:
             if segment.base_offset >= max_offset:
                 break

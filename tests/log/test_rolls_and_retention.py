@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
+from data_plane.log import reads
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import AppendError, OffsetOutOfRange
 from data_plane.log.removal import removal_job
+from data_plane.log.segment import Segment
 from data_plane.wire.errors import ErrorCode
 from tests.log.one_log import START_MS, OneLog, batch_of
 
@@ -282,3 +285,26 @@ def test_starting_anew_elsewhere() -> None:
         restart()
         assert one.offsets() == [1000, 1001]
     assert one.names(".log") == [f"{1000:020d}.log"]
+
+
+def test_a_read_that_retention_overtakes_is_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker thread has the segments in hand while the loop drops the first of them, and their
+    files go: the reader is told, and does not get later records in their place."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 12)
+    one.log.advance_high_watermark(12)
+    one.set_config(retention_bytes=4 * BATCH_BYTES)
+    original = reads.read_segment_cold
+    calls: list[int] = []
+
+    def overtaken(segment: Segment, *arguments: Any) -> Any:
+        calls.append(segment.base_offset)
+        if len(calls) == 1:
+            assert one.log.apply_retention(one.now_ms) == 2
+            raise reads.Retired
+        return original(segment, *arguments)
+
+    monkeypatch.setattr(reads, "read_segment_cold", overtaken)
+    with pytest.raises(OffsetOutOfRange):
+        one.log.read_cold(1, 1000, max_offset=12, at_least_one_batch=True)
+    assert calls == [0]
