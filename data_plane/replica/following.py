@@ -35,6 +35,17 @@ def append_from_leader(
         log.append_as_follower(buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms)
 
 
+def forget_incomparable(log: Log, leader_epoch: int) -> None:
+    """Begin anew at the log end, where the leader has deleted all that this log holds, and not all
+    of it is known to be committed.
+
+    A leader knows no epochs below its log start, and so not where a log parted from its own there.
+    Records of an older epoch may never have been committed; what producers are remembered by them
+    would be told that they are. Raises LogDirFailure."""
+    if log.latest_epoch != leader_epoch:
+        log.truncate_fully_and_start_at(log.log_end_offset)
+
+
 def follow_log_start(log: Log, leader_log_start_offset: int) -> bool:
     """Let the log begin where the leader's does, as far as it is committed here. Whether it moved.
 

@@ -36,7 +36,12 @@ from data_plane.log.log import AppendResult, Log
 from data_plane.replica import truncation
 from data_plane.replica.errors import StaleLeaderEpoch
 from data_plane.replica.fetch_session import FetchState
-from data_plane.replica.following import append_from_leader, cut_damaged, follow_log_start
+from data_plane.replica.following import (
+    append_from_leader,
+    cut_damaged,
+    follow_log_start,
+    forget_incomparable,
+)
 from data_plane.replica.leadership import (
     IsrProposal,
     Leadership,
@@ -367,6 +372,8 @@ class Partition:
             raise StaleLeaderEpoch(f"epoch {leader_epoch} is not {self.leader_epoch}")
         self._check_follower()
         log = self.log
+        if leader_log_start >= log.log_end_offset > self.high_watermark:
+            forget_incomparable(log, leader_epoch)
         if start < end:
             append_from_leader(log, buf, start, end, leader_epoch, now_ms)
             # It moves back where the first batch reaches below the log start.

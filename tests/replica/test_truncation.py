@@ -8,6 +8,7 @@ from data_plane.log.config import LogConfig
 from data_plane.replica.errors import StaleLeaderEpoch
 from data_plane.replica.truncation import leader_epoch_end
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.records import NewRecord, build_batch
 from tests.replica.cell import LAG_MS, Cell, Node
 
 NONE = ErrorCode.NONE
@@ -319,6 +320,55 @@ def test_a_log_cut_below_its_high_watermark_has_a_lower_one() -> None:
     assert one.partition.high_watermark == one.partition.log.high_watermark == 2
     one.partition.restart_at(7)
     assert one.partition.high_watermark == 7
+
+
+def append_of_producer(node: Node, sequence: int) -> None:
+    batch = build_batch(
+        [NewRecord(node.cell.now_ms, None, b"x")],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=sequence,
+    )
+    node.partition.append_as_leader(batch, 0, len(batch), now_ms=node.cell.now_ms)
+
+
+def test_what_cannot_be_compared_any_more_is_forgotten() -> None:
+    """A leader that has deleted all it had knows no old epochs. A log that ends where the leader's
+    begins may hold something else below, and would remember producers by what never counted."""
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    cell.catch_up(2)
+    # Nobody but 1 has that, and nobody was told that it is committed.
+    append_of_producer(one, 0)
+    cell.commit(isr=(2,), leader=2)
+    cell.deliver()
+    two.append()
+    two.partition.log.delete_records(2)
+    assert (one.end, two.end, one.partition.high_watermark) == (2, 2, 1)
+    assert 7 in one.partition.log.producers.producers
+    cell.catch_up(1)
+    assert (one.partition.log.log_start_offset, one.end) == (2, 2)
+    assert not one.partition.log.producers.producers
+    two.append()
+    cell.catch_up(1)
+    assert_equal(one, two)
+
+
+def test_what_is_known_to_be_committed_is_remembered_when_it_is_deleted() -> None:
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    append_of_producer(one, 0)
+    cell.catch_up(2)
+    assert two.partition.high_watermark == 1
+    cell.commit(leader=2)
+    cell.deliver()
+    cell.commit(leader=1)
+    cell.deliver()
+    one.partition.log.delete_records(1)
+    cell.catch_up(2)
+    assert two.partition.log.log_start_offset == 1
+    assert 7 in two.partition.log.producers.producers
 
 
 def test_epoch_ends_of_a_leader() -> None:
