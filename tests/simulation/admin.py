@@ -233,6 +233,7 @@ class Admin(Client):
         if partition is None or not partition.end_offset:
             return
         offset = self.random.randrange(partition.end_offset)
+        self.cell.history.retention.deletion_asked(partition.key, offset)
         piece = DeleteRecordsPartition(partition_index=0, offset=offset)
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=name, partitions=[piece])], timeout_ms=1000

@@ -221,6 +221,11 @@ def open_ends(cell: Cell) -> list[str]:
             if state.adding_replicas or state.removing_replicas:
                 found.append(f"{name} is being reassigned: {state}")
             found += _open_ends_of_disks(cell, name, (topic.topic_id, index), state.replicas)
+            for replica in state.replicas:
+                node = cell.nodes[replica]
+                view = cell.history.disks.get(node.name, {}).get((topic.topic_id, index))
+                if view is not None and node.is_up:
+                    found += cell.history.retention.open_ends(node, name, view)
             found += _not_deleted(cell, name, (topic.topic_id, index), state.replicas, state.leader)
     for producer in cell.workload.producers:
         if producer.unsettled_count:

@@ -26,6 +26,7 @@ from tests.simulation.compacted import CompactedRecords, CompactedView
 from tests.simulation.partition_history import LostRange, PartitionHistory
 from tests.simulation.progress import ProgressWatch
 from tests.simulation.replicas import DiskView, TopicPartition
+from tests.simulation.retention import RetentionWatch
 
 if TYPE_CHECKING:
     from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
@@ -45,6 +46,7 @@ class History:
         self._images: dict[str, MetadataImage] = {}
         self.committed = CommittedLogs(cell, self.disks)
         self.progress = ProgressWatch(cell)
+        self.retention = RetentionWatch(cell)
         # What each broker led at the end of its last pass, by its own image.
         self._led: dict[str, set[TopicPartition]] = {}
 
@@ -75,6 +77,8 @@ class History:
         self.disks[node.name] = after
         for key, log in logs.items():
             view = after[key] = self._view(node, key, log)
+            if key in before:
+                self.retention.reopened(node, before[key], log.log_start_offset)
             is_rotten = node.name in self.partition(key).rotten
             if (is_rotten or not log.is_loaded) and key in before:
                 # Opened from the checkpoint: its figures must be right, its bytes are read later.
@@ -98,11 +102,16 @@ class History:
         if old is None:
             return
         by_offset = {batch.base_offset: batch for batch in old.batches}
+        # With the power a log start may be lost that the former process has found.
+        first_offset = old.batches[0].base_offset if old.batches else old.end_offset
         for batch in new.batches:
             known = by_offset.get(batch.base_offset)
             # What was written in the pass that the end came in was never seen.
-            if known != batch and batch.base_offset < old.end_offset:
+            if known != batch and first_offset <= batch.base_offset < old.end_offset:
                 self._world.violate(f"{new}: recovery made {batch} of {known}")
+        partition = self.partition(new.topic_partition)
+        if partition.compacted is None and not partition.is_lossy:
+            new.go_on_from(old, may_begin_anew=old.is_power_lost)
         if new.end_offset < old.end_offset:
             self._world.count("unsynced tails lost")
             self._note_lost(old, max(new.end_offset, old.start_offset))
@@ -167,15 +176,16 @@ class History:
         of what it stored; its disk keeps what it holds."""
         for view in self.disks.get(node.name, {}).values():
             log, view.log = view.log, None
+            view.note_end(log, is_power_lost=is_power_lost)
             is_whole = log is not None and log.log_start_offset <= log.log_end_offset
             # Not in the middle of beginning anew.
             if log is not None and is_whole and not log.is_closed and not log.log_directory.failure:
                 view.log = log
-                view.follow_end(self._world, self.partition(view.topic_partition).matching)
+                partition = self.partition(view.topic_partition)
+                self._follow_ends(node, partition, view)
                 view.log = None
                 if is_power_lost:
                     doubt = LostRange(view.start_offset, view.end_offset)
-                    partition = self.partition(view.topic_partition)
                     partition.doubted[node.name] = doubt
                     self._check_synced_in_isr(node, partition, log.recovery_point)
 
@@ -249,8 +259,7 @@ class History:
 
     def _follow(self, node: Node, view: DiskView, log: Log) -> None:
         partition = self.partition(view.topic_partition)
-        gained, lost = view.follow_end(self._world, partition.matching)
-        partition.start_offset = max(partition.start_offset, view.start_offset)
+        gained, lost = self._follow_ends(node, partition, view)
         is_repaired = node.name in partition.rotten and self._is_repaired(node, partition, view)
         if is_repaired:
             self._world.note(node.name, f"cuts {partition} to {view.end_offset}, before the damage")
@@ -266,6 +275,19 @@ class History:
             self._regained(partition, view)
         if log.high_watermark != view.high_watermark or lost:
             self._high_watermark_moved(node, partition, view, log)
+
+    def _follow_ends(
+        self, node: Node, partition: PartitionHistory, view: DiskView
+    ) -> tuple[int, int]:
+        """Both ends of a log: (batches gained, batches lost)."""
+        before = (view.start_offset, view.high_watermark, view.end_offset)
+        was_empty = not view.batches
+        gained, lost = view.follow_end(self._world, partition.matching)
+        if view.start_offset != before[0]:
+            is_anew = lost > 0 or was_empty
+            self.retention.start_moved(node, partition, view, before=before, is_anew=is_anew)
+        partition.start_offset = max(partition.start_offset, view.start_offset)
+        return gained, lost
 
     def _is_repaired(self, node: Node, partition: PartitionHistory, view: DiskView) -> bool:
         """Whether a damaged log has been cut where bit rot struck. Nobody may count on it then, and

@@ -13,6 +13,7 @@ from tests.simulation.mutants_cleaner import CLEANER_MUTANTS
 from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
 from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
+from tests.simulation.mutants_retention import RETENTION_MUTANTS
 from tests.simulation.mutants_returns import RETURN_MUTANTS
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -23,6 +24,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *BROKER_MUTANTS,
     *REPAIR_MUTANTS,
     *RETURN_MUTANTS,
+    *RETENTION_MUTANTS,
 )
 
 

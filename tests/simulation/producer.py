@@ -26,7 +26,7 @@ from data_plane.wire.messages.produce_request import (
 from data_plane.wire.records import NewRecord, build_batch
 from data_plane.wire.registry import ApiKey
 from tests.simulation.client import Client
-from tests.simulation.world import US_PER_MS
+from tests.simulation.world import EPOCH_MS, US_PER_MS
 
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
@@ -38,6 +38,7 @@ RETRY_MS = 40
 PRODUCE_TIMEOUT_MS = 1000
 DELIVERY_TIMEOUT_MS = 12_000
 PADDING_BYTES_MAX = 200
+DATED_BACK_MS_MAX = 1500
 # How often a producer leaves out some sequences, to be refused.
 GAP_CHANCE = 0.02
 # A leader that has not heard of its last election yet may find a sequence wrong, for a while.
@@ -321,7 +322,11 @@ class Producer(Client):
         """The same on each try: a retried batch has the same bytes."""
         numbers = range(batch.first_number, batch.first_number + batch.count)
         padding = b"." * (batch.first_number * 37 % PADDING_BYTES_MAX)
-        timestamp = self.world.now_ms if not self.is_idempotent else batch.created_us // US_PER_MS
+        timestamp = self.world.now_ms
+        if self.is_idempotent:
+            # As applications date their records: not in the order in which they are appended.
+            back_ms = batch.first_number * 7919 % (DATED_BACK_MS_MAX + 1)
+            timestamp = EPOCH_MS + batch.created_us // US_PER_MS - back_ms
         return [
             NewRecord(timestamp, None, b"%s/%d/%s" % (self.name.encode(), number, padding))
             for number in numbers

@@ -2,8 +2,9 @@
 
 It fetches from leaders, or from the replica that a leader prefers for its rack (KIP-392). What it
 gets must be the committed log, batch by batch without a gap: `offset` only moves on over what was
-checked. A consumer that is told OFFSET_OUT_OF_RANGE, or finds a hole, has been lied to, unless the
-log start has moved or loss was permitted.
+checked. What is deleted before it was read is not passed over in silence: the consumer is told
+OFFSET_OUT_OF_RANGE, asks for the earliest offset and goes on there. A consumer that is told so and
+is not behind the log start, or finds a hole, has been lied to, unless loss was permitted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from data_plane.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from data_plane.wire.records import is_crc_valid, iter_batch_headers
 from data_plane.wire.registry import ApiKey
 from tests.simulation.client import Client
@@ -20,10 +26,14 @@ from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
+    from tests.simulation.partition_history import PartitionHistory
 
 MAX_WAIT_MS = 150
 INTERVAL_MS = 60
 PARTITION_BYTES_MAX = 64 << 10
+SLOW_INTERVAL_MS = 600
+SLOW_PARTITION_BYTES_MAX = 2000
+EARLIEST = -2
 WRONG_EPOCH_CHANCE = 0.02
 # With a preferred replica that fails, or for so long, the leader is asked again.
 PREFERRED_FOR_US = 1_000_000
@@ -55,6 +65,9 @@ class Position:
 class Reader(Client):
     """See the module. Group consumers are readers whose partitions come and go."""
 
+    interval_ms = INTERVAL_MS
+    partition_bytes_max = PARTITION_BYTES_MAX
+
     def __init__(
         self, cell: Cell, name: str, *, rack: str = "", wants: Callable[[str], bool] | None = None
     ) -> None:
@@ -67,7 +80,7 @@ class Reader(Client):
 
     def start(self) -> None:
         self.refresh_metadata()
-        self.world.at(INTERVAL_MS * US_PER_MS, self._tick)
+        self.world.at(self.interval_ms * US_PER_MS, self._tick)
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -76,7 +89,7 @@ class Reader(Client):
         if self.is_stopped:
             return
         self._fetch_all()
-        self.world.at(INTERVAL_MS * US_PER_MS, self._tick)
+        self.world.at(self.interval_ms * US_PER_MS, self._tick)
 
     def metadata_changed(self) -> None:
         wants = self._wants
@@ -128,7 +141,7 @@ class Reader(Client):
                     partition=index,
                     fetch_offset=position.offset,
                     current_leader_epoch=epoch,
-                    partition_max_bytes=PARTITION_BYTES_MAX,
+                    partition_max_bytes=self.partition_bytes_max,
                 )
             )
             known = self._epoch_at(node_id, topic_id, index)
@@ -171,7 +184,7 @@ class Reader(Client):
                 if position is None or position.offset != found.offset:
                     continue
                 self._check_epoch(node_id, found, topic.topic_id, piece)
-                is_stale |= not self._take(node_id, found.target, position, piece, topic.topic_id)
+                is_stale |= not self._take(node_id, found, position, piece, topic.topic_id)
         if is_stale:
             self.refresh_metadata()
 
@@ -196,7 +209,7 @@ class Reader(Client):
             )
 
     def _take(
-        self, node_id: int, target: Target, position: Position, piece: Any, topic_id: Any
+        self, node_id: int, asked: Asked, position: Position, piece: Any, topic_id: Any
     ) -> bool:
         """Take one partition's answer; False when the metadata should be looked at again."""
         error = ErrorCode(piece.error_code)
@@ -207,30 +220,68 @@ class Reader(Client):
                 position.preferred = preferred
                 position.preferred_until_us = self.world.now_us + PREFERRED_FOR_US
             if piece.records:
-                self._check(node_id, target, position, bytes(piece.records), topic_id)
+                self._check(node_id, asked.target, position, bytes(piece.records), topic_id)
             return True
         was_preferred = position.preferred == node_id
         position.preferred = -1
         if error is ErrorCode.OFFSET_OUT_OF_RANGE and not was_preferred:
-            self._out_of_range(node_id, target, position, topic_id)
+            self._out_of_range(node_id, asked, position, topic_id)
         self.world.count(f"fetch {error.name}")
         return False
 
-    def _out_of_range(
-        self, node_id: int, target: Target, position: Position, topic_id: Any
-    ) -> None:
+    def _out_of_range(self, node_id: int, asked: Asked, position: Position, topic_id: Any) -> None:
+        target = asked.target
         partition = self.cell.history.partitions.get((topic_id, target[1]))
-        start_offset = self.cell.log_start(topic_id, target[1])
-        if position.offset < start_offset:
-            position.offset = start_offset
-            self.world.count("readers moved to the log start")
-        elif partition is not None and partition.is_lossy:
+        is_lossy = partition is not None and partition.is_lossy
+        if partition is not None and position.offset < partition.start_offset:
+            view = self.cell.history.disks.get(f"b{node_id}", {}).get(partition.key)
+            is_same_life = self.cell.nodes[node_id].life == asked.known[0]
+            if is_same_life and view is not None and view.start_offset <= asked.offset:
+                self._lied_to(node_id, asked, f"whose log begins at {view.start_offset}")
+            if position.offset < self.cell.history.retention.starts.get(partition.key, 0):
+                self.world.count("readers passed by retention")
+            self._ask_earliest(node_id, target, position, partition)
+        elif partition is not None and is_lossy:
             position.offset = partition.end_offset
         elif self.cell.is_current_leader(node_id, topic_id, target[1]):
+            self._lied_to(node_id, asked, "which leads")
+
+    def _lied_to(self, node_id: int, asked: Asked, why: str) -> None:
+        topic, index = asked.target
+        self.world.violate(
+            f"{self.name} is told by b{node_id}, {why}, that offset {asked.offset} of "
+            f"{topic}-{index} is out of range"
+        )
+
+    def _ask_earliest(
+        self, node_id: int, target: Target, position: Position, partition: PartitionHistory
+    ) -> None:
+        """Where does the log begin? Until that is known the next fetch asks again."""
+        piece = ListOffsetsPartition(partition_index=target[1], timestamp=EARLIEST)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=target[0], partitions=[piece])]
+        )
+        self.ask(
+            node_id,
+            ApiKey.LIST_OFFSETS,
+            request,
+            lambda response: self._told_earliest(target, position, partition, response),
+        )
+
+    def _told_earliest(
+        self, target: Target, position: Position, partition: PartitionHistory, response: Any
+    ) -> None:
+        answer = None if response is None else response.topics[0].partitions[0]
+        if answer is None or answer.error_code or self.positions.get(target) is not position:
+            return
+        if answer.offset > partition.start_offset and not partition.is_lossy:
             self.world.violate(
-                f"{self.name} is told by b{node_id} that offset {position.offset} of "
-                f"{target[0]}-{target[1]} is out of range"
+                f"{self.name} is told that {target[0]}-{target[1]} begins at {answer.offset}; no "
+                f"replica begins behind {partition.start_offset}"
             )
+        if answer.offset > position.offset:
+            position.offset = answer.offset
+            self.world.count("readers moved to the log start")
 
     def _check(
         self, node_id: int, target: Target, position: Position, data: bytes, topic_id: Any
@@ -247,7 +298,7 @@ class Reader(Client):
             if partition.is_lossy:
                 position.offset = last_offset + 1
                 continue
-            if header.base_offset > position.offset >= self.cell.log_start(topic_id, target[1]):
+            if header.base_offset > position.offset:
                 self.world.violate(
                     f"{self.name} read a hole in {name}: {position.offset}..{header.base_offset}"
                 )
@@ -266,3 +317,10 @@ class Reader(Client):
 
     def consumed(self, target: Target, offset: int) -> None:
         """For group consumers."""
+
+
+class SlowReader(Reader):
+    """Takes little, and seldom: retention is faster."""
+
+    interval_ms = SLOW_INTERVAL_MS
+    partition_bytes_max = SLOW_PARTITION_BYTES_MAX

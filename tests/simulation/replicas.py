@@ -39,6 +39,8 @@ class Batch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     is_control: bool
+    max_timestamp: int
+    size: int
 
 
 class DiskView:
@@ -51,10 +53,13 @@ class DiskView:
         "end_offset",
         "high_watermark",
         "hw_batches",
+        "is_power_lost",
+        "kept_start",
         "log",
         "node_name",
         "seen",
         "start_offset",
+        "synced_start",
         "topic_partition",
     )
 
@@ -65,6 +70,10 @@ class DiskView:
         self.batches: list[Batch] = []
         self.start_offset = log.log_start_offset
         self.end_offset = log.log_start_offset
+        # Where the log began, as far as the end of the process could not undo it.
+        self.kept_start = self.synced_start = 0
+        # Whether the last process ended with the power.
+        self.is_power_lost = False
         # Whether `batches` are all that the log ever got.
         self.begins_at_zero = log.log_start_offset == 0
         self.high_watermark = 0
@@ -74,9 +83,32 @@ class DiskView:
         self.hw_batches = 0
         self.seen = (-1, -1, -1)
 
+    def go_on_from(self, old: DiskView, *, may_begin_anew: bool) -> None:
+        """What the disk got before its log began where it does now, as `old` has it."""
+        if not self.batches and may_begin_anew:
+            return
+        first = self.batches[0].base_offset if self.batches else self.start_offset
+        before = [batch for batch in old.batches if batch.last_offset < first]
+        if before and before[-1].last_offset + 1 == first:
+            self.batches[:0] = before
+            self.hw_batches += len(before)
+            self.begins_at_zero = old.begins_at_zero
+
     def reopened(self, log: Log) -> None:
         """The same disk under a new process."""
         self.log = log
+        self.is_power_lost = False
+
+    def note_end(self, log: Log | None, *, is_power_lost: bool) -> None:
+        """The process ends; without a log it had not opened this one yet."""
+        if log is not None:
+            # Of a pass that does not end nobody knows how far its writes have got.
+            known = min(self.start_offset, log.log_start_offset)
+            self.synced_start = min(known, log.durable_log_start)
+            self.kept_start = self.synced_start if log.log_directory.failure else known
+        self.is_power_lost |= is_power_lost
+        if is_power_lost:
+            self.kept_start = self.synced_start
 
     def follow_end(self, world: World, matching: dict[tuple[int, int], Batch]) -> tuple[int, int]:
         """Bring the view up to date with its log; returns (batches gained, batches lost).
@@ -91,6 +123,7 @@ class DiskView:
             log.log_start_offset > self.end_offset
             or (lost and log.log_start_offset == self.end_offset)
             or (not self.batches and log.log_start_offset != self.start_offset)
+            or self._has_begun_anew(log)
         ):
             # Everything was dropped, and the log begins anew: so do what it derives from itself.
             lost += len(self.batches)
@@ -102,6 +135,15 @@ class DiskView:
         if log.log_end_offset == self.end_offset:
             return 0, lost
         return self._gain(log, world, matching), lost
+
+    def _has_begun_anew(self, log: Log) -> bool:
+        """Whether the log has dropped everything and begins where it ended. When retention has
+        taken the last segment, that one still waits for its files to go."""
+        start = log.log_start_offset
+        if start != self.end_offset or start == self.start_offset or not log.is_loaded:
+            return False
+        is_retained = any(one.next_offset == start for one, _ in log.doomed or ())
+        return log.segments[0].base_offset == start and not is_retained
 
     def _take_off(self, end_offset: int) -> int:
         batches = self.batches
@@ -121,6 +163,8 @@ class DiskView:
         for batch in gained:
             if batch.base_offset < self.end_offset and self.batches:
                 world.violate(f"{self} holds overlapping batches: {batch}")
+            if batch.base_offset > self.end_offset:
+                world.violate(f"{self} has a hole {self.end_offset}..{batch.base_offset}")
             if batch.epoch < epoch:
                 world.violate(f"{self}: the leader epoch goes down from {epoch} at {batch}")
             epoch = batch.epoch
@@ -176,6 +220,8 @@ def batch_of(header: BatchHeader) -> Batch:
         header.producer_epoch,
         header.base_sequence,
         bool(header.attributes & 0x20),
+        header.max_timestamp,
+        header.size,
     )
 
 

@@ -15,7 +15,8 @@ from tests.simulation.client import Client
 from tests.simulation.group_consumer import GroupConsumer
 from tests.simulation.keyed import KeyedProducer, MapReader, is_keyed, plan_table
 from tests.simulation.producer import ACKS_ALL, Producer
-from tests.simulation.reader import Reader
+from tests.simulation.reader import Reader, SlowReader
+from tests.simulation.retention import draw_retention, has_retention
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ class Workload:
         self._random = cell.world.stream("workload")
         rng = self._random
         drawn = self._plan_topics()
+        if cell.options.topics is None:
+            draw_retention(cell.world.stream("retention"), drawn)
         self.plans = drawn if cell.options.topics is None else list(cell.options.topics)
+        self.retained = {plan.name for plan in self.plans if has_retention(plan.configs)}
         kinds = [kind for kind in ADMIN_KINDS if rng.random() < 0.4]
         wanted = cell.options.admin
         if wanted is not None:
@@ -70,6 +74,8 @@ class Workload:
             Reader(cell, "reader", wants=is_user_topic),
             Reader(cell, "near", rack=rng.choice(("east", "west", "north")), wants=is_promised),
         ]
+        if self.retained:
+            self.readers.append(SlowReader(cell, "slow", wants=self.retained.__contains__))
         self.keyed: list[KeyedProducer] = []
         self.maps: list[MapReader] = []
         if any(is_keyed(plan.name) for plan in self.plans):

@@ -1,0 +1,236 @@
+"""Planted bugs of retention: what may go, what lasts of it, what those are told who come late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from data_plane.log import flush, loading, partition_files, removal, truncation
+from data_plane.log.checkpoints import encode_value, write_unsynced
+from data_plane.log.log import Log
+from data_plane.log.log_reads import LogReads
+from data_plane.log.maintenance import Maintenance
+from data_plane.log.segment import Segment
+from data_plane.replica import partition
+from data_plane.replica.partition import Partition
+from tests.simulation.admin import TopicPlan
+from tests.simulation.cell import Options
+from tests.simulation.mutant import Mutant, Patch
+
+BY_SIZE = {"segment.ms": "200", "retention.bytes": "2000", "file.delete.delay.ms": "60000"}
+BY_AGE = {"segment.ms": "200", "retention.ms": "1000", "file.delete.delay.ms": "60000"}
+
+
+def _options(faults: set[str], configs: dict[str, str]) -> Options:
+    return Options(
+        brokers=3,
+        faults=frozenset(faults),
+        admin=frozenset(),
+        topics=(TopicPlan("data3", 2, 3, configs),),
+    )
+
+
+# Where much is not committed yet, and where readers and followers are away.
+CUTS = _options({"cut", "relay", "pause", "slow network"}, {**BY_SIZE, "retention.ms": "1000"})
+SIZE = _options({"cut", "slow network"}, BY_SIZE)
+AGE = _options({"cut", "slow network"}, BY_AGE)
+KILLS = _options({"kill", "stop"}, {**BY_SIZE, "retention.ms": "1000"})
+POWER = _options({"power loss", "torn write"}, {**BY_SIZE, "retention.ms": "500"})
+SNAPSHOTS = _options({"kill", "stop"}, {**BY_SIZE, "file.delete.delay.ms": "0"})
+
+
+def _passes_the_high_watermark(patch: Patch) -> None:
+    original: Any = removal.decide_removals
+
+    def decide_removals(log: Log, now_ms: int) -> int:
+        high_watermark, log.high_watermark = log.high_watermark, log.log_end_offset
+        try:
+            count: int = original(log, now_ms)
+        finally:
+            log.high_watermark = high_watermark
+        return count
+
+    patch.set(removal, "decide_removals", decide_removals)
+
+
+def _by_age_of_the_file(patch: Patch) -> None:
+    def largest_timestamp(self: Segment) -> int:
+        return self.first_append_ms
+
+    patch.set(Segment, "largest_timestamp", largest_timestamp)
+
+
+def _by_age_of_the_last_record(patch: Patch) -> None:
+    """What was appended last is not what is youngest."""
+    original: Any = Segment.__dict__["add_batch"]
+
+    def add_batch(self: Segment, header: Any, position: int, interval_bytes: int) -> None:
+        self.max_timestamp = -1
+        original(self, header, position, interval_bytes)
+
+    patch.set(Segment, "add_batch", add_batch)
+
+
+def _one_segment_too_many(patch: Patch) -> None:
+    """By size the segment goes with which the log comes below retention.bytes."""
+    original: Any = removal.decide_removals
+
+    def decide_removals(log: Log, now_ms: int) -> int:
+        count: int = original(log, now_ms)
+        left = log.segments[count:]
+        excess_bytes = sum(one.size for one in left) - log.config.retention_bytes
+        if excess_bytes > 0 and len(left) > 1 and left[0].next_offset <= log.high_watermark:
+            count += 1
+        return count
+
+    patch.set(removal, "decide_removals", decide_removals)
+
+
+def _log_start_not_noted(patch: Patch) -> None:
+    patch.set(loading, "note_log_start", lambda log: None)
+
+
+def _log_start_not_synced(patch: Patch) -> None:
+    def write_log_start(log: Log, log_start_offset: int) -> None:
+        value = max(log_start_offset, log.durable_log_start)
+        path = f"{log.folder}/{partition_files.LOG_START_FILE}"
+        write_unsynced(log.log_directory.fs, path, encode_value(value))
+        log.durable_log_start = value
+
+    for module in (flush, removal, truncation):
+        patch.set(module, "write_log_start", write_log_start)
+
+
+def _reader_led_past_what_is_gone(patch: Patch) -> None:
+    """Below the log start, reading begins at the log start."""
+    locate: Any = Partition.__dict__["locate_fetch"]
+    original: Any = LogReads.__dict__["read"]
+
+    def locate_fetch(self: Partition, fetch_offset: int, last_fetched_epoch: int) -> Any:
+        return locate(self, max(fetch_offset, self.log.log_start_offset), last_fetched_epoch)
+
+    def read(self: LogReads, offset: int, *arguments: Any, **options: Any) -> Any:
+        return original(self, max(offset, self.log_start_offset), *arguments, **options)
+
+    patch.set(Partition, "locate_fetch", locate_fetch)
+    patch.set(LogReads, "read", read)
+
+
+def _looks_once(patch: Patch) -> None:
+    original: Any = Maintenance.__dict__["__init__"]
+
+    def init(self: Maintenance, *arguments: Any) -> None:
+        original(self, *arguments)
+        self._retention_due_ms = 1 << 62
+
+    patch.set(Maintenance, "__init__", init)
+
+
+def _incomparable_is_kept(patch: Patch) -> None:
+    patch.set(partition, "forget_incomparable", lambda log, leader_epoch: None)
+
+
+def _begins_anew_at_its_end(patch: Patch) -> None:
+    """A follower whose place is deleted at the leader begins anew where it was."""
+    original: Any = Partition.__dict__["restart_at"]
+
+    def restart_at(self: Partition, log_start_offset: int) -> None:
+        original(self, self.log.log_end_offset)
+
+    patch.set(Partition, "restart_at", restart_at)
+
+
+def _snapshots_go_with_their_segments(patch: Patch) -> None:
+    """The producers' state at the new log start goes, too: after a restart nobody knows them."""
+    original: Any = removal.remove_files
+
+    def remove(folder: str, segments: list[Segment], **options: Any) -> None:
+        original(folder, segments, **options)
+        fs = segments[0].directory.fs
+        for name in fs.list_directory(folder):
+            if name == f"{segments[-1].next_offset:020d}.snapshot":
+                fs.unlink(f"{folder}/{name}")
+
+    patch.set(removal, "remove_files", remove)
+
+
+RETENTION_MUTANTS: Iterable[Mutant] = (
+    Mutant(
+        "retention passes the high watermark",
+        "what is not committed goes when it is old or too much",
+        _passes_the_high_watermark,
+        options=CUTS,
+        is_quick=True,
+    ),
+    Mutant(
+        "retention by the age of the file",
+        "a segment goes so long after its first append, however young its records are",
+        _by_age_of_the_file,
+        options=AGE,
+        is_quick=True,
+    ),
+    Mutant(
+        "retention by the last record",
+        "a segment is as old as what was appended to it last",
+        _by_age_of_the_last_record,
+        options=AGE,
+        is_quick=True,
+    ),
+    Mutant(
+        "one segment too many",
+        "retention by size leaves less than retention.bytes",
+        _one_segment_too_many,
+        options=SIZE,
+        is_quick=True,
+    ),
+    Mutant(
+        "log start not noted",
+        "segments that are gone come back with the next process",
+        _log_start_not_noted,
+        options=KILLS,
+        is_quick=True,
+    ),
+    Mutant(
+        "log start not synced",
+        "segments that are gone come back with the power",
+        _log_start_not_synced,
+        options=POWER,
+        is_quick=True,
+    ),
+    Mutant(
+        "retention looks once",
+        "what is old or too much later on stays",
+        _looks_once,
+        options=AGE,
+        is_quick=True,
+    ),
+    Mutant(
+        "what cannot be compared is kept",
+        "a follower keeps below its leader's log start what was never committed",
+        _incomparable_is_kept,
+        seeds=(20, 22),
+        options=CUTS,
+        is_quick=True,
+    ),
+    Mutant(
+        "snapshots go with their segments",
+        "who restarts does not know the producers whose records are deleted",
+        _snapshots_go_with_their_segments,
+        options=SNAPSHOTS,
+        is_quick=True,
+    ),
+    Mutant(
+        "reader led past what is gone",
+        "who asks for deleted records gets later ones",
+        _reader_led_past_what_is_gone,
+        options=CUTS,
+        is_quick=True,
+    ),
+    Mutant(
+        "follower begins anew at its own end",
+        "a follower that is out of range goes on where it was",
+        _begins_anew_at_its_end,
+        options=CUTS,
+        is_quick=True,
+    ),
+)
