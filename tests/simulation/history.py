@@ -183,6 +183,8 @@ class History:
                 view.log = log
                 partition = self.partition(view.topic_partition)
                 self._follow_ends(node, partition, view)
+                # It may have told its leader of it, which may have taken it into the ISR for that.
+                self._regained(partition, view)
                 view.log = None
                 if is_power_lost:
                     doubt = LostRange(view.start_offset, view.end_offset)
