@@ -413,14 +413,18 @@ def _rebuild(
     payload: bytes, record_count: int, old_base: int, new_base: int, blanks_last: bool
 ) -> bytearray:
     """The same records with timestamps counted from another base, the last perhaps without its
-    value."""
+    value. InvalidRecords for offsets that do not ascend."""
     records = [
         NewRecord(record.timestamp, record.key, record.value, record.headers, record.offset)
         for record in kernel.decode_records(payload, 0, len(payload), record_count, 0, old_base)
     ]
     if blanks_last:
         records[-1] = records[-1]._replace(value=None)
-    return kernel.encode_records(records, new_base)[0]
+    try:
+        return kernel.encode_records(records, new_base)[0]
+    except ValueError as error:
+        # Whoever wrote the batch did not count its offsets upwards.
+        raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
 def _whole_header(buf: Buffer, position: int) -> BatchHeader:

@@ -288,6 +288,16 @@ def test_iterating_over_headers() -> None:
             list(iter_batch_headers(buf[:cut], 4, cut))
 
 
+def test_filtering_offsets_that_do_not_ascend() -> None:
+    batch = bytearray(build_batch([NewRecord(0, b"k", b"v"), NewRecord(0, b"k", b"v")]))
+    # Length, attributes, timestamp delta, offset delta (zigzag), …: the same record twice.
+    record_bytes = (len(batch) - 61) // 2
+    assert (batch[61 + 3], batch[61 + record_bytes + 3]) == (0, 2)
+    batch[61 + 3], batch[61 + record_bytes + 3] = 2, 0
+    with pytest.raises(InvalidRecords, match="offset delta 0 after 1"):
+        filter_batch(with_crc(batch), 0, b"\x01\x01", delete_horizon_ms=7)
+
+
 @given(NEW_RECORDS, CODECS, st.integers(0, 2**32))
 def test_hostile_batches_raise_nothing_else(
     records: list[NewRecord], codec: Compression, seed: int
