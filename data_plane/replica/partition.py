@@ -33,15 +33,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from data_plane.log.log import AppendResult, Log
-from data_plane.replica import truncation
+from data_plane.replica import following, truncation
 from data_plane.replica.errors import StaleLeaderEpoch
 from data_plane.replica.fetch_session import FetchState
-from data_plane.replica.following import (
-    append_from_leader,
-    cut_damaged,
-    follow_log_start,
-    forget_incomparable,
-)
 from data_plane.replica.leadership import (
     IsrProposal,
     Leadership,
@@ -372,16 +366,15 @@ class Partition:
             raise StaleLeaderEpoch(f"epoch {leader_epoch} is not {self.leader_epoch}")
         self._check_follower()
         log = self.log
-        if leader_log_start >= log.log_end_offset > self.high_watermark:
-            forget_incomparable(log, leader_epoch)
+        following.forget_incomparable(log, self.high_watermark, leader_log_start, leader_epoch)
         if start < end:
-            append_from_leader(log, buf, start, end, leader_epoch, now_ms)
+            following.append_from_leader(log, buf, start, end, leader_epoch, now_ms)
             # It moves back where the first batch reaches below the log start.
             self.high_watermark = min(self.high_watermark, log.high_watermark)
             if not self.is_sync_pending and self._needs_sync():
                 self._sync_later()
         self._advance_high_watermark(min(leader_high_watermark, log.log_end_offset))
-        if follow_log_start(log, leader_log_start):
+        if following.follow_log_start(log, leader_log_start):
             self._tell_all()
 
     def truncate_for_divergence(self, epoch: int, end_offset: int) -> None:
@@ -405,7 +398,7 @@ class Partition:
     def drop_damaged(self, offset: int) -> None:
         """Drop damaged `offset` and all above. Raises StaleLeaderEpoch, LogDirFailure."""
         self._check_follower()
-        cut_damaged(self.log, offset)
+        following.cut_damaged(self.log, offset)
         self._log_was_cut()
 
     def _check_follower(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_plane.log.log import Log
-from data_plane.replica import partition, truncation
+from data_plane.replica import following, truncation
 from data_plane.replica.fetch_session import FetchState
 from data_plane.replica.fetcher import ReplicaFetcher
 from data_plane.replica.partition import Partition
@@ -149,7 +149,7 @@ def _failed_sync_acknowledges(patch: Patch) -> None:
 
 
 def _log_start_not_followed(patch: Patch) -> None:
-    patch.set(partition, "follow_log_start", lambda log, leader_log_start_offset: False)
+    patch.set(following, "follow_log_start", lambda log, leader_log_start_offset: False)
 
 
 FOLLOWER_MUTANTS: Iterable[Mutant] = (

@@ -11,7 +11,7 @@ from data_plane.log.log import Log
 from data_plane.log.log_reads import LogReads
 from data_plane.log.maintenance import Maintenance
 from data_plane.log.segment import Segment
-from data_plane.replica import partition
+from data_plane.replica import following
 from data_plane.replica.partition import Partition
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
@@ -127,7 +127,7 @@ def _looks_once(patch: Patch) -> None:
 
 
 def _incomparable_is_kept(patch: Patch) -> None:
-    patch.set(partition, "forget_incomparable", lambda log, leader_epoch: None)
+    patch.set(following, "forget_incomparable", lambda *_: None)
 
 
 def _begins_anew_at_its_end(patch: Patch) -> None:
