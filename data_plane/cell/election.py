@@ -107,7 +107,7 @@ def without_brokers(
     if is_led:
         return new
     # Not while the leader still serves, and not while somebody who has it all may yet come: after
-    # a takeover a controller does not know who is alive, which is no reason to lose records.
+    # a takeover a controller may not know who is alive, which is no reason to lose records.
     is_hopeless = leader not in stopping and gone >= {*new.isr, *new.elr}
     elected = elect(
         new,
