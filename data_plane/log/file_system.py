@@ -19,11 +19,11 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import mmap
 import os
 from enum import Enum
 from typing import Any, Protocol
 
+from data_plane.log.mappings import Mapping, OsMapping
 from data_plane.log.read_buffers import POOLED_READ_BYTES_MIN, ReadBuffers
 
 Buffer = bytes | bytearray | memoryview
@@ -94,8 +94,8 @@ class File(Protocol):
     def read_at_nowait(self, position: int, size: int) -> Buffer | None:
         """Exactly `size` bytes if memory has them, else None (also where that is unknown)."""
 
-    def map(self, size: int) -> memoryview | None:
-        """The first `size` bytes, read-only and shared with later writes; None if impossible."""
+    def map(self, size: int) -> Mapping | None:
+        """The first `size` bytes; None if impossible."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -205,9 +205,9 @@ class OsFile:
             return None
         return buffer if read == size else None
 
-    def map(self, size: int) -> memoryview | None:
+    def map(self, size: int) -> Mapping | None:
         try:
-            return memoryview(mmap.mmap(self._fd, size, mmap.MAP_SHARED, mmap.PROT_READ))
+            return OsMapping(self._fd, size)
         except (OSError, ValueError):
             # Out of mappings or descriptors: reads go through preadv instead.
             return None

@@ -6,8 +6,9 @@ Invariants
   they are not served on the hot path. Bad ranges found by the check are never served.
 - A sealed segment never changes. Whoever renames or removes its files sets `retired` first, so a
   worker thread that opened one by name can tell whether it got the right file.
-- Only the end of the segment that takes appends is mapped; the rest is read with preadv, on the
-  loop only if that cannot block. A disk error on a mapped page would kill the process.
+- On the loop nothing is read that may have to come from the disk: bytes of a mapping are the last
+  HOT_TAIL_BYTES, written a moment ago, or known to be in memory; all else is read with preadv, and
+  refused where that would block.
 
 Deliberately absent: which offsets are visible (log.py) and when to seal (log.py).
 """
@@ -29,6 +30,7 @@ from data_plane.log.indexes import (
     decode_aborted,
 )
 from data_plane.log.log_directory import LogDirectory
+from data_plane.log.mappings import Mapping
 from data_plane.wire.records import BatchHeader
 
 LOG_SUFFIX = ".log"
@@ -43,6 +45,8 @@ SEGMENT_SUFFIXES = frozenset(
 REMAP_BYTES = 1 << 20
 # How much of the end of a mapped segment counts as hot: it was written a moment ago.
 HOT_TAIL_BYTES = 64 << 20
+# From this size on it costs less to ask whether mapped bytes are in memory than to copy them.
+MAPPED_READ_BYTES_MIN = 64 << 10
 # Headers are looked at through windows of this size; an index interval fits in.
 WALK_WINDOW_BYTES = 8192
 # Where recent appends and reads ended, so that a reader which follows the log needs no look-up.
@@ -115,7 +119,7 @@ class Segment:
         self.recently_used = False
         self.ever_mapped = False
         self.pins = 0
-        self._mapping: memoryview | None = None
+        self._mapping: Mapping | None = None
         self._hints: dict[int, int] | None = None
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
@@ -199,13 +203,19 @@ class Segment:
         if position < self.unverified_end:
             raise WouldBlock
         mapping = self._mapping
-        if not self.sealed:
-            mapped = 0 if mapping is None else len(mapping)
-            if end - mapped >= REMAP_BYTES and self.size - mapped >= REMAP_BYTES:
-                mapping = self._map()
-        if mapping is not None and end <= len(mapping) and position >= self.size - HOT_TAIL_BYTES:
+        mapped = 0 if mapping is None else mapping.size
+        if end - mapped >= REMAP_BYTES and self.size - mapped >= REMAP_BYTES:
+            mapping = self._map()
+        if (
+            mapping is not None
+            and end <= mapping.size
+            and (
+                position >= self.size - HOT_TAIL_BYTES
+                or (size >= MAPPED_READ_BYTES_MIN and mapping.is_in_memory(position, end))
+            )
+        ):
             self.recently_used = True
-            return mapping[position:end]
+            return mapping.view(position, end)
         file = self.file or self.open_file()
         self.recently_used = True
         data = file.read_at_nowait(position, size)
@@ -216,7 +226,7 @@ class Segment:
         # This file system cannot say whether it would block; the tail was written just now.
         return file.read_at(position, size)
 
-    def _map(self) -> memoryview | None:
+    def _map(self) -> Mapping | None:
         mapping = self.open_file().map(self.size)
         if mapping is not None:
             self._mapping = mapping

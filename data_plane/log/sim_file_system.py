@@ -24,6 +24,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from data_plane.log.file_system import Buffer, SyncSite
+from data_plane.log.mappings import Mapping
 
 SECTOR_BYTES = 512
 BIG_CHOICES = ("none", "all", "prefix", "operations", "sectors", "sectors")
@@ -181,6 +182,23 @@ class _Folder:
             node.lose_power(rng)
 
 
+class _SimMapping:
+    """The bytes of a file when it was mapped, as nothing that is mapped ever changes."""
+
+    __slots__ = ("_fs", "_view", "size")
+
+    def __init__(self, fs: SimFileSystem, inode: _Inode, size: int) -> None:
+        self.size = size
+        self._fs = fs
+        self._view = memoryview(bytes(inode.content[:size]))
+
+    def view(self, start: int, end: int) -> memoryview:
+        return self._view[start:end]
+
+    def is_in_memory(self, start: int, end: int) -> bool:
+        return not self._fs.is_cache_cold
+
+
 class SimFile:
     """An open file of the simulated disk; dead after a crash."""
 
@@ -218,12 +236,11 @@ class SimFile:
         data = self.read_at(position, size)
         return data if len(data) == size else None
 
-    def map(self, size: int) -> memoryview | None:
+    def map(self, size: int) -> Mapping | None:
         self._check()
         if not self._fs.maps_files:
             return None
-        # A copy has the same bytes, as nothing that is mapped ever changes.
-        return memoryview(bytes(self.inode.content[:size]))
+        return _SimMapping(self._fs, self.inode, size)
 
     def truncate(self, size: int) -> None:
         self._check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from data_plane.log.file_system import FileSystem, OsFileSystem, SyncSite
+from data_plane.log.mappings import PAGE_BYTES
 from data_plane.log.sim_file_system import Fault, PowerLoss, SimFileSystem
 
 SITE = SyncSite.APPEND_DATA
@@ -54,12 +56,47 @@ def test_a_mapping_sees_the_bytes_it_was_made_for(disk: tuple[FileSystem, str]) 
     fs, folder = disk
     file = fs.open(f"{folder}/a", create=True)
     file.write_at(0, b"mapped bytes")
-    view = file.map(12)
+    mapping = file.map(12)
     file.write_at(12, b" and later ones")
-    assert view is not None
-    assert bytes(view) == b"mapped bytes"
+    assert mapping is not None
+    assert mapping.size == 12
+    assert bytes(mapping.view(0, 12)) == b"mapped bytes"
     file.close()
-    assert bytes(view[:6]) == b"mapped"
+    view = mapping.view(0, 6)
+    del mapping
+    assert bytes(view) == b"mapped"
+
+
+def test_a_mapping_knows_what_is_in_memory(disk: tuple[FileSystem, str]) -> None:
+    fs, folder = disk
+    file = fs.open(f"{folder}/a", create=True)
+    size = 20 * PAGE_BYTES + 17
+    file.write_at(0, bytes(size))
+    mapping = file.map(size)
+    assert mapping is not None
+    for start, end in ((0, size), (1, 2), (PAGE_BYTES - 1, PAGE_BYTES + 1), (size - 1, size)):
+        assert mapping.is_in_memory(start, end)
+    file.close()
+
+
+def test_what_has_left_memory_is_not_in_memory(tmp_path: Path) -> None:
+    fs = OsFileSystem()
+    size = 64 * PAGE_BYTES
+    file = fs.open(f"{tmp_path}/a", create=True)
+    file.write_at(0, bytes(size))
+    fs.sync_data(file, SITE)
+    try:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        mapping = file.map(size)
+        assert mapping is not None
+        is_in_memory = mapping.is_in_memory(0, size)
+        # Files of a tmpfs, which knows no reads without waiting, never leave memory.
+        was_read = file.read_at_nowait(0, size) is not None
+        assert is_in_memory == (was_read or not file.nowait_supported)
+        file.read_at(0, size)
+        assert mapping.is_in_memory(0, size)
+    finally:
+        file.close()
 
 
 def test_names_change_as_asked(disk: tuple[FileSystem, str]) -> None:
