@@ -5,7 +5,8 @@ processor time is not counted, only its wall time: on two cores the client is of
 both brokers alike.
 
 - produce: sends `count` messages as fast as the client can, flushes, reports messages per second.
-- consume: reads `count` messages of a filled topic from the beginning.
+- consume: several consumer processes read a filled topic of `count` messages, each its partitions,
+  from the beginning.
 - latency: sends at a fixed rate with the send time in the payload and consumes in the same
   process; reports percentiles of acknowledgement and end-to-end latency.
 - steady: sends at a fixed rate, for processor time per 1,000 requests.
@@ -22,10 +23,15 @@ import struct
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 POLL_BATCH_MESSAGES = 10_000
+# librdkafka's RD_KAFKA_PARTITION_UA: its partitioner chooses.
+PARTITION_UA = -1
 STALL_SECONDS_MAX = 60
 # More than the page cache takes in during any load: 500,000 messages of 1 KiB on three brokers.
 MEMORY_BYTES = 2 * 2**30
@@ -77,16 +83,19 @@ def run_produce(arguments: argparse.Namespace) -> dict[str, float]:
     produce(topic, value)
     producer.flush(30)
     touch_memory()
+    partition = PARTITION_UA
     began = time.monotonic()
     for index in range(arguments.count):
+        if arguments.turn and not index % arguments.turn:
+            partition = index // arguments.turn % arguments.partitions
         while True:
             try:
                 # Each message asks for a report only once in a while: reports cost the client
                 # more than the broker spends on the message.
                 if index % 1000:
-                    produce(topic, value)
+                    produce(topic, value, partition=partition)
                 else:
-                    produce(topic, value, on_delivery=on_delivery)
+                    produce(topic, value, partition=partition, on_delivery=on_delivery)
                     poll(0)
                 break
             except BufferError:
@@ -99,7 +108,27 @@ def run_produce(arguments: argparse.Namespace) -> dict[str, float]:
 
 
 def run_consume(arguments: argparse.Namespace) -> dict[str, float]:
-    """Messages per second from the first message received to the last of `count`."""
+    """Messages per second from the first that some consumer received to the last."""
+    consumers = range(arguments.consumers)
+    with ProcessPoolExecutor(arguments.consumers, get_context("spawn")) as pool:
+        shares = list(pool.map(read_share, [arguments] * len(consumers), consumers))
+    read = sum(share.messages for share in shares)
+    if read < arguments.count:
+        raise SystemExit(f"{read} of {arguments.count} messages were there to be read")
+    seconds = max(share.ended for share in shares) - min(share.began for share in shares)
+    return {"seconds": seconds, "messages_per_s": read / seconds}
+
+
+class Share(NamedTuple):
+    """What one consumer has read, and when, in seconds of the machine's monotonic clock."""
+
+    messages: int
+    began: float
+    ended: float
+
+
+def read_share(arguments: argparse.Namespace, index: int) -> Share:
+    """Read every partition of consumer `index` from its beginning to its end."""
     consumer = Consumer(
         {
             "bootstrap.servers": arguments.bootstrap,
@@ -109,28 +138,37 @@ def run_consume(arguments: argparse.Namespace) -> dict[str, float]:
             # Without these two the client itself stalls between fetches.
             "fetch.queue.backoff.ms": 1,
             "queued.min.messages": 1_000_000,
-            # librdkafka's default. With a gigabyte the figure is how fast the machine gives memory
-            # to a client that has fetched everything before it has read a tenth of it.
-            "queued.max.messages.kbytes": 65_536,
+            # What stays in the processor's cache until the application takes it. A queue that does
+            # not is refilled from memory, which halves the client's rate, and the more so the
+            # faster the broker fills it.
+            "queued.max.messages.kbytes": 8_192,
             "fetch.message.max.bytes": 1_048_576,
             "check.crcs": False,
         }
     )
-    partitions = consumer.list_topics(arguments.topic, timeout=30).topics[arguments.topic]
-    consumer.assign([TopicPartition(arguments.topic, p, 0) for p in partitions.partitions])
-    seen, began, last_progress = 0, 0.0, time.monotonic()
-    while seen < arguments.count:
-        messages = consumer.consume(POLL_BATCH_MESSAGES, timeout=0.1)
-        if messages:
-            last_progress = time.monotonic()
-            began = began or last_progress
-            # The figure counts what came after the first batch, which paid for the start.
-            seen += len(messages)
-        elif time.monotonic() - last_progress > STALL_SECONDS_MAX:
-            raise SystemExit(f"stalled after {seen} of {arguments.count} messages")
-    seconds = time.monotonic() - began
-    consumer.close()
-    return {"seconds": seconds, "messages_per_s": arguments.count / seconds}
+    try:
+        found = consumer.list_topics(arguments.topic, timeout=30).topics[arguments.topic]
+        mine = [
+            TopicPartition(arguments.topic, partition, 0)
+            for partition in sorted(found.partitions)
+            if partition % arguments.consumers == index
+        ]
+        left = sum(consumer.get_watermark_offsets(one)[1] for one in mine)
+        consumer.assign(mine)
+        messages = left
+        began, last_progress = 0.0, time.monotonic()
+        while left > 0:
+            taken = consumer.consume(min(left, POLL_BATCH_MESSAGES), timeout=0.1)
+            if taken:
+                last_progress = time.monotonic()
+                # The figure counts from the first messages on, not the client's start.
+                began = began or last_progress
+                left -= len(taken)
+            elif time.monotonic() - last_progress > STALL_SECONDS_MAX:
+                raise SystemExit(f"stalled {left} messages before the end")
+        return Share(messages, began, last_progress)
+    finally:
+        consumer.close()
 
 
 def percentiles_of(samples_s: list[float]) -> dict[str, float]:
@@ -230,6 +268,14 @@ def main() -> None:
     parser.add_argument("--codec", default="none")
     parser.add_argument("--linger-ms", type=float, default=5)
     parser.add_argument("--batch-bytes", type=int, default=1_000_000)
+    parser.add_argument("--partitions", type=int, default=4, help="of the topic (produce)")
+    parser.add_argument(
+        "--turn",
+        type=int,
+        default=0,
+        help="messages to one partition before the next has its turn; 0: the client's choice",
+    )
+    parser.add_argument("--consumers", type=int, default=2, help="processes (consume)")
     arguments = parser.parse_args()
     json.dump(KINDS[arguments.kind](arguments), sys.stdout)
     print()

@@ -49,11 +49,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Load(Generic[T]):
-    """One load: run against one of both it yields one sample of each of its rows."""
+    """One load: run against one of both it yields one sample of each of its rows, `turns` times in
+    a round."""
 
     name: str
     rows: tuple[Row, ...]
     run: Callable[[T], list[float]]
+    turns: int = 1
 
 
 class Marks(NamedTuple):
@@ -118,7 +120,7 @@ def run_comparison(
 def measure(load: Load[T], compared: Sequence[T], rounds: int) -> list[str]:
     """The rows of one load, rounds taken in turn."""
     samples: list[list[list[float]]] = [[] for _ in compared]
-    for _ in range(rounds):
+    for _ in range(rounds * load.turns):
         for index, one in enumerate(compared):
             # What earlier loads wrote goes to the disk now: once the kernel begins to write back,
             # it takes processor time from whoever is measured then.
