@@ -27,6 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.cells import BROKERS, Cell, KafkaCell, TidewheelCell
 from benchmarks.side_by_side import (
+    SHORT_TURNS,
     Load,
     Marks,
     Row,
@@ -88,7 +89,7 @@ def produce_load(size: int, count: int) -> Load[Cell]:
         Row(f"{label}: throughput", "msg/s", "≥ 2.0"),
         Row(f"{label}: CPU of the cell", "s/GB", "≤ 0.3"),
     )
-    return Load(f"produce-{size}", rows, run)
+    return Load(f"produce-{size}", rows, run, turns=SHORT_TURNS)
 
 
 def latency_load(rate: int, seconds: int) -> Load[Cell]:

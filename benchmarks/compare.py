@@ -22,6 +22,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.brokers import ApacheKafka, Tidewheel
 from benchmarks.process_figures import cpu_seconds, memory_bytes
 from benchmarks.side_by_side import (
+    SHORT_TURNS,
     Load,
     Marks,
     Row,
@@ -34,8 +35,6 @@ from benchmarks.side_by_side import (
 MARKS = Marks("<!-- table: begin -->", "<!-- table: end -->")
 PARTITIONS = 4
 FILL_TURN_MESSAGES = 10_000
-# Of loads that take a second or two: the machine's own slow moments last as long.
-SHORT_TURNS = 3
 
 Broker = Tidewheel | ApacheKafka
 

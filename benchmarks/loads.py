@@ -1,10 +1,10 @@
 """The client side of the benchmarks: one librdkafka load per process, one JSON line of figures.
 
 Run as `python -m benchmarks.loads KIND --bootstrap HOST:PORT …`; compare.py does. The client's own
-processor time is not counted, only its wall time: on two cores the client is often the limit, for
-both brokers alike.
+processor time is not counted, only its wall time: on two cores a single client is the limit for both
+brokers, so there are as many as cores.
 
-- produce: sends `count` messages as fast as the client can, flushes, reports messages per second.
+- produce: several producer processes send `count` messages together, as fast as they can.
 - consume: several consumer processes read a filled topic of `count` messages, each its partitions,
   from the beginning.
 - latency: sends at a fixed rate with the send time in the payload and consumes in the same
@@ -23,8 +23,10 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -36,6 +38,9 @@ STALL_SECONDS_MAX = 60
 # More than the page cache takes in during any load: 500,000 messages of 1 KiB on three brokers.
 MEMORY_BYTES = 2 * 2**30
 _TOUCH = bytes(2**20)
+
+# In the processes of a share: where they wait for each other before they begin.
+_ALL_READY: Barrier | None = None
 
 
 def payload_of(size: int) -> bytes:
@@ -68,8 +73,47 @@ def touch_memory() -> None:
             memory[offset : offset + len(_TOUCH)] = _TOUCH
 
 
+class Share(NamedTuple):
+    """What one client has sent or read, and when, in seconds of the machine's monotonic clock."""
+
+    messages: int
+    began: float
+    ended: float
+
+
+def run_shares(
+    arguments: argparse.Namespace, work: Callable[[argparse.Namespace, int], Share]
+) -> dict[str, float]:
+    """Messages per second of all clients, from when the first begins to when the last ends."""
+    context = get_context("spawn")
+    all_ready = context.Barrier(arguments.clients)
+    with ProcessPoolExecutor(arguments.clients, context, _know, (all_ready,)) as pool:
+        running = [pool.submit(work, arguments, index) for index in range(arguments.clients)]
+        shares = [one.result() for one in running]
+    seconds = max(share.ended for share in shares) - min(share.began for share in shares)
+    messages = sum(share.messages for share in shares)
+    if messages < arguments.count:
+        raise SystemExit(f"{messages} of {arguments.count} messages went through")
+    return {"seconds": seconds, "messages_per_s": messages / seconds}
+
+
+def _know(all_ready: Barrier) -> None:
+    global _ALL_READY
+    _ALL_READY = all_ready
+
+
 def run_produce(arguments: argparse.Namespace) -> dict[str, float]:
     """Messages per second from the first send to the last acknowledgement."""
+    return run_shares(arguments, send_share)
+
+
+def run_consume(arguments: argparse.Namespace) -> dict[str, float]:
+    """Messages per second from the first that some consumer received to the last."""
+    return run_shares(arguments, read_share)
+
+
+def send_share(arguments: argparse.Namespace, index: int) -> Share:
+    """Send this client's share of the messages."""
     producer = Producer(producer_config(arguments))
     value = payload_of(arguments.size)
     failed = 0
@@ -82,17 +126,21 @@ def run_produce(arguments: argparse.Namespace) -> dict[str, float]:
     # One message first: topic look-up and connection are not part of the figure.
     produce(topic, value)
     producer.flush(30)
-    touch_memory()
+    if index == 0:
+        touch_memory()
     partition = PARTITION_UA
+    share = len(range(index, arguments.count, arguments.clients))
+    assert _ALL_READY is not None
+    _ALL_READY.wait(STALL_SECONDS_MAX)
     began = time.monotonic()
-    for index in range(arguments.count):
-        if arguments.turn and not index % arguments.turn:
-            partition = index // arguments.turn % arguments.partitions
+    for number in range(share):
+        if arguments.turn and not number % arguments.turn:
+            partition = (number // arguments.turn + index) % arguments.partitions
         while True:
             try:
                 # Each message asks for a report only once in a while: reports cost the client
                 # more than the broker spends on the message.
-                if index % 1000:
+                if number % 1000:
                     produce(topic, value, partition=partition)
                 else:
                     produce(topic, value, partition=partition, on_delivery=on_delivery)
@@ -101,30 +149,10 @@ def run_produce(arguments: argparse.Namespace) -> dict[str, float]:
             except BufferError:
                 poll(0.01)
     left = producer.flush(STALL_SECONDS_MAX)
-    seconds = time.monotonic() - began
+    ended = time.monotonic()
     if left or failed:
         raise SystemExit(f"{left} messages not sent, {failed} failed")
-    return {"seconds": seconds, "messages_per_s": arguments.count / seconds}
-
-
-def run_consume(arguments: argparse.Namespace) -> dict[str, float]:
-    """Messages per second from the first that some consumer received to the last."""
-    consumers = range(arguments.consumers)
-    with ProcessPoolExecutor(arguments.consumers, get_context("spawn")) as pool:
-        shares = list(pool.map(read_share, [arguments] * len(consumers), consumers))
-    read = sum(share.messages for share in shares)
-    if read < arguments.count:
-        raise SystemExit(f"{read} of {arguments.count} messages were there to be read")
-    seconds = max(share.ended for share in shares) - min(share.began for share in shares)
-    return {"seconds": seconds, "messages_per_s": read / seconds}
-
-
-class Share(NamedTuple):
-    """What one consumer has read, and when, in seconds of the machine's monotonic clock."""
-
-    messages: int
-    began: float
-    ended: float
+    return Share(share, began, ended)
 
 
 def read_share(arguments: argparse.Namespace, index: int) -> Share:
@@ -151,9 +179,11 @@ def read_share(arguments: argparse.Namespace, index: int) -> Share:
         mine = [
             TopicPartition(arguments.topic, partition, 0)
             for partition in sorted(found.partitions)
-            if partition % arguments.consumers == index
+            if partition % arguments.clients == index
         ]
         left = sum(consumer.get_watermark_offsets(one)[1] for one in mine)
+        assert _ALL_READY is not None
+        _ALL_READY.wait(STALL_SECONDS_MAX)
         consumer.assign(mine)
         messages = left
         began, last_progress = 0.0, time.monotonic()
@@ -275,7 +305,7 @@ def main() -> None:
         default=0,
         help="messages to one partition before the next has its turn; 0: the client's choice",
     )
-    parser.add_argument("--consumers", type=int, default=2, help="processes (consume)")
+    parser.add_argument("--clients", type=int, default=2, help="processes (produce, consume)")
     arguments = parser.parse_args()
     json.dump(KINDS[arguments.kind](arguments), sys.stdout)
     print()

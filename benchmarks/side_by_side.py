@@ -27,6 +27,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 HEAD = "| figure | unit | Tidewheel | Apache Kafka | ratio | wanted |\n|---|---|---|---|---|---|"
 
+# In a round, of loads that take a second or two: a machine's own slow moments last as long.
+SHORT_TURNS = 3
+
 
 class Compared(Protocol):
     """A broker or a cell that loads run against."""
