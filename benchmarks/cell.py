@@ -39,6 +39,7 @@ from benchmarks.side_by_side import (
 
 MARKS = Marks("<!-- cell: begin -->", "<!-- cell: end -->")
 PARTITIONS = 6
+PRODUCERS = 2
 IDLE_S = 10
 PACE_PER_S = 200
 FAILOVER_WARM_UP_S = 3.0
@@ -79,7 +80,9 @@ def produce_load(size: int, count: int) -> Load[Cell]:
     def run(cell: Cell) -> list[float]:
         topic = fresh_topic(cell)
         before = cell.cpu_seconds()
-        figures = client("produce", cell, topic, acks="all", size=size, count=count)
+        figures = client(
+            "produce", cell, topic, acks="all", size=size, count=count, clients=PRODUCERS
+        )
         cpu_s = cell.cpu_seconds() - before
         drop_topic(cell, topic)
         return [figures["messages_per_s"], cpu_s / (count * size / 1e9)]

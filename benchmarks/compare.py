@@ -35,6 +35,7 @@ from benchmarks.side_by_side import (
 MARKS = Marks("<!-- table: begin -->", "<!-- table: end -->")
 PARTITIONS = 4
 FILL_TURN_MESSAGES = 10_000
+CONSUMERS = 2
 
 Broker = Tidewheel | ApacheKafka
 
@@ -93,7 +94,7 @@ def consume_load(size: int, codec: str, count: int, wanted: tuple[str, str]) -> 
             filled[broker.name] = fresh_topic(broker)
             fill(broker, filled[broker.name], size, codec, count)
         before = cpu_seconds(broker.pid)
-        figures = client("consume", broker, filled[broker.name], count=count)
+        figures = client("consume", broker, filled[broker.name], count=count, clients=CONSUMERS)
         cpu_s = cpu_seconds(broker.pid) - before
         return [figures["messages_per_s"], cpu_s / (count * size / 1e9)]
 

@@ -1,12 +1,12 @@
 """The client side of the benchmarks: one librdkafka load per process, one JSON line of figures.
 
 Run as `python -m benchmarks.loads KIND --bootstrap HOST:PORT …`; compare.py does. The client's own
-processor time is not counted, only its wall time: on two cores a single client is the limit for both
-brokers, so there are as many as cores.
+processor time is not counted, only its wall time: on two cores a single client is often the limit,
+for both brokers alike.
 
-- produce: several producer processes send `count` messages together, as fast as they can.
-- consume: several consumer processes read a filled topic of `count` messages, each its partitions,
-  from the beginning.
+- produce: `clients` producer processes send `count` messages together, as fast as they can.
+- consume: `clients` consumer processes read a filled topic of `count` messages, each its own
+  partitions, from the beginning.
 - latency: sends at a fixed rate with the send time in the payload and consumes in the same
   process; reports percentiles of acknowledgement and end-to-end latency.
 - steady: sends at a fixed rate, for processor time per 1,000 requests.
@@ -305,7 +305,7 @@ def main() -> None:
         default=0,
         help="messages to one partition before the next has its turn; 0: the client's choice",
     )
-    parser.add_argument("--clients", type=int, default=2, help="processes (produce, consume)")
+    parser.add_argument("--clients", type=int, default=1, help="processes (produce, consume)")
     arguments = parser.parse_args()
     json.dump(KINDS[arguments.kind](arguments), sys.stdout)
     print()
