@@ -28,6 +28,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.cells import BROKERS, Cell, KafkaCell, TidewheelCell
 from benchmarks.side_by_side import (
     SHORT_TURNS,
+    TOPIC_CONFIG,
     Load,
     Marks,
     Row,
@@ -51,7 +52,8 @@ def fresh_topic(cell: Cell) -> str:
     """A new topic whose leaders are spread over all brokers."""
     name = f"benchmark-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": cell.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, BROKERS)])[name].result(30)
+    topic = NewTopic(name, PARTITIONS, BROKERS, config=TOPIC_CONFIG)
+    admin.create_topics([topic])[name].result(30)
     deadline = time.monotonic() + 30
     while len({leader for leader in leaders(cell, name).values() if leader > 0}) < BROKERS:
         if time.monotonic() > deadline:

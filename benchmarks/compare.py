@@ -23,6 +23,7 @@ from benchmarks.brokers import ApacheKafka, Tidewheel
 from benchmarks.process_figures import cpu_seconds, memory_bytes
 from benchmarks.side_by_side import (
     SHORT_TURNS,
+    TOPIC_CONFIG,
     Load,
     Marks,
     Row,
@@ -44,7 +45,8 @@ def fresh_topic(broker: Broker) -> str:
     """A new topic with four partitions."""
     name = f"benchmark-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
+    topic = NewTopic(name, PARTITIONS, 1, config=TOPIC_CONFIG)
+    admin.create_topics([topic])[name].result(30)
     return name
 
 
