@@ -65,6 +65,17 @@ class CorruptSegment(LogError):
         self.found: list[Any] = []
 
 
+class DamagedLog(LogError):
+    """A log cannot be cut where it was to be: what is damaged lies below, and would go, too."""
+
+    error_code = ErrorCode.CORRUPT_MESSAGE
+
+    def __init__(self, folder: str, offset: int, damaged_from: int) -> None:
+        super().__init__(
+            f"{folder} is damaged from offset {damaged_from} on and cannot be truncated to {offset}"
+        )
+
+
 class LogDirFailure(LogError):
     """A disk error took the data directory offline; all its logs answer with this from then on."""
 

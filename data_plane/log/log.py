@@ -152,6 +152,14 @@ class Log(LogReads):
         except OSError as error:
             raise self._directory.fail(error) from error
 
+    def check_before_truncation(self, offset: int) -> None:
+        """Know what is damaged in the segment that `truncate_to(offset)` would cut. Reads all of it
+        if this process has not checked it yet. Raises LogDirFailure."""
+        try:
+            truncation.check_before(self, offset)
+        except OSError as error:
+            raise self._directory.fail(error) from error
+
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset`. Raises LogDirFailure."""
         try:

@@ -17,7 +17,10 @@ the end of the one before it shows that a file in between was lost: the log ends
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
+
+from crc32c import crc32c
 
 from data_plane.log import loading, partition_files
 from data_plane.log.batch_walk import BadRange, BatchWalk, find_sound_batch
@@ -33,10 +36,21 @@ from data_plane.log.loading import LoadedLog
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import read_log_start
 from data_plane.log.segment import Segment
-from data_plane.wire.kernel_types import BATCH_HEADER, BATCH_HEADER_BYTES, BatchHeader
+from data_plane.wire.kernel_types import (
+    ATTRIBUTES_POSITION,
+    BATCH_HEADER,
+    BATCH_HEADER_BYTES,
+    LAST_OFFSET_DELTA_POSITION,
+    BatchHeader,
+)
 
 if TYPE_CHECKING:
     from data_plane.log.log_state import LogState as Log
+
+_LAST_OFFSET_DELTA = _RECORD_COUNT = struct.Struct(">i")
+RECORD_COUNT_POSITION = BATCH_HEADER_BYTES - _RECORD_COUNT.size
+# What is read at once to tell a damaged last batch from a torn one; none is larger than a request.
+WHOLE_BATCH_BYTES_MAX = 128 << 20
 
 UNKNOWN_NAMES = Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS
 
@@ -293,18 +307,40 @@ class _RecoveryWalk:
 
 
 def _end_of_whole_batch(segment: Segment, file: File, position: int) -> int | None:
-    """The next offset of a damaged last batch that is all there, by its header; None for another.
+    """The next offset of a damaged last batch that is all there; None for one that is not.
 
     A write that kill -9 cut short leaves less than a batch: one of its full length was stored whole
-    and has gone bad since."""
-    frame = file.read_at(position, BATCH_HEADER_BYTES)
-    if len(frame) < BATCH_HEADER_BYTES:
+    and has gone bad since. Its length says so, or its checksum, which does not cover the length.
+    How many offsets it takes is said twice; where the two differ, one of them may make the checksum
+    right, and otherwise it takes one, since nothing vouches for more."""
+    size = segment.size - position
+    if not BATCH_HEADER_BYTES <= size <= WHOLE_BATCH_BYTES_MAX:
         return None
-    header = BatchHeader(0, *BATCH_HEADER.unpack_from(frame))
-    is_whole = header.position + header.size == segment.size - position
-    is_next = header.base_offset == segment.next_offset
-    counts = header.last_offset_delta >= 0 and header.record_count == header.last_offset_delta + 1
-    return header.next_offset if is_whole and is_next and counts else None
+    data = bytearray(file.read_at(position, size))
+    if len(data) < size:
+        return None
+    header = BatchHeader(0, *BATCH_HEADER.unpack_from(data))
+    by_delta, by_count = header.last_offset_delta + 1, header.record_count
+    if _is_sound(data, header.crc):
+        return segment.next_offset + max(by_delta, 1)
+    if header.size != size:
+        return None
+    _LAST_OFFSET_DELTA.pack_into(data, LAST_OFFSET_DELTA_POSITION, _int32(by_count - 1))
+    if _is_sound(data, header.crc):
+        return segment.next_offset + max(by_count, 1)
+    _LAST_OFFSET_DELTA.pack_into(data, LAST_OFFSET_DELTA_POSITION, header.last_offset_delta)
+    _RECORD_COUNT.pack_into(data, RECORD_COUNT_POSITION, _int32(by_delta))
+    if _is_sound(data, header.crc):
+        return segment.next_offset + max(by_delta, 1)
+    return segment.next_offset + (max(by_delta, 1) if by_delta == by_count else 1)
+
+
+def _is_sound(data: bytearray, crc: int) -> bool:
+    return crc32c(memoryview(data)[ATTRIBUTES_POSITION:]) == crc
+
+
+def _int32(value: int) -> int:
+    return max(-INT32_MAX - 1, min(INT32_MAX, value))
 
 
 def _are_equal(folds: list[Fold], others: list[Fold]) -> bool:

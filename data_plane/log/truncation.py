@@ -20,6 +20,7 @@ from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.partition_files import write_log_start
+from data_plane.log.reads import segments_from
 from data_plane.log.removal import remove_files
 from data_plane.log.segment import Segment
 
@@ -28,6 +29,20 @@ if TYPE_CHECKING:
 
 COPY_SUFFIX = ".log.copy"
 COPY_CHUNK_BYTES = 1 << 20
+
+
+def check_before(log: Log, offset: int) -> None:
+    """Check what this process has not checked yet of the segment to be cut at `offset`, since
+    a batch that lies about its last offset lies about where to cut. Raises OSError."""
+    segments = log.segments
+    segment = segments[segments_from(segments, offset)]
+    if segment.unverified_end and segment.base_offset < offset:
+        file = segment.open_file()
+        segment.load_indexes(file)
+        for bad in segment.verify(file):
+            log.log_directory.report_corruption(
+                CorruptSegment(segment.path(), bad.start, bad.reason)
+            )
 
 
 def truncate_to(log: Log, offset: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from data_plane.log.errors import AppendError
+from data_plane.log.damage import first_damaged_offset
+from data_plane.log.errors import AppendError, DamagedLog
 from data_plane.log.log import Log
+from data_plane.replica import truncation
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import scan_batches
 
@@ -47,6 +49,20 @@ def forget_incomparable(
     is_all_deleted = leader_log_start_offset >= log.log_end_offset
     if is_all_deleted and log.log_end_offset > high_watermark and log.latest_epoch != leader_epoch:
         log.truncate_fully_and_start_at(log.log_end_offset)
+
+
+def truncate_for_divergence(log: Log, epoch: int, end_offset: int) -> None:
+    """Drop what cannot be the leader's, whose largest epoch up to this log's last one is `epoch`,
+    and ends at `end_offset`.
+
+    Never a damaged batch below that, which may hold committed records: who counts on this replica
+    has to be told first, and that is the repair's. Raises DamagedLog then, and LogDirFailure."""
+    offset = truncation.truncation_offset(log, (epoch, end_offset))
+    log.check_before_truncation(offset)
+    damaged_from = first_damaged_offset(log)
+    if damaged_from is not None and damaged_from < offset:
+        raise DamagedLog(log.folder, offset, damaged_from)
+    log.truncate_to(offset)
 
 
 def follow_log_start(log: Log, leader_log_start_offset: int) -> bool:

@@ -381,9 +381,9 @@ class Partition:
         """The leader's largest epoch up to this log's last one is `epoch`, and ends at
         `end_offset`: drop what cannot be the leader's, then fetch again.
 
-        Raises StaleLeaderEpoch when this is no follower, LogDirFailure."""
+        Raises StaleLeaderEpoch when this is no follower, DamagedLog, LogDirFailure."""
         self._check_follower()
-        self.log.truncate_to(truncation.truncation_offset(self.log, (epoch, end_offset)))
+        following.truncate_for_divergence(self.log, epoch, end_offset)
         self._log_was_cut()
 
     def restart_at(self, log_start_offset: int) -> None:

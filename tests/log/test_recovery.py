@@ -8,7 +8,15 @@ from dataclasses import replace
 
 import pytest
 
+from data_plane.log.damage import first_damaged_offset
 from data_plane.log.log import Log
+from data_plane.wire.kernel_types import (
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_POSITION,
+    LAST_OFFSET_DELTA_POSITION,
+    LEADER_EPOCH_POSITION,
+    MAGIC_POSITION,
+)
 from data_plane.wire.records import decode_batch
 from tests.log.one_log import SMALL, START_MS, OneLog, batch_of
 from tests.log.test_corruption import served
@@ -90,6 +98,44 @@ def test_a_tail_torn_at_any_byte_is_cut_to_whole_batches(how: str, is_flushed: b
         assert one.append(batch_of(b"new")).first_offset == 3
         assert one.offsets() == [0, 1, 2, 3]
         assert one.manager.take_corruption_reports() == []
+
+
+def test_a_last_batch_that_went_bad_is_not_taken_for_torn_after_kill() -> None:
+    """Whichever bit it is, of the header or the records: it was stored whole, so it is damage, and
+    what the log held does not get less without a word."""
+    one = OneLog()
+    one.fill(2)
+    position = one.log.active.size
+    one.append(batch_of(b"x", b"y"))
+    size = one.log.active.size
+    path = one.log.active.path()
+    one.fs.process_death()
+    original = one.fs
+    for byte in range(position + BATCH_LENGTH_POSITION, size):
+        if LEADER_EPOCH_POSITION <= byte - position < MAGIC_POSITION:
+            continue  # No checksum covers it: brokers write it.
+        for bit in range(8):
+            one.fs = copy.deepcopy(original)
+            one.fs.flip_bit(path, byte, bit)
+            one.kill()
+            where = f"bit {bit} of byte {byte - position}"
+            assert one.log.log_end_offset == 4, where
+            assert first_damaged_offset(one.log) == 2, where
+            assert len(one.manager.take_corruption_reports()) == 1, where
+
+
+def test_a_last_batch_with_two_bad_fields_counts_for_one_offset() -> None:
+    one = OneLog()
+    one.fill(1)
+    position = one.log.active.size
+    one.append(batch_of(b"x", b"y", b"z"))
+    path = one.log.active.path()
+    one.fs.process_death()
+    one.fs.flip_bit(path, position + LAST_OFFSET_DELTA_POSITION)
+    one.fs.flip_bit(path, position + BATCH_HEADER_BYTES - 4, 1)
+    one.kill()
+    assert one.log.log_end_offset == 2
+    assert first_damaged_offset(one.log) == 1
 
 
 @pytest.mark.parametrize("how", ["kill", "lose_power"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from data_plane.log.config import LogConfig
+from data_plane.log.errors import DamagedLog
 from data_plane.replica.errors import StaleLeaderEpoch
 from data_plane.replica.truncation import leader_epoch_end
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel_types import LAST_OFFSET_DELTA_POSITION
 from data_plane.wire.records import NewRecord, build_batch
 from tests.replica.cell import LAG_MS, Cell, Node
 
@@ -277,6 +279,29 @@ def test_answers_of_another_leader_epoch_are_refused() -> None:
             now_ms=cell.now_ms,
         )
     assert two.end == 0
+
+
+def test_a_follower_cuts_nothing_by_a_batch_that_lies_about_its_end() -> None:
+    """Its last offset has grown by a flipped bit since it was checked: it would be the first one to
+    reach the cut, and committed records would go with it while others count on this replica."""
+    cell = Cell(2, min_insync_replicas=1)
+    leader, follower = cell.nodes[1], cell.nodes[2]
+    for _ in range(4):
+        leader.append()
+    cell.catch_up(2)
+    log = follower.partition.log
+    segment = log.segments[0]
+    second = segment.position_of(segment.open_file().read_at, 1)
+    follower.fs.flip_bit(segment.path(), second + LAST_OFFSET_DELTA_POSITION + 3, 3)
+    log.doubt(1)
+    segment.forget_hints()
+    before = follower.end
+    with pytest.raises(DamagedLog, match="damaged from offset 1 on"):
+        follower.partition.truncate_for_divergence(0, 3)
+    assert follower.end == before
+    # At the damage, and below it, the cut is sure.
+    follower.partition.truncate_for_divergence(0, 1)
+    assert follower.end == 1
 
 
 def test_a_leader_takes_no_answers() -> None:
