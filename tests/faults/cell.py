@@ -207,17 +207,17 @@ class Cell:
 
     @property
     def bootstrap(self) -> str:
-        hosts = {
-            i: "127.0.0.1" if self._network is None else self._network.address(i)
-            for i in self._ports
-        }
-        return ",".join(f"{hosts[i]}:{port}" for i, port in self._ports.items())
+        return ",".join(self._address(i) for i in self._ports)
 
-    def admin(self) -> AdminClient:
-        """A client that knows nothing from earlier."""
+    def _address(self, node_id: int) -> str:
+        host = "127.0.0.1" if self._network is None else self._network.address(node_id)
+        return f"{host}:{self._ports[node_id]}"
+
+    def admin(self, node_id: int | None = None) -> AdminClient:
+        """A client that knows nothing from earlier; of one broker only, if need be."""
         return AdminClient(
             {
-                "bootstrap.servers": self.bootstrap,
+                "bootstrap.servers": self.bootstrap if node_id is None else self._address(node_id),
                 "socket.timeout.ms": 5000,
                 "log_level": 0,
             }
@@ -237,13 +237,15 @@ class Cell:
         """Partition → leader (-1: none), as some broker tells it just now; {} when none does."""
         return {p: leader for p, (leader, _) in self._partitions(topic).items()}
 
-    def in_sync(self, topic: str) -> dict[int, set[int]]:
-        """Partition → brokers in the ISR."""
-        return {p: set(isr) for p, (_, isr) in self._partitions(topic).items()}
+    def in_sync(self, topic: str, node_id: int | None = None) -> dict[int, set[int]]:
+        """Partition → brokers in the ISR, as some broker or the given one tells it."""
+        return {p: set(isr) for p, (_, isr) in self._partitions(topic, node_id).items()}
 
-    def _partitions(self, topic: str) -> dict[int, tuple[int, Sequence[int]]]:
+    def _partitions(
+        self, topic: str, node_id: int | None = None
+    ) -> dict[int, tuple[int, Sequence[int]]]:
         try:
-            found = self.admin().list_topics(topic, timeout=5).topics.get(topic)
+            found = self.admin(node_id).list_topics(topic, timeout=5).topics.get(topic)
         except KafkaException:
             return {}
         if found is None or found.error is not None:
@@ -278,12 +280,15 @@ class Cell:
         return time.monotonic() - began
 
     def wait_until_in_sync(self, topic: str) -> None:
-        """Wait until every broker that runs is in each ISR again."""
+        """Wait until every broker that runs is in each ISR again, and all of them know it.
+
+        One that was cut off from the store may still tell of the time before, and lead in it."""
         running = set(self.processes)
         self.wait_for(
-            lambda: (
-                (found := self.in_sync(topic)) != {}
+            lambda: all(
+                (found := self.in_sync(topic, node_id)) != {}
                 and all(isr == running for isr in found.values())
+                for node_id in running
             ),
             f"{sorted(running)} in sync for {topic}: {self.in_sync(topic)}",
         )
