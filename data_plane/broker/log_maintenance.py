@@ -45,6 +45,8 @@ class LogMaintenance:
             partition = self._services.partitions.get(log.topic_id, log.partition)
             if partition is not None and partition.log is log:
                 partition.log_start_changed()
+            for listener in self._services.retention_listeners:
+                listener(log.topic_id, log.partition)
         for corrupt in logs.take_corruption_reports():
             self.corrupt_batches_count += 1
             self._services.log.error(

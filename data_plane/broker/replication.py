@@ -61,6 +61,7 @@ class ReplicationManager:
         self.is_running = False
         services.partitions.on_roles_changed(self._roles_changed)
         services.image_listeners.append(self._image_changed)
+        services.retention_listeners.append(self._log_start_changed)
 
     # The component.
 
@@ -75,6 +76,15 @@ class ReplicationManager:
         """This replica's log is known to be damaged, or not any more."""
         if self.is_running:
             self._review(topic_id, index)
+
+    def _log_start_changed(self, topic_id: UUID, index: int) -> None:
+        """Tell the leader where this replica begins now: it sends consumers here (KIP-392)."""
+        key = (topic_id.bytes, index)
+        origin = self._origins.get(key)
+        if origin is not None:
+            link = self._link(origin.leader)
+            link.fetcher.log_start_changed(*key)
+            link.wake()
 
     def directory_failed(self) -> None:
         """Fetch no more of what is on a data directory that has just failed."""

@@ -25,6 +25,8 @@ from data_plane.broker.waiting import WakeQueue
 from data_plane.wire.compression import Unpacker
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from prometheus_client import CollectorRegistry
 
     from data_plane.broker.api import Executor, HandlerTable
@@ -116,6 +118,8 @@ class Services:
     unpacker: Unpacker = field(default_factory=Unpacker)
     components: list[Component] = field(default_factory=list)
     image_listeners: list[ImageListener] = field(default_factory=list)
+    # Called with topic id and partition when retention has let a log of this broker begin later.
+    retention_listeners: list[Callable[[UUID, int], None]] = field(default_factory=list)
     # Parts that only one API family knows, by its module's name.
     parts: dict[str, Any] = field(default_factory=dict)
 

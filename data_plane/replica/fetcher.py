@@ -159,6 +159,12 @@ class ReplicaFetcher:
         if key in self._session.partitions:
             self._forgotten[key] = None
 
+    def log_start_changed(self, topic_id: bytes, index: int) -> None:
+        """The replica begins later now, by its own retention: the leader is to hear of it."""
+        one = self._followed.get((topic_id, index))
+        if one is not None and one.paused_until_ms is None:
+            self._name_again(one)
+
     def set_throttled(self, topic_id: bytes, index: int, is_throttled: bool) -> None:
         """Whether the partition is still being added, and so limited in bytes per second."""
         one = self._followed.get((topic_id, index))

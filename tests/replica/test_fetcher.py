@@ -401,6 +401,24 @@ def test_a_log_start_that_moved_is_told() -> None:
     assert pair.leader.requests[-1].topics[0].partitions[0].log_start_offset == 3
 
 
+def test_a_log_start_that_this_replicas_own_retention_moved_is_told() -> None:
+    pair = Pair()
+    replica = pair.add(records=5)
+    pair.add(B, records=2)
+    pair.settle()
+    replica.log.move_start(3)
+    pair.fetcher.log_start_changed(A, 0)
+    pair.exchange()
+    (topic,) = pair.leader.requests[-1].topics
+    (part,) = topic.partitions
+    assert (topic.topic_id, part.fetch_offset, part.log_start_offset) == (A, 5, 3)
+    pair.settle()
+    # Of what is not followed nothing is told.
+    pair.fetcher.log_start_changed(A, 9)
+    pair.exchange()
+    assert named(pair) == []
+
+
 def test_a_failing_log_rests_alone() -> None:
     pair = Pair()
     bad, good = pair.add(A, 0, records=2), pair.add(A, 1, records=2)

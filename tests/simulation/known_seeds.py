@@ -10,5 +10,6 @@ KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (774_035, 5000, "a zombie that went on committed on an ISR between two images"),
     (10_449, 5000, "what a deposed leader had cleaned was the end of a producer's sequence"),
     (11_757, 5000, "a follower cut its log by a batch whose last offset had gone bad"),
+    (11_069, 5000, "a leader sent a consumer to a follower whose log began later, for ever"),
     (73, 5000, "a follower whose sync had failed acknowledged what it had not synced"),
 )
