@@ -9,7 +9,6 @@ for both brokers alike.
   partitions, from the beginning.
 - latency: sends at a fixed rate with the send time in the payload and consumes in the same
   process; reports percentiles of acknowledgement and end-to-end latency.
-- steady: sends at a fixed rate, for processor time per 1,000 requests.
 """
 
 from __future__ import annotations

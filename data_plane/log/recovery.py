@@ -20,8 +20,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from data_plane.log import loading, partition_files
 from data_plane.log.batch_walk import BadRange, BatchWalk, find_sound_batch
 from data_plane.log.checkpoints import read_value
@@ -37,18 +35,19 @@ from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import read_log_start
 from data_plane.log.segment import Segment
 from data_plane.wire.kernel_types import (
-    ATTRIBUTES_POSITION,
     BATCH_HEADER,
     BATCH_HEADER_BYTES,
     LAST_OFFSET_DELTA_POSITION,
+    LOG_OVERHEAD_BYTES,
     BatchHeader,
 )
+from data_plane.wire.records import is_crc_valid
 
 if TYPE_CHECKING:
     from data_plane.log.log_state import LogState as Log
 
-_LAST_OFFSET_DELTA = _RECORD_COUNT = struct.Struct(">i")
-RECORD_COUNT_POSITION = BATCH_HEADER_BYTES - _RECORD_COUNT.size
+_INT32 = struct.Struct(">i")
+RECORD_COUNT_POSITION = BATCH_HEADER_BYTES - _INT32.size
 # What is read at once to tell a damaged last batch from a torn one; none is larger than a request.
 WHOLE_BATCH_BYTES_MAX = 128 << 20
 
@@ -288,8 +287,9 @@ class _RecoveryWalk:
             if may_be_torn and self._may_lose:
                 return start
             resume = find_sound_batch(file, start + 1, segment.size)
-            whole_end = _end_of_whole_batch(segment, file, start)
-            if resume is None and may_be_torn and is_last and whole_end is None:
+            is_tail = resume is None and is_last
+            whole_end = _end_of_whole_batch(segment, file, start) if is_tail else None
+            if is_tail and may_be_torn and whole_end is None:
                 return start
             self._report(segment, BadRange(start, resume or segment.size, walk.problem))
             if resume is None:
@@ -321,22 +321,19 @@ def _end_of_whole_batch(segment: Segment, file: File, position: int) -> int | No
         return None
     header = BatchHeader(0, *BATCH_HEADER.unpack_from(data))
     by_delta, by_count = header.last_offset_delta + 1, header.record_count
-    if _is_sound(data, header.crc):
+    as_long = header._replace(batch_length=size - LOG_OVERHEAD_BYTES)
+    if is_crc_valid(data, as_long):
         return segment.next_offset + max(by_delta, 1)
     if header.size != size:
         return None
-    _LAST_OFFSET_DELTA.pack_into(data, LAST_OFFSET_DELTA_POSITION, _int32(by_count - 1))
-    if _is_sound(data, header.crc):
+    _INT32.pack_into(data, LAST_OFFSET_DELTA_POSITION, _int32(by_count - 1))
+    if is_crc_valid(data, header):
         return segment.next_offset + max(by_count, 1)
-    _LAST_OFFSET_DELTA.pack_into(data, LAST_OFFSET_DELTA_POSITION, header.last_offset_delta)
-    _RECORD_COUNT.pack_into(data, RECORD_COUNT_POSITION, _int32(by_delta))
-    if _is_sound(data, header.crc):
+    _INT32.pack_into(data, LAST_OFFSET_DELTA_POSITION, header.last_offset_delta)
+    _INT32.pack_into(data, RECORD_COUNT_POSITION, _int32(by_delta))
+    if is_crc_valid(data, header):
         return segment.next_offset + max(by_delta, 1)
     return segment.next_offset + (max(by_delta, 1) if by_delta == by_count else 1)
-
-
-def _is_sound(data: bytearray, crc: int) -> bool:
-    return crc32c(memoryview(data)[ATTRIBUTES_POSITION:]) == crc
 
 
 def _int32(value: int) -> int:

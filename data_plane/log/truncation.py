@@ -39,10 +39,7 @@ def check_before(log: Log, offset: int) -> None:
     if segment.unverified_end and segment.base_offset < offset:
         file = segment.open_file()
         segment.load_indexes(file)
-        for bad in segment.verify(file):
-            log.log_directory.report_corruption(
-                CorruptSegment(segment.path(), bad.start, bad.reason)
-            )
+        log.report_bad_ranges(segment, segment.verify(file))
 
 
 def truncate_to(log: Log, offset: int) -> None:
