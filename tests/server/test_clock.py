@@ -2,47 +2,75 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.server.clock import Clock
 
 
-class Wall:
+class Machine:
+    """Its wall clock, which can be set, and the time that passes."""
+
     def __init__(self, ms: int) -> None:
         self.ms = ms
+        self.elapsed_ms = 77
 
-    def ns(self) -> int:
-        return self.ms * 1_000_000
+    def pass_time(self, ms: int) -> None:
+        self.ms += ms
+        self.elapsed_ms += ms
+
+    def clock(self) -> Clock:
+        return Clock(lambda: self.ms * 1_000_000, lambda: self.elapsed_ms * 1_000_000)
 
 
 def test_it_follows_the_wall_clock_forward() -> None:
-    wall = Wall(1_000)
-    clock = Clock(wall.ns)
+    machine = Machine(1_000)
+    clock = machine.clock()
     assert clock.now_ms() == 1_000
-    wall.ms = 500_000
+    machine.pass_time(9_000)
+    assert clock.now_ms() == 10_000
+    machine.ms = 500_000
     assert clock.now_ms() == 500_000
 
 
-def test_after_a_step_back_it_goes_on_at_half_speed_until_the_wall_has_caught_up() -> None:
-    wall = Wall(100_000)
-    clock = Clock(wall.ns)
-    clock.now_ms()
-    wall.ms = 90_000
+def test_after_a_step_back_it_goes_on_more_slowly_until_the_wall_has_caught_up() -> None:
+    machine = Machine(100_000)
+    clock = machine.clock()
+    machine.ms = 90_000
     assert clock.now_ms() == 100_000
-    wall.ms = 94_000
-    assert clock.now_ms() == 102_000
-    wall.ms = 150_000
-    assert clock.now_ms() == 150_000
+    machine.pass_time(4_000)
+    assert clock.now_ms() == 103_000
+    machine.pass_time(28_000)
+    assert clock.now_ms() == 124_000
+    machine.pass_time(8_001)
+    assert clock.now_ms() == 130_001
 
 
-@given(st.lists(st.integers(0, 10_000_000), min_size=1))
-def test_it_never_runs_backwards(walls: list[int]) -> None:
-    wall = Wall(walls[0])
-    clock = Clock(wall.ns)
+def test_time_that_passed_while_the_clock_was_set_back_has_passed() -> None:
+    """A process that was stopped meanwhile has no lease any more."""
+    machine = Machine(100_000)
+    clock = machine.clock()
+    machine.pass_time(4_000)
+    machine.ms = 50_000
+    assert clock.now_ms() == 103_000
+
+
+def test_the_machine_s_own_clocks() -> None:
+    clock = Clock()
+    before_ms = time.time_ns() // 1_000_000
+    assert before_ms <= clock.now_ms() <= time.time_ns() // 1_000_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000_000), st.integers(0, 1_000)), min_size=1))
+def test_it_never_runs_backwards(steps: list[tuple[int, int]]) -> None:
+    machine = Machine(steps[0][0])
+    clock = machine.clock()
     last = 0
-    for ms in walls:
-        wall.ms = ms
+    for ms, passed_ms in steps:
+        machine.pass_time(passed_ms)
+        machine.ms = ms
         now_ms = clock.now_ms()
         assert now_ms >= last
         last = now_ms

@@ -74,7 +74,8 @@ class Node:
         self.clock_rate = 1.0
         # When somebody last set it.
         self.clock_set_us = 0
-        self.clock = Clock(self._wall_ns)
+        self._elapsed_until_set_ns = 0
+        self.clock = Clock(self._wall_ns, self._elapsed_ns)
         self.log = NodeLog(self)
         self.unsent: dict[ServerConnection, None] = {}
         self.closing: dict[ServerConnection, None] = {}
@@ -92,8 +93,14 @@ class Node:
             self.skew_ms * 1_000_000
         )
 
+    def _elapsed_ns(self) -> int:
+        """What the machine takes for the time that has passed; nobody sets that."""
+        passed_us = self.world.now_us - self.clock_set_us
+        return self._elapsed_until_set_ns + int(passed_us * 1000 * self.clock_rate)
+
     def set_clock(self, skew_ms: int, rate: float) -> None:
         """It jumps, and runs differently from now on."""
+        self._elapsed_until_set_ns = self._elapsed_ns()
         self.skew_ms = skew_ms
         self.clock_rate = rate
         self.clock_set_us = self.world.now_us
@@ -199,7 +206,7 @@ class Node:
         assert not self.is_on
         self.is_on = True
         self.life += 1
-        self.clock = Clock(self._wall_ns)
+        self.clock = Clock(self._wall_ns, self._elapsed_ns)
         self._make_executors()
         self.cell.network.host_back(self.name)
         self.note("starts")
