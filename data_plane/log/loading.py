@@ -390,7 +390,8 @@ def add_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:
             file.close()
 
 
-def note_log_start(log: Log) -> None:
-    """Let the log start last through kill -9; the next flush makes it last through power loss."""
+def note_log_start(log: Log, offset: int) -> None:
+    """The log is to begin at `offset` also after kill -9; the next flush makes it so after power
+    loss. Before it does so here: what a failing disk does not take, nobody is to be told."""
     path = f"{log.folder}/{LOG_START_UNSYNCED_FILE}"
-    write_unsynced(log.log_directory.fs, path, encode_value(log.log_start_offset))
+    write_unsynced(log.log_directory.fs, path, encode_value(offset))

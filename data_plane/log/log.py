@@ -123,11 +123,11 @@ class Log(LogReads):
         self._directory.check_online()
         if target > self.log_start_offset:
             self.segments  # noqa: B018 -- loads the epochs
-            self.move_log_start(target)
             try:
-                loading.note_log_start(self)
+                loading.note_log_start(self, target)
             except OSError as error:
                 raise self._directory.fail(error) from error
+            self.move_log_start(target)
         return self.log_start_offset
 
     def move_log_start(self, offset: int) -> None:

@@ -63,15 +63,16 @@ def drop_segments(log: Log, count: int, now_ms: int) -> None:
     """Take the first `count` segments out of the log; their files go later."""
     segments = log.segments
     gone, kept = segments[:count], segments[count:]
+    start_offset = max(log.log_start_offset, kept[0].base_offset)
+    loading.note_log_start(log, start_offset)
     log.replace_segments(kept)
-    log.move_log_start(max(log.log_start_offset, kept[0].base_offset))
+    log.move_log_start(start_offset)
     due_ms = now_ms + log.config.file_delete_delay_ms
     doomed = log.doomed if log.doomed is not None else []
     for segment in gone:
         segment.release()
         doomed.append((segment, due_ms))
     log.doomed = doomed
-    loading.note_log_start(log)
 
 
 class RemovalJob:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 
 from data_plane.log import reads
 from data_plane.log.config import INT32_MAX
-from data_plane.log.errors import AppendError, OffsetOutOfRange
+from data_plane.log.errors import AppendError, LogDirFailure, OffsetOutOfRange
 from data_plane.log.removal import removal_job
 from data_plane.log.segment import Segment
+from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
 from tests.log.one_log import START_MS, OneLog, batch_of
 
@@ -207,6 +209,24 @@ def test_delete_records_stops_at_the_high_watermark() -> None:
     with pytest.raises(OffsetOutOfRange):
         one.log.delete_records(4)
     assert one.log.delete_records(-1) == 3
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "rename"])
+@pytest.mark.parametrize("way", ["delete_records", "retention"])
+def test_a_log_start_that_the_disk_does_not_take_is_nobody_s(operation: str, way: str) -> None:
+    """It is told to clients and followers, and would be another one after the next start."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES, retention_ms=500)
+    fixed_fill(one, 12)
+    one.now_ms += 1000
+    one.fs.faults.append(Fault(operation, "log-start-unsynced", errno.EIO))
+    move = one.log.apply_retention if way == "retention" else one.log.delete_records
+    with pytest.raises(LogDirFailure):
+        move(one.now_ms if way == "retention" else 6)
+    assert one.log.log_start_offset == 0
+    assert one.log.segments[0].base_offset == 0
+    one.kill()
+    assert one.log.log_start_offset == 0
+    assert one.offsets() == list(range(12))
 
 
 @pytest.mark.parametrize("how", ["restart", "kill", "lose_power"])

@@ -87,7 +87,7 @@ def _one_segment_too_many(patch: Patch) -> None:
 
 
 def _log_start_not_noted(patch: Patch) -> None:
-    patch.set(loading, "note_log_start", lambda log: None)
+    patch.set(loading, "note_log_start", lambda log, offset: None)
 
 
 def _log_start_not_synced(patch: Patch) -> None:
