@@ -66,3 +66,11 @@ def leader_shown(partition: PartitionImage, live: frozenset[int]) -> int:
 
 def offline_replicas(partition: PartitionImage, live: frozenset[int]) -> list[int]:
     return [node_id for node_id in partition.replicas if node_id not in live]
+
+
+def whereabouts(broker: BrokerImage | None) -> tuple[str, int, str] | None:
+    """Where other brokers reach a broker, and which incarnation: with another one, or none, the
+    connections that there are lead nowhere."""
+    if broker is None:
+        return None
+    return broker.inter_broker_host, broker.inter_broker_port, broker.incarnation_id

@@ -11,6 +11,8 @@ committed offsets go, too. `services.groups` is this object; the handlers are in
 Invariants
 - A partition is loaded when all it held as leading began is committed: what a client is told of
   offsets and groups survives the next failover, too.
+- Committed offsets are told only when it is certain that this broker still led after the request
+  had come (read_index.py).
 - Effects are carried out in the order in which they were decided, also when an append completes
   within the call that asked for it.
 - At most LOADS_AT_ONCE_MAX partitions are being read at any time.
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -178,6 +180,36 @@ class GroupService:
             append_id, error = self._settled.popleft()
             self.carry_out(self.coordinator.append_done(append_id, error, now_ms), now_ms)
         self._load_next()
+
+    # ---- reads
+
+    def confirm(
+        self, group_ids: Iterable[str], now_ms: int, on_done: Callable[[frozenset[str]], None]
+    ) -> None:
+        """Make sure that what is known here of these groups is still true: `on_done` is called
+        once, perhaps before this returns, with those whose coordinator may be another broker by
+        now. Groups that are not loaded here are left to the coordinator's own answer."""
+        by_partition: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            partition = self.coordinator.partition_of(group_id)
+            if self.coordinator.is_loaded(partition):
+                by_partition.setdefault(partition, []).append(group_id)
+        refused: set[str] = set()
+        waiting = set(by_partition)
+
+        def confirmed(partition: int, is_confirmed: bool) -> None:
+            if not is_confirmed:
+                refused.update(by_partition[partition])
+            waiting.discard(partition)
+            if not waiting:
+                on_done(frozenset(refused))
+
+        if not waiting:
+            on_done(frozenset())
+        for partition in by_partition:
+            self.topic.confirm_leading(
+                partition, self._led[partition], now_ms, partial(confirmed, partition)
+            )
 
     # ---- leadership
 

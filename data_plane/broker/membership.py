@@ -102,6 +102,9 @@ class Membership:
         self._holder: BrokerSession | None = None
         self._holder_since_ms = 0
         self._is_holder_silent = False
+        # When the last heartbeat was sent that was answered, and the store's version then.
+        self._heard_ms = -self._session_ms
+        self._heard_version = -1
         self._on_released: Callable[[], None] | None = None
         # Told once, with the reason, when this process has no right to its number any more.
         self.on_superseded: Callable[[str], None] | None = None
@@ -133,6 +136,13 @@ class Membership:
     def is_store_lost(self) -> bool:
         """Whether the last heartbeat had no answer."""
         return self._is_store_lost
+
+    def is_image_current(self, now_ms: int) -> bool:
+        """Whether nobody can have taken this broker for dead without its image saying so: the store
+        has answered within half the session timeout, and the image is as new as that. Half, because
+        another broker's clock decides when it is over."""
+        is_heard = now_ms < self._heard_ms + self._session_ms // 2
+        return is_heard and self._services.image.version >= self._heard_version
 
     @property
     def is_controller(self) -> bool:
@@ -262,6 +272,7 @@ class Membership:
             self._is_store_lost = False
             self._services.log.info("heartbeats_again")
         services = self._services
+        self._heard_ms, self._heard_version = sent_ms, heartbeat.version
         was_controller = self.is_controller
         self.controller.configure(controller_settings(services.config))
         if now_ms >= sent_ms + self._lease_ms:

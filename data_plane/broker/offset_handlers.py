@@ -122,9 +122,12 @@ def _merge_commit(
 
 def handle_offset_fetch(
     services: Services, context: RequestContext, request: OffsetFetchRequest, now_ms: int
-) -> OffsetFetchResponse:
+) -> Any:
+    """Told are offsets only while it is certain that no other broker coordinates the group: a
+    consumer that begins at an old one, or at none, would repeat or leave out records."""
     service = service_of(services)
     version = context.api_version
+    groups = request.groups
     if version < OFFSET_FETCH_VERSION_WITH_GROUPS:
         topics = None
         if request.topics is not None:
@@ -132,15 +135,23 @@ def handle_offset_fetch(
                 OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
                 for each in request.topics
             ]
-        group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-        answer = _fetch_group(services, service, group, request.require_stable, version)
-        return _fetch_of_one(group, answer, version)
-    return OffsetFetchResponse(
-        groups=[
-            _fetch_group(services, service, group, request.require_stable, version)
-            for group in request.groups
+        groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+    reply = Reply()
+
+    def confirmed(refused: frozenset[str]) -> None:
+        answers = [
+            OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NOT_COORDINATOR)
+            if group.group_id in refused
+            else _fetch_group(services, service, group, request.require_stable, version)
+            for group in groups
         ]
-    )
+        if version < OFFSET_FETCH_VERSION_WITH_GROUPS:
+            reply.answer(_fetch_of_one(groups[0], answers[0], version))
+        else:
+            reply.answer(OffsetFetchResponse(groups=answers))
+
+    service.confirm([group.group_id for group in groups], now_ms, confirmed)
+    return reply.result()
 
 
 def _fetch_group(

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from data_plane.broker.placement import NewPartitions
+from data_plane.broker.read_index import PART as READ_INDEX_PART
+from data_plane.broker.read_index import ReadIndex
 from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage
@@ -62,6 +64,12 @@ class OffsetsTopic(Protocol):
     def when_committed(self, partition: int, on_done: Callable[[ErrorCode], None]) -> None:
         """`on_done` is called once, perhaps before this returns: with NONE when everything that the
         partition holds now is committed, with an error when it is not led here (any more)."""
+
+    def confirm_leading(
+        self, partition: int, epoch: int, now_ms: int, on_done: Callable[[bool], None]
+    ) -> None:
+        """`on_done` is called once, perhaps before this returns: with True when it is certain that
+        this broker led `partition` in `epoch` after the call."""
 
     def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
         """A function that reads the whole partition, to be called in another thread; None when
@@ -165,6 +173,20 @@ class BrokerOffsetsTopic:
             on_done(partitions.error_by_name(GROUP_METADATA_TOPIC_NAME, partition))
             return
         replica.when_committed(replica.log.log_end_offset - 1, on_done)
+
+    def confirm_leading(
+        self, partition: int, epoch: int, now_ms: int, on_done: Callable[[bool], None]
+    ) -> None:
+        services = self._services
+        replica = services.partitions.get_by_name(GROUP_METADATA_TOPIC_NAME, partition)
+        index: ReadIndex | None = services.parts.get(READ_INDEX_PART)
+        if replica is None or replica.leader_epoch != epoch:
+            on_done(False)
+        elif index is None:
+            on_done(True)
+        else:
+            timeout_ms = services.config.get_int("offsets.commit.timeout.ms")
+            index.confirm(replica, now_ms + timeout_ms, on_done)
 
     def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
         replica = self._services.partitions.get_by_name(GROUP_METADATA_TOPIC_NAME, partition)

@@ -21,9 +21,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
+from data_plane.broker.cell_view import whereabouts
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
-from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
+from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
 from data_plane.replica.fetch_session import API_KEY, API_VERSION, Limits, PartitionKey
 from data_plane.replica.fetcher import ReplicaFetcher
 from data_plane.replica.followed import FetchProblem
@@ -209,7 +210,7 @@ class ReplicationManager:
             if before is after:
                 link.wake()
                 continue
-            if before is None or after is None or _whereabouts(before) != _whereabouts(after):
+            if whereabouts(before) != whereabouts(after):
                 # What is connected now is not that broker any more, or soon will not be.
                 self._services.peers.disconnect(node_id)
                 link.fetcher.retry_now()
@@ -365,7 +366,3 @@ class _Link:
                 reason=problem.reason,
                 pause_ms=problem.pause_ms,
             )
-
-
-def _whereabouts(broker: BrokerImage) -> tuple[str, int, str]:
-    return broker.inter_broker_host, broker.inter_broker_port, broker.incarnation_id

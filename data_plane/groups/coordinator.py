@@ -171,6 +171,10 @@ class GroupCoordinator:
     def is_loaded(self, partition: int) -> bool:
         return partition in self._loaded
 
+    def partition_of(self, group_id: str) -> int:
+        """The partition that a group lives in."""
+        return partition_for_group(group_id, self.config.offsets_topic_num_partitions)
+
     # ---- time
 
     def tick(self, now_ms: int) -> list[Effect]:
@@ -369,7 +373,7 @@ class GroupCoordinator:
     # ---- inside
 
     def _shard_of(self, group_id: str) -> tuple[_LoadedShard | None, ErrorCode]:
-        partition = partition_for_group(group_id, self.config.offsets_topic_num_partitions)
+        partition = self.partition_of(group_id)
         loaded = self._loaded.get(partition)
         if loaded is not None:
             return loaded, ErrorCode.NONE

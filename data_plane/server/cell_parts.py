@@ -12,6 +12,7 @@ from data_plane.broker import (
     log_ends,
     membership,
     metadata_follower,
+    read_index,
     replica_repair,
     replication,
 )
@@ -23,6 +24,7 @@ from data_plane.broker.log_ends import LogEndReporter
 from data_plane.broker.membership import Membership
 from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.metrics import BrokerCollector
+from data_plane.broker.read_index import ReadIndex
 from data_plane.broker.replica_repair import ReplicaRepair
 from data_plane.broker.replication import ReplicationManager
 from data_plane.broker.services import Services
@@ -63,6 +65,7 @@ def join_cell(
         services, services.partitions.min_insync_replicas, manager.damage_changed
     )
     reporter = LogEndReporter(services, entry.broker.incarnation_id)
+    index = ReadIndex(services, ports.make_peers(services), member.is_image_current)
     producer_ids: ProducerIds = services.parts[init_producer_id.PART]
     ids_file = producer_id_file(settings, ports)
 
@@ -79,12 +82,13 @@ def join_cell(
             failed_directories.PART: failed,
             log_ends.PART: reporter,
             replica_repair.PART: repair,
+            read_index.PART: index,
             KEPT_AT_STOP: (lambda broker_epoch: follower.write_now(), keep_producer_ids),
         }
     )
     services.components[:0] = [follower]
     # Damage that is known is looked at before anything is fetched.
-    services.components += [isr_manager, repair, manager, failed, reporter, member]
+    services.components += [isr_manager, repair, manager, failed, reporter, index, member]
     manager.add_metrics(collector)
     repair.add_metrics(collector)
     _add_metrics(collector, services, follower, member, isr_manager)

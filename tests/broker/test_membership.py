@@ -193,6 +193,37 @@ def test_a_new_broker_is_let_in_soon() -> None:
     assert after[2] - before[2] <= 34, "and does not concern the others"
 
 
+def test_an_image_is_current_while_nobody_can_have_been_called_dead_behind_its_back(
+    cell: Cell,
+) -> None:
+    member = cell.members[1]
+    assert member.membership.is_image_current(cell.clock.now_ms)
+    member.store.is_down = True
+    cell.pass_time(SESSION_MS // 2 - HEARTBEAT_MS)
+    assert member.membership.is_image_current(cell.clock.now_ms)
+    cell.pass_time(HEARTBEAT_MS)
+    assert not member.membership.is_image_current(cell.clock.now_ms)
+    member.store.is_down = False
+    cell.pass_time(HEARTBEAT_MS)
+    assert member.membership.is_image_current(cell.clock.now_ms)
+
+
+def test_an_image_is_old_when_a_heartbeat_has_told_of_a_newer_one(cell: Cell) -> None:
+    member = cell.members[1]
+    cell.create_topic(2, 1, 3)
+    cell.clock.now_ms += HEARTBEAT_MS
+    member.services.tick(cell.clock.now_ms)
+    # The heartbeat is answered; the feed is read later.
+    while "heartbeat" not in member.executor.queue[0][0].__qualname__:
+        member.executor.queue.rotate()
+    member.executor.run_one()
+    assert member.image.version < cell.store.read().version
+    assert not member.membership.is_image_current(cell.clock.now_ms)
+    member.run_jobs()
+    assert member.image == cell.store.read()
+    assert member.membership.is_image_current(cell.clock.now_ms)
+
+
 def test_a_dead_brokers_leaders_move_after_its_session(cell: Cell) -> None:
     cell.create_topic(2, 1, 3)
     cell.members[1].kill()

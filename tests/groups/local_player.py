@@ -107,6 +107,11 @@ class MemoryOffsetsTopic(BrokerOffsetsTopic):
     def when_committed(self, partition: int, on_done: Callable[[ErrorCode], None]) -> None:
         on_done(ErrorCode.NONE)
 
+    def confirm_leading(
+        self, partition: int, epoch: int, now_ms: int, on_done: Callable[[bool], None]
+    ) -> None:
+        on_done(True)
+
     def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
         return lambda: iter(list(self.records.get(partition, [])))
 

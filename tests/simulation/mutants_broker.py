@@ -17,6 +17,7 @@ from data_plane.log.log import Log
 from data_plane.log.producer_state import ProducerEntry, ProducerStates
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
+from tests.simulation import scenes
 from tests.simulation.mutant import LEADERS, POWER, Mutant, Patch
 
 
@@ -75,6 +76,17 @@ def _commit_before_replication(patch: Patch) -> None:
         once(ErrorCode.NONE)
 
     patch.set(BrokerOffsetsTopic, "append", append)
+
+
+def _offsets_read_unasked(patch: Patch) -> None:
+    """What is known is told, whoever coordinates by now."""
+
+    def confirm_leading(
+        self: BrokerOffsetsTopic, partition: int, epoch: int, now_ms: int, on_done: Any
+    ) -> None:
+        on_done(True)
+
+    patch.set(BrokerOffsetsTopic, "confirm_leading", confirm_leading)
 
 
 def _loading_coordinator_answers(patch: Patch) -> None:
@@ -272,6 +284,13 @@ BROKER_MUTANTS: Iterable[Mutant] = (
         "offset commits are answered when the leader has them",
         _commit_before_replication,
         options=LEADERS,
+        is_quick=True,
+    ),
+    Mutant(
+        "offsets read unasked",
+        "committed offsets are told without asking those in sync who leads",
+        _offsets_read_unasked,
+        options=scenes.options(scenes.old_coordinator),
         is_quick=True,
     ),
     Mutant(

@@ -8,8 +8,11 @@ A play gives up quietly when the cell does not go along, and counts when it has 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
+from tests.simulation.promises import OffsetCommit
 from tests.simulation.stage import Play, Stage, Steps, directed
 from tests.simulation.store import HOST
 
@@ -317,6 +320,43 @@ def power_cut(stage: Stage) -> Steps:
     yield 500
 
 
+def old_coordinator(stage: Stage) -> Steps:
+    """A coordinator that has a successor tells nobody what was committed before.
+
+    It is cut off from all other brokers and from the store, and not from clients: nobody can tell
+    it that another one coordinates the group, and has acknowledged a commit. Then it is asked."""
+    commits = stage.cell.promises.offset_commits
+    yield from stage.until(lambda: any(map(_is_acknowledged, commits.values())), 2000)
+    found = next((key for key, sent in commits.items() if _is_acknowledged(sent)), None)
+    if found is None:
+        return
+    group, topic, index = found
+    old = stage.coordinator(group)
+    if old < 0:
+        return
+    for node_id in stage.cell.nodes:
+        if node_id != old:
+            stage.part(old, node_id)
+    stage.part_store(old)
+    yield from stage.until(lambda: stage.coordinator(group) not in (old, -1), IS_FENCED_MS)
+    if stage.coordinator(group) in (old, -1):
+        return
+    since_us = stage.world.now_us
+    yield from stage.until(lambda: _is_acknowledged(commits[found], since_us), IS_FENCED_MS)
+    if not _is_acknowledged(commits[found], since_us):
+        return
+    # What is asked in the same microsecond may still hear of the commit before.
+    yield 1
+    answers = stage.ask_offset(old, group, topic, index)
+    yield from stage.until(lambda: bool(answers), 1500)
+    stage.reached("a coordinator that has a successor is asked")
+
+
+def _is_acknowledged(sent: Sequence[OffsetCommit], since_us: int = 0) -> bool:
+    """Whether one of the commits was acknowledged, and sent no earlier."""
+    return any(one.acknowledged_us is not None and one.sent_us >= since_us for one in sent)
+
+
 # What each play needs of the cell's properties.
 PLAYS: dict[Play, dict[str, str]] = {
     quick_return: {"broker.session.timeout.ms": "1500"},
@@ -331,6 +371,7 @@ PLAYS: dict[Play, dict[str, str]] = {
     unheard_expansion: {"controlled.shutdown.enable": "false"},
     lost_answer: {},
     power_cut: {},
+    old_coordinator: {},
 }
 
 

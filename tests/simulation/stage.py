@@ -16,10 +16,19 @@ A play begins when all is well, and what it has broken is healed behind it; then
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from data_plane.cell.changes import ChangePartition
 from data_plane.cell.partition_state import next_epochs, with_leader
+from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
+from data_plane.groups.partitioning import partition_for_group
+from data_plane.wire.messages.offset_fetch_request import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from data_plane.wire.registry import ApiKey
+from tests.simulation.client import Client
 from tests.simulation.store import HOST
 from tests.simulation.world import US_PER_MS
 
@@ -181,6 +190,13 @@ class Stage:
         broker = self.cell.store.image.brokers[node_id]
         return broker.broker_epoch != old_broker_epoch and not broker.is_fenced
 
+    def coordinator(self, group: str) -> int:
+        """Who coordinates a group by the store's image; -1 for nobody."""
+        topic = self.cell.store.image.topics_by_name.get(GROUP_METADATA_TOPIC_NAME)
+        if topic is None:
+            return -1
+        return topic.partitions[partition_for_group(group, len(topic.partitions))].leader
+
     def until(self, condition: Callable[[], bool], limit_ms: int) -> Iterator[int]:
         """Let the cell run on until `condition` holds; at the limit the play goes on without, and
         looks for itself."""
@@ -249,6 +265,24 @@ class Stage:
         if services is not None:
             self.world.note("play", f"b{node_id} syncs")
             services.logs.get(*self.key).flush()
+
+    def ask_offset(self, node_id: int, group: str, topic: str, index: int) -> list[Any]:
+        """Somebody asks that broker what the group has committed; holds the answer once it is
+        there, which was held against what it may be."""
+        answers: list[Any] = []
+        asked_us = self.world.now_us
+
+        def answered(response: Any) -> None:
+            answers.append(response)
+            for piece in () if response is None else response.groups[0].topics:
+                offset = piece.partitions[0].committed_offset
+                self.cell.promises.offset_fetched(group, topic, index, offset, asked_us)
+
+        wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[index])
+        asked = OffsetFetchRequestGroup(group_id=group, topics=[wanted])
+        client = Client(self.cell, f"asker {asked_us}")
+        client.ask(node_id, ApiKey.OFFSET_FETCH, OffsetFetchRequest(groups=[asked]), answered)
+        return answers
 
     def part_store(self, node_id: int) -> None:
         self.part(node_id, HOST)
