@@ -110,11 +110,15 @@ class CommitWatch:
                 self._renewed_us[change.broker.incarnation_id] = self._up_us()
             elif isinstance(change, ChangeBroker):
                 self._check_fencing(who, before, change, commit)
+        # What a broker has wanted of one partition on several grounds stands in one commit.
+        changed: dict[tuple[UUID, int], PartitionImage] = {}
         for change in commit.changes:
             if isinstance(change, ChangePartition):
                 known = before.topics_by_id.get(change.topic_id)
                 if known is not None and change.index < len(known.partitions):
-                    old = known.partitions[change.index]
+                    key = (change.topic_id, change.index)
+                    old = changed.get(key, known.partitions[change.index])
+                    changed[key] = change.partition
                     self._partition_changed(who, old, change, commit, known.name, after)
         names = ", ".join(describe(change, after) for change in commit.changes[:6])
         self._world.note("store", f"{who} commits {after.version}: {names}")

@@ -221,9 +221,11 @@ class CommittedLogs:
             del partition.by_offset[partition.batches.pop().base_offset]
         partition.end_offset = min(partition.end_offset, offset)
         view = self._disks[node.name].get(partition.key)
-        if view is not None and view.end_offset < partition.start_offset:
+        # Without a view it has no log yet, and makes an empty one.
+        begins_at = 0 if view is None else view.end_offset
+        if begins_at < partition.start_offset:
             # Below the log start, too: the only log is gone and begins anew.
-            self._begin_anew(partition, view.end_offset)
+            self._begin_anew(partition, begins_at)
         partition.producers.clear()
         for views in self._disks.values():
             other = views.get(partition.key)

@@ -189,7 +189,7 @@ class History:
                 if is_power_lost:
                     doubt = LostRange(view.start_offset, view.end_offset)
                     partition.doubted[node.name] = doubt
-                    self._check_synced_in_isr(node, partition, log.recovery_point)
+                    self._check_synced_in_isr(node, partition, view.synced_end)
 
     def disk_wiped(self, node: Node) -> None:
         """Everything on that disk is gone."""

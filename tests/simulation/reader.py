@@ -236,7 +236,12 @@ class Reader(Client):
         if partition is not None and position.offset < partition.start_offset:
             view = self.cell.history.disks.get(f"b{node_id}", {}).get(partition.key)
             is_same_life = self.cell.nodes[node_id].life == asked.known[0]
-            if is_same_life and view is not None and view.start_offset <= asked.offset:
+            # One that is no leader may have lost its end with power, and with it that offset.
+            if (
+                is_same_life
+                and view is not None
+                and view.start_offset <= asked.offset <= view.end_offset
+            ):
                 self._lied_to(node_id, asked, f"whose log begins at {view.start_offset}")
             if position.offset < self.cell.history.retention.starts.get(partition.key, 0):
                 self.world.count("readers passed by retention")

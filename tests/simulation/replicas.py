@@ -59,6 +59,7 @@ class DiskView:
         "node_name",
         "seen",
         "start_offset",
+        "synced_end",
         "synced_start",
         "topic_partition",
     )
@@ -72,6 +73,8 @@ class DiskView:
         self.end_offset = log.log_start_offset
         # Where the log began, as far as the end of the process could not undo it.
         self.kept_start = self.synced_start = 0
+        # Below it every batch is one that some process has synced.
+        self.synced_end = 0
         # Whether the last process ended with the power.
         self.is_power_lost = False
         # Whether `batches` are all that the log ever got.
@@ -85,6 +88,7 @@ class DiskView:
 
     def go_on_from(self, old: DiskView, *, may_begin_anew: bool) -> None:
         """What the disk got before its log began where it does now, as `old` has it."""
+        self.synced_end = min(old.synced_end, self.end_offset)
         if not self.batches and may_begin_anew:
             return
         first = self.batches[0].base_offset if self.batches else self.start_offset
@@ -95,9 +99,10 @@ class DiskView:
             self.begins_at_zero = old.begins_at_zero
 
     def reopened(self, log: Log) -> None:
-        """The same disk under a new process."""
+        """The same disk under a new process, whose log may begin earlier after power loss."""
         self.log = log
         self.is_power_lost = False
+        self.start_offset = min(self.start_offset, log.log_start_offset)
 
     def note_end(self, log: Log | None, *, is_power_lost: bool) -> None:
         """The process ends; without a log it had not opened this one yet."""
@@ -106,6 +111,7 @@ class DiskView:
             known = min(self.start_offset, log.log_start_offset)
             self.synced_start = min(known, log.durable_log_start)
             self.kept_start = self.synced_start if log.log_directory.failure else known
+            self.synced_end = max(self.synced_end, min(log.recovery_point, self.end_offset))
         self.is_power_lost |= is_power_lost
         if is_power_lost:
             self.kept_start = self.synced_start
@@ -130,6 +136,7 @@ class DiskView:
             self.batches.clear()
             self.hw_batches = 0
             self.end_offset = log.log_start_offset
+            self.synced_end = min(self.synced_end, self.end_offset)
             self.begins_at_zero = log.log_start_offset == 0
         self.start_offset = log.log_start_offset
         if log.log_end_offset == self.end_offset:
@@ -155,6 +162,7 @@ class DiskView:
             self.hw_batches = min(self.hw_batches, len(batches))
         if end_offset < self.end_offset:
             self.end_offset = end_offset
+        self.synced_end = min(self.synced_end, self.end_offset)
         return lost
 
     def _gain(self, log: Log, world: World, matching: dict[tuple[int, int], Batch]) -> int:
