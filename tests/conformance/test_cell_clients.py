@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.cimpl import NewPartitions
 
 from data_plane.groups.partitioning import partition_for_group
@@ -114,7 +114,19 @@ def leaders_of(cell: Cell, topic: str) -> dict[int, int]:
 def names_coordinated_by(cell: Cell, broker_id: int) -> Iterator[str]:
     """Topic names whose groups of readers this broker coordinates."""
     admin = cell.admin()
-    admin.describe_consumer_groups(["nobody"])["nobody"].result(30)
+
+    def is_described() -> bool:
+        """To ask for a group has the offsets topic made; its coordinator may hear of that a moment
+        after the broker that was asked who it is. librdkafka leaves it to us to ask again."""
+        try:
+            admin.describe_consumer_groups(["nobody"])["nobody"].result(30)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+            return False
+        return True
+
+    cell.wait_for(is_described, "a coordinator for a group")
     leaders = leaders_of(cell, OFFSETS_TOPIC)
     while True:
         name = uuid.uuid4().hex[:8]
