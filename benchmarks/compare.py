@@ -68,7 +68,7 @@ def produce_load(
         Row(f"{label}: throughput", "msg/s", wanted[0]),
         Row(f"{label}: broker CPU", "s/GB", wanted[1]),
     )
-    turns = SHORT_TURNS if size == 100 else 1
+    turns = SHORT_TURNS if codec == "none" else 1
     return Load(f"produce-{size}-{acks}-{codec}", rows, run, turns)
 
 
