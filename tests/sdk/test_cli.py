@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,8 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+import typer
 from tidewheel import sync
+from tidewheel.cli import session
 from tidewheel.cli.main import app
+from tidewheel.client import Client
 from typer.testing import CliRunner
 
 Result = subprocess.CompletedProcess[str]
@@ -287,6 +291,27 @@ def test_following_ends_with_the_reader_or_an_interrupt(bootstrap: str, topic: s
         client.topic(topic).send("two")
         assert leaving.wait(TIMEOUT_S) == 0
         assert leaving.stderr.read() == b""
+
+
+def test_an_interrupt_cancels_between_callbacks_not_within_one(bootstrap: str) -> None:
+    """Within one it may find a future half set, which ends in a traceback on stderr."""
+    at_once: list[bool] = []
+
+    async def command(_client: Client) -> None:
+        loop = asyncio.get_running_loop()
+        waited: asyncio.Future[None] = loop.create_future()
+
+        def settle() -> None:
+            signal.raise_signal(signal.SIGINT)
+            at_once.append(waited.cancelled())
+
+        loop.call_soon(settle)
+        await waited
+
+    with pytest.raises(typer.Exit) as ended:
+        session.run(command, bootstrap)
+    assert ended.value.exit_code == session.EXIT_INTERRUPTED
+    assert at_once == [False]
 
 
 def test_progress_on_the_terminal_leaves_the_output_alone(bootstrap: str, topic: str) -> None:

@@ -72,9 +72,17 @@ def run(
     async def body() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "asyncio.run makes one"
-        # As Ctrl-C: commit what was printed and leave the group, instead of timing out in it.
+
+        def interrupt() -> None:
+            loop.remove_signal_handler(signal.SIGINT)  # So that the second ends us at once.
+            task.cancel()
+
+        # Commit what was printed and leave the group, instead of timing out in it. Ctrl-C too
+        # goes by the loop: asyncio.run cancels wherever the signal finds it, also in the middle of
+        # setting the result that the task waits for.
         if threading.current_thread() is threading.main_thread():
             loop.add_signal_handler(signal.SIGTERM, task.cancel)
+            loop.add_signal_handler(signal.SIGINT, interrupt)
         settings = ClientSettings("tidewheel-cli", connect_timeout_ms=CONNECT_TIMEOUT_MS)
         client = Client(url, settings=settings, producer=producer, consumer=consumer)
         async with client:
