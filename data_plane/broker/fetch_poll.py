@@ -40,6 +40,7 @@ from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
+from data_plane.broker.topic_partitions import check_leader_epoch
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -145,11 +146,7 @@ class Poll:
         wanted = target.wanted
         epoch = wanted.current_leader_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
-            fenced = epoch < partition.leader_epoch
-            return self._error(
-                target,
-                ErrorCode.FENCED_LEADER_EPOCH if fenced else ErrorCode.UNKNOWN_LEADER_EPOCH,
-            )
+            return self._error(target, check_leader_epoch(partition.leader_epoch, epoch))
         log = partition.log
         offset = wanted.fetch_offset
         # What a follower has reported in this leader epoch stays true: this log only grows.

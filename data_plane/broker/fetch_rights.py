@@ -92,9 +92,11 @@ class FetchRights:
 
     def error(self, target: FetchPartition, uses_topic_ids: bool) -> ErrorCode:
         """Why `find` finds none."""
+        partitions = self._services.partitions
+        leader_epoch = target.wanted.current_leader_epoch
         if uses_topic_ids:
-            return self._services.partitions.error(target.topic_id, target.index)
-        return self._services.partitions.error_by_name(target.topic, target.index)
+            return partitions.error(target.topic_id, target.index, leader_epoch)
+        return partitions.error_by_name(target.topic, target.index, leader_epoch)
 
     def preferred_replica(self, target: FetchPartition, partition: Partition) -> int:
         """The broker where the consumer should read instead; -1 for none."""

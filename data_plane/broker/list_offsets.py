@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.services import Services
+from data_plane.broker.topic_partitions import check_leader_epoch
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -135,10 +136,12 @@ def _look_up(
     """Fill in the answer, or add a search that will."""
     partition = services.partitions.get_by_name(topic, wanted.partition_index)
     if partition is None or partition.resigned is not ErrorCode.NONE:
-        error = services.partitions.error_by_name(topic, wanted.partition_index)
+        error = services.partitions.error_by_name(
+            topic, wanted.partition_index, wanted.current_leader_epoch
+        )
         answer.error_code = int(error)
         return
-    error = check_leader_epoch(partition, wanted.current_leader_epoch)
+    error = check_leader_epoch(partition.leader_epoch, wanted.current_leader_epoch)
     if error is not ErrorCode.NONE:
         answer.error_code = int(error)
         return
@@ -202,15 +205,6 @@ def _search_later(
 
     services.executor.submit(lambda: [search.run() for search in searches], done)
     return deferred
-
-
-def check_leader_epoch(partition: Partition, current_leader_epoch: int) -> ErrorCode:
-    """Whether the client's idea of the leader epoch is this leader's; -1 says nothing (KIP-320)."""
-    if current_leader_epoch < 0 or current_leader_epoch == partition.leader_epoch:
-        return ErrorCode.NONE
-    if current_leader_epoch < partition.leader_epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def register(table: HandlerTable) -> None:

@@ -4,8 +4,8 @@ find the place at which its log and the leader's part (KIP-101, KIP-279, KIP-320
 from __future__ import annotations
 
 from data_plane.broker.api import HandlerTable, RequestContext
-from data_plane.broker.list_offsets import check_leader_epoch
 from data_plane.broker.services import Services
+from data_plane.broker.topic_partitions import check_leader_epoch
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_for_leader_epoch_request import (
@@ -52,9 +52,12 @@ def _answer(services: Services, topic: str, wanted: OffsetForLeaderPartition) ->
     answer = EpochEndOffset(partition=wanted.partition)
     partition = services.partitions.get_by_name(topic, wanted.partition)
     if partition is None or partition.resigned is not ErrorCode.NONE:
-        answer.error_code = int(services.partitions.error_by_name(topic, wanted.partition))
+        error = services.partitions.error_by_name(
+            topic, wanted.partition, wanted.current_leader_epoch
+        )
+        answer.error_code = int(error)
         return answer
-    error = check_leader_epoch(partition, wanted.current_leader_epoch)
+    error = check_leader_epoch(partition.leader_epoch, wanted.current_leader_epoch)
     if error is not ErrorCode.NONE:
         answer.error_code = int(error)
         return answer

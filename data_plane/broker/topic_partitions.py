@@ -39,6 +39,17 @@ if TYPE_CHECKING:
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ZERO_ID = bytes(16)
+# In a request: its sender knows of no leader epoch.
+ANY_LEADER_EPOCH = -1
+
+
+def check_leader_epoch(leader_epoch: int, current_leader_epoch: int) -> ErrorCode:
+    """Whether what a request takes for the leader epoch is the one known here (KIP-320)."""
+    if current_leader_epoch < 0 or current_leader_epoch == leader_epoch:
+        return ErrorCode.NONE
+    if current_leader_epoch < leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 class ReplicaConfig(Protocol):
@@ -157,21 +168,25 @@ class TopicPartitions:
         partition = self._replicas.get((topic_image.topic_id.bytes, index))
         return self._open(topic_image, index) if partition is None else partition
 
-    def error(self, topic_id: bytes | UUID, index: int) -> ErrorCode:
-        """Why `get` finds no leading replica."""
+    def error(
+        self, topic_id: bytes | UUID, index: int, current_leader_epoch: int = ANY_LEADER_EPOCH
+    ) -> ErrorCode:
+        """Why `get` finds no leading replica for somebody who takes this for the leader epoch."""
         if isinstance(topic_id, UUID):
             topic_id = topic_id.bytes
         topic = self._image.topics_by_id.get(UUID(bytes=topic_id))
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        return self._error(topic, index)
+        return self._error(topic, index, current_leader_epoch)
 
-    def error_by_name(self, topic: str, index: int) -> ErrorCode:
-        """Why `get_by_name` finds no leading replica."""
+    def error_by_name(
+        self, topic: str, index: int, current_leader_epoch: int = ANY_LEADER_EPOCH
+    ) -> ErrorCode:
+        """As `error`, for `get_by_name`."""
         topic_image = self._image.topics_by_name.get(topic)
         if topic_image is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return self._error(topic_image, index)
+        return self._error(topic_image, index, current_leader_epoch)
 
     def current_leader(self, topic: str, topic_id: bytes, index: int) -> tuple[int, int] | None:
         """(leader id, leader epoch) according to the image."""
@@ -344,10 +359,15 @@ class TopicPartitions:
             config = self._config.log_config(topic.configs)
             return self._logs.create(topic.topic_id, topic.name, index, config)
 
-    def _error(self, topic: TopicImage, index: int) -> ErrorCode:
+    def _error(self, topic: TopicImage, index: int, current_leader_epoch: int) -> ErrorCode:
         if not 0 <= index < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         image: PartitionImage = topic.partitions[index]
+        if self._node_id in image.replicas:
+            # As Kafka: a replica looks at the epoch first, and only then at who leads.
+            error = check_leader_epoch(image.leader_epoch, current_leader_epoch)
+            if error is not ErrorCode.NONE:
+                return error
         if image.leader != self._node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR

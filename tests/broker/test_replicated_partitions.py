@@ -519,15 +519,15 @@ def test_without_a_selector_nobody_is_sent_away(broker: ReplicatedPlayer) -> Non
 
 
 def list_offset(broker: ReplicatedPlayer, timestamp: int, version: int = 11, **options: Any) -> Any:
+    wanted = ListOffsetsPartition(
+        partition_index=0,
+        current_leader_epoch=options.pop("current_leader_epoch", -1),
+        timestamp=timestamp,
+    )
     request = ListOffsetsRequest(
         replica_id=options.pop("replica_id", -1),
         isolation_level=0,
-        topics=[
-            ListOffsetsTopic(
-                name="orders",
-                partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)],
-            )
-        ],
+        topics=[ListOffsetsTopic(name="orders", partitions=[wanted])],
     )
     response = broker.ask(ApiKey.LIST_OFFSETS, version, request, **options)
     return response.topics[0].partitions[0]
@@ -552,8 +552,10 @@ def test_an_end_that_a_new_leader_does_not_know_yet_is_not_told(broker: Replicat
     assert list_offset(broker, NOW_MS).offset == 0
 
 
-def epoch_end(broker: ReplicatedPlayer, epoch: int) -> Any:
-    wanted = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
+def epoch_end(broker: ReplicatedPlayer, epoch: int, current_leader_epoch: int = -1) -> Any:
+    wanted = OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=current_leader_epoch, leader_epoch=epoch
+    )
     request = OffsetForLeaderEpochRequest(
         replica_id=-1, topics=[OffsetForLeaderTopic(topic="orders", partitions=[wanted])]
     )
@@ -641,3 +643,30 @@ def test_a_log_that_cannot_be_loaded_is_an_error_of_its_partition(
     assert list_offset(broker, -3).error_code == failure
     assert epoch_end(broker, 0).error_code == failure
     assert broker.close_reasons == []
+
+
+def test_a_follower_looks_at_the_epoch_before_it_says_that_it_does_not_lead(
+    broker: ReplicatedPlayer,
+) -> None:
+    """As Kafka: who has an older epoch hears so, and who has a newer one is not sent away."""
+    broker.change(leader=8)
+    expected = {
+        -1: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        0: ErrorCode.FENCED_LEADER_EPOCH,
+        1: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        2: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+    for epoch, error in expected.items():
+        assert part(broker.follow(9, 0, leader_epoch=epoch)).error_code == error
+        assert list_offset(broker, -1, current_leader_epoch=epoch).error_code == error
+        assert epoch_end(broker, 0, epoch).error_code == error
+    assert part(broker.follow(9, 0, leader_epoch=0)).current_leader.leader_id == 8
+
+
+def test_a_broker_without_a_replica_knows_no_epoch(broker: ReplicatedPlayer) -> None:
+    broker.change(leader=8, replicas=(8, 9), isr=(8, 9))
+    for epoch in range(-1, 3):
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert part(broker.follow(9, 0, leader_epoch=epoch)).error_code == error
+        assert list_offset(broker, -1, current_leader_epoch=epoch).error_code == error
+        assert epoch_end(broker, 0, epoch).error_code == error
