@@ -196,6 +196,8 @@ class LogAppends(LogState):
         position = segment.size
         data = memoryview(buf)[start:end]
         try:
+            if position + size > segment.reserved_end:
+                segment.reserve(position, size)
             (segment.file or segment.open_file()).write_at(position, data)
             tail = bytes(data) if size <= TAIL_BYTES_MAX else None
         except OSError as error:
@@ -275,6 +277,7 @@ class LogAppends(LogState):
         """Seal the active segment and begin a new one at the log end. Raises LogDirFailure."""
         segments = self.segments
         try:
+            segments[-1].give_back_reserved()
             loading.seal(self, segments[-1])
             segment = loading.create_segment(self, self.log_end_offset)
         except OSError as error:

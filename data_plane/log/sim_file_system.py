@@ -247,6 +247,12 @@ class SimFile:
         self._fs.before_change("truncate", self.path, self.inode, size, None)
         self.inode.truncate(size)
 
+    def reserve(self, position: int, size: int) -> bool:
+        return False
+
+    def give_back_reserved(self) -> None:
+        """Nothing was reserved."""
+
     def close(self) -> None:
         self._fs.locked.discard(self.path)
 
