@@ -37,6 +37,7 @@ MARKS = Marks("<!-- table: begin -->", "<!-- table: end -->")
 PARTITIONS = 4
 FILL_TURN_MESSAGES = 10_000
 CONSUMERS = 2
+LATENCY_SECONDS = 5
 
 Broker = Tidewheel | ApacheKafka
 
@@ -129,7 +130,7 @@ def latency_load(acks: str, seconds: int) -> Load[Broker]:
         Row(f"{label}: acknowledgement p99", "ms", ""),
         Row(f"{label}: broker CPU per 1,000 messages", "ms", ""),
     )
-    return Load(f"latency-{acks}", rows, run)
+    return Load(f"latency-{acks}", rows, run, turns=SHORT_TURNS)
 
 
 def restart_load() -> Load[Broker]:
@@ -166,8 +167,8 @@ def loads(scale: float) -> list[Load[Broker]]:
         consume_load(1024, "none", large, ("≥ 1.0", "≤ 0.9")),
         consume_load(1024, "lz4", large, reported),
         consume_load(1024, "zstd", large, reported),
-        latency_load("1", max(2, int(15 * scale))),
-        latency_load("all", max(2, int(15 * scale))),
+        latency_load("1", max(2, int(LATENCY_SECONDS * scale))),
+        latency_load("all", max(2, int(LATENCY_SECONDS * scale))),
     ]
 
 

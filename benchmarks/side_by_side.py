@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 HEAD = "| figure | unit | Tidewheel | Apache Kafka | ratio | wanted |\n|---|---|---|---|---|---|"
 
-# In a round, of loads that take a second or two: a machine's own slow moments last as long.
+# In a round, of loads that take a few seconds: a machine's own slow moments last as long.
 SHORT_TURNS = 3
 
 # A topic's files go with it: a minute later, as is usual, their removal would be charged to what is
