@@ -68,6 +68,8 @@ async function read(name, stopped) {
   consumer.on(consumer.events.CRASH, ({ payload: crash }) => {
     if (!crash.restart) event('error', name, say(crash.error))
   })
+  const fetchedFrom = new Set()
+  consumer.on(consumer.events.FETCH_START, ({ payload: fetch }) => fetchedFrom.add(fetch.nodeId))
   // Within the handler, as kafkajs wants it: a commit from outside may be sent after a rebalance, for
   // partitions that are another member's by then.
   let committedAt = Date.now()
@@ -95,6 +97,10 @@ async function read(name, stopped) {
     },
   })
   while (!stopped.is) await sleep(COMMIT_INTERVAL_MS)
+  // A reader that is stopped while it takes in that there are other brokers now begins to fetch again
+  // after its stop, gets nothing at once, and so on for ever: its process does nothing else any more.
+  fetchedFrom.clear()
+  while (fetchedFrom.size < bootstrap.split(',').length) await sleep(COMMIT_INTERVAL_MS)
   await consumer.disconnect()
 }
 
