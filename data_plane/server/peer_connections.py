@@ -144,7 +144,7 @@ class _Peer:
         self._attempt: asyncio.Task[None] | None = None
         self._queue: list[_Request] = []
         self._failures_count = 0
-        self._retry_at_s = 0.0
+        self._retry_at_ms = 0
         self._loop = asyncio.get_running_loop()
 
     def send(self, request: _Request) -> None:
@@ -166,7 +166,12 @@ class _Peer:
         self.counts.in_flight_count += 1
 
     def _is_too_early(self) -> bool:
-        return self._failures_count > 0 and self._loop.time() < self._retry_at_s
+        return self._failures_count > 0 and self._now_ms() < self._retry_at_ms
+
+    def _now_ms(self) -> int:
+        """By the loop's clock. uvloop's counts milliseconds; their sums in seconds, as floats, are
+        off in the last digit, and whoever waited for just as long as the pause came too early."""
+        return round(self._loop.time() * 1000)
 
     async def _connect(self, host: str, port: int) -> None:
         owner = self.owner
@@ -233,7 +238,7 @@ class _Peer:
             RECONNECT_BACKOFF_MS_MAX,
             RECONNECT_BACKOFF_MS << min(self._failures_count - 1, 10),
         )
-        self._retry_at_s = self._loop.time() + pause_ms / 1000
+        self._retry_at_ms = self._now_ms() + pause_ms
 
     def abandon(self) -> None:
         """Close what there is without another word."""

@@ -439,6 +439,27 @@ def test_pauses_between_attempts_grow() -> None:
     run(main)
 
 
+def test_a_pause_is_over_after_its_last_millisecond() -> None:
+    """By a clock of whole milliseconds, told in seconds, some hours after the machine's start."""
+    first_ms, pause_ms = 7_800_000, peer_connections.RECONNECT_BACKOFF_MS
+
+    async def main() -> None:
+        async with playing() as player:
+            elapsed_ms = first_ms
+            loop = SimpleNamespace(time=lambda: elapsed_ms / 1000)
+            for begun_ms in range(first_ms, first_ms + 1000):
+                peer = peer_connections._Peer(player.peers, PEER)
+                peer._loop = loop  # type: ignore[assignment]
+                elapsed_ms = begun_ms
+                peer._not_connected("gone")
+                elapsed_ms = begun_ms + pause_ms - 1
+                assert peer._is_too_early()
+                elapsed_ms = begun_ms + pause_ms
+                assert not peer._is_too_early(), begun_ms
+
+    run(main)
+
+
 def test_another_address_is_used_after_disconnect() -> None:
     async def main() -> None:
         async with playing() as player:
