@@ -261,8 +261,11 @@ class KafkaNode(_Process):
 
 
 def new_cluster_id() -> str:
-    """As Kafka's tools make it."""
-    return base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]
+    """As Kafka's tools make it: none begins with a dash, which a command would take for an option."""
+    made = "-"
+    while made.startswith("-"):
+        made = base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]
+    return made
 
 
 class ApacheKafka(KafkaNode):

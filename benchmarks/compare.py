@@ -36,6 +36,8 @@ from benchmarks.side_by_side import (
 MARKS = Marks("<!-- table: begin -->", "<!-- table: end -->")
 PARTITIONS = 4
 FILL_TURN_MESSAGES = 10_000
+# One client for each core.
+PRODUCERS = 2
 CONSUMERS = 2
 LATENCY_SECONDS = 5
 
@@ -60,7 +62,16 @@ def produce_load(
     def run(broker: Broker) -> list[float]:
         topic = fresh_topic(broker)
         before = cpu_seconds(broker.pid)
-        figures = client("produce", broker, topic, size=size, acks=acks, codec=codec, count=count)
+        figures = client(
+            "produce",
+            broker,
+            topic,
+            size=size,
+            acks=acks,
+            codec=codec,
+            count=count,
+            clients=PRODUCERS,
+        )
         cpu_s = cpu_seconds(broker.pid) - before
         drop_topic(broker, topic)
         return [figures["messages_per_s"], cpu_s / (count * size / 1e9)]

@@ -30,12 +30,9 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from benchmarks.direct_producer import PARTITION_UA, DirectProducer
+
 POLL_BATCH_MESSAGES = 10_000
-# One message of so many asks for a report: reports cost the client more than the broker spends on
-# the message.
-REPORT_EVERY = 1_000
-# librdkafka's RD_KAFKA_PARTITION_UA: its partitioner chooses.
-PARTITION_UA = -1
 STALL_SECONDS_MAX = 60
 # More than the page cache takes in during any load: 500,000 messages of 1 KiB on three brokers.
 MEMORY_BYTES = 2 * 2**30
@@ -116,47 +113,27 @@ def run_consume(arguments: argparse.Namespace) -> dict[str, float]:
 
 def send_share(arguments: argparse.Namespace, index: int) -> Share:
     """Send this client's share of the messages."""
-    producer = Producer(producer_config(arguments))
     value = payload_of(arguments.size)
-    failed = 0
-
-    def on_delivery(error: KafkaError | None, _message: Message) -> None:
-        nonlocal failed
-        failed += error is not None
-
-    produce, poll, topic = producer.produce, producer.poll, arguments.topic
-    # One message first: topic look-up and connection are not part of the figure.
-    produce(topic, value)
-    producer.flush(30)
-    if index == 0:
-        touch_memory()
-    partition = PARTITION_UA
-    share = len(range(index, arguments.count, arguments.clients))
-    assert _ALL_READY is not None
-    _ALL_READY.wait(STALL_SECONDS_MAX)
-    began = time.monotonic()
-    for first in range(0, share, REPORT_EVERY):
-        if arguments.turn:
-            partition = (first // arguments.turn + index) % arguments.partitions
-        for _ in range(min(REPORT_EVERY, share - first) - 1):
-            while True:
-                try:
-                    # By position: names would cost the client a third of its rate.
-                    produce(topic, value, None, partition)
-                    break
-                except BufferError:
-                    poll(0.01)
-        while True:
-            try:
-                produce(topic, value, None, partition, on_delivery)
-                break
-            except BufferError:
-                poll(0.01)
-        poll(0)
-    left = producer.flush(STALL_SECONDS_MAX)
-    ended = time.monotonic()
-    if left or failed:
-        raise SystemExit(f"{left} messages not sent, {failed} failed")
+    with DirectProducer(producer_config(arguments), arguments.topic, value) as producer:
+        # One message first: topic look-up and connection are not part of the figure.
+        producer.send(1)
+        producer.flush(30)
+        if index == 0:
+            touch_memory()
+        share = len(range(index, arguments.count, arguments.clients))
+        turn = arguments.turn or share
+        partition = PARTITION_UA
+        assert _ALL_READY is not None
+        _ALL_READY.wait(STALL_SECONDS_MAX)
+        began = time.monotonic()
+        for first in range(0, share, turn):
+            if arguments.turn:
+                partition = (first // turn + index) % arguments.partitions
+            producer.send(min(turn, share - first), partition)
+        left = producer.flush(STALL_SECONDS_MAX)
+        ended = time.monotonic()
+        if left or producer.failed:
+            raise SystemExit(f"{left} messages not sent, {producer.failed} failed")
     return Share(share, began, ended)
 
 
