@@ -261,7 +261,7 @@ class KafkaNode(_Process):
 
 
 def new_cluster_id() -> str:
-    """As Kafka's tools make it: none begins with a dash, which a command would take for an option."""
+    """As Kafka's tools make it: without a leading dash, which would look like an option."""
     made = "-"
     while made.startswith("-"):
         made = base64.urlsafe_b64encode(os.urandom(16)).decode()[:22]
