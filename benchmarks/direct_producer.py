@@ -1,9 +1,9 @@
 """librdkafka's producer without Python between its messages.
 
-confluent-kafka's `Producer.produce` takes longer for a message than librdkafka and the broker
-together, and copies it. Its package brings librdkafka itself, whose `rd_kafka_produce_batch` takes
-a thousand messages in one call and, asked for no copy, only their address: what a C program does
-that sends as fast as it can. Same library, same settings, so the load is the same.
+confluent-kafka's `Producer.produce` costs more for a message than the broker does, and copies it.
+Its package brings librdkafka itself, whose `rd_kafka_produce_batch` takes a thousand messages in
+one call and, asked for no copy, only their address: what a C program does that sends as fast as it
+can. Same library, same settings, so the load is the same.
 """
 
 from __future__ import annotations
