@@ -215,9 +215,9 @@ def walk_ordinary(
     should be number `index`: (index and position behind them, lowest timestamp delta, highest one
     of these and before, the index that has it, null keys).
 
-    Only where nothing is compiled: there one call a field costs more than all else a broker does,
-    and this is three times as fast. It accepts nothing that the general walk would not, and leaves
-    to it whatever is unusual or wrong: headers, times that run backwards, long varints.
+    Three times as fast as the general walk, interpreted or compiled, and that walk is a tenth of
+    what producing small records costs. It accepts nothing that the general walk would not, and
+    leaves to it whatever is unusual or wrong: headers, times that run backwards, long varints.
     """
     min_delta = 2**63
     max_at = null_keys = 0

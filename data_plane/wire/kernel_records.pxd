@@ -4,8 +4,8 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 from data_plane.wire.kernel_leaves cimport (
-    Varint, acquire, append_bytes, append_varlong, contains, length, overflows, pointer,
-    read_varint, read_varlong, release, starts_with, take_bytes, yield_gil,
+    Ordinary, Varint, acquire, append_bytes, append_varlong, contains, length, overflows, pointer,
+    read_varint, read_varlong, release, starts_with, take_bytes, walk_ordinary, yield_gil,
 )
 
 ctypedef (
@@ -52,7 +52,8 @@ cdef object _summarize(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssiz
                        object base_timestamp, bint consecutive, Py_ssize_t batch_index)
 
 @cython.locals(index=Py_ssize_t, previous=int64_t, min_delta=int64_t, max_delta=int64_t,
-               max_at=int64_t, null_keys=Py_ssize_t, record=RecordParts, at=Py_ssize_t)
+               max_at=int64_t, null_keys=Py_ssize_t, record=RecordParts, at=Py_ssize_t,
+               ordinary=Ordinary)
 cdef WalkResult _walk(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
                       bint consecutive) noexcept nogil
 

@@ -382,7 +382,7 @@ def _walk(
     previous = -1
     min_delta = max_delta = max_at = null_keys = 0
     while index < record_count:
-        if not cython.compiled and consecutive:
+        if consecutive:
             ordinary = walk_ordinary(p, pos, end, index, record_count, max_delta)
             if ordinary[0] > index:
                 if index == 0 or ordinary[2] < min_delta:

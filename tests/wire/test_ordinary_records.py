@@ -1,8 +1,10 @@
-"""The interpreted kernel's shortcut over ordinary records: as the general walk says, or nothing."""
+"""The walk's shortcut over ordinary records: as the general walk says, or nothing."""
 
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from typing import Any
 from unittest import mock
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from data_plane.wire import kernel_leaves, kernel_records
 from data_plane.wire.kernel_leaves import walk_ordinary
 from data_plane.wire.records import NewRecord, build_batch
-from tests.wire.kernel_pairs import mutate, outcome
+from tests.wire.kernel_pairs import COMPILED, mutate, needs_compiled, outcome
 
 Shape = tuple[int, int | None, int | None, Any]
 """Milliseconds after the base, sizes of key and value, headers."""
@@ -31,6 +33,17 @@ ORDINARY = st.tuples(
 def nothing(p: Any, pos: int, end: int, index: int, count: int, max_delta: int) -> Any:
     """What the shortcut says when there is no ordinary record."""
     return index, pos, 0, max_delta, 0, 0
+
+
+def outcomes(payload: Any, count: int) -> list[Any]:
+    """Of the general walk, of the one with the shortcut, and of the compiled one where it is."""
+    arguments = (payload, 0, len(payload), count, BASE_MS)
+    found = [outcome(kernel_records.walk_records, *arguments, batch_index=0)]
+    with mock.patch.object(kernel_records, "walk_ordinary", nothing):
+        found.append(outcome(kernel_records.walk_records, *arguments, batch_index=0))
+    if COMPILED is not None:
+        found.append(outcome(COMPILED.batches.walk_records, *arguments, batch_index=0))
+    return found
 
 
 def payload_of(shapes: list[Shape]) -> bytes:
@@ -55,23 +68,16 @@ def test_the_shortcut_changes_no_outcome(
     if damaged:
         payload = mutate(random.Random(seed), payload)
     count = max(0, len(shapes) + 1 + extra)
-    walk = kernel_records._walk_records
-    arguments = (0, len(payload), count, BASE_MS, True, 0)
-    short = outcome(walk, payload, *arguments)
-    assert outcome(walk, memoryview(payload), *arguments) == short
-    with mock.patch.object(kernel_records, "walk_ordinary", nothing):
-        assert outcome(walk, payload, *arguments) == short
+    found = [*outcomes(payload, count), *outcomes(memoryview(payload), count)]
+    assert all(other == found[0] for other in found), found
 
 
 def test_no_single_byte_makes_a_difference() -> None:
     payload = payload_of([(3, 1, 2, ()), (70, None, 65, ()), (71, 0, None, ())])
     for at in range(len(payload)):
         for value in range(256):
-            changed = payload[:at] + bytes([value]) + payload[at + 1 :]
-            arguments = (changed, 0, len(payload), 4, BASE_MS, True, 0)
-            short = outcome(kernel_records._walk_records, *arguments)
-            with mock.patch.object(kernel_records, "walk_ordinary", nothing):
-                assert outcome(kernel_records._walk_records, *arguments) == short, (at, value)
+            found = outcomes(payload[:at] + bytes([value]) + payload[at + 1 :], 4)
+            assert all(other == found[0] for other in found), (at, value, found)
 
 
 def test_ten_thousand_records_are_ordinary() -> None:
@@ -97,3 +103,11 @@ def test_no_byte_behind_the_end_is_read(size: int) -> None:
             changed[at] = value
             walk_ordinary(Fenced(changed), 0, size, 0, 5, 0)
     assert kernel_leaves.ORDINARY_FIELDS_BYTES_MAX >= 9
+
+
+@needs_compiled
+def test_compiled_too_no_byte_behind_the_end_is_read() -> None:
+    command = [sys.executable, "-m", "tests.wire.fenced_walk"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert int(done.stdout) > 1_000
