@@ -26,6 +26,7 @@ from data_plane.broker.config_validation import (
     check_group_values,
     check_topic_values,
     effective_config,
+    unknown_broker_properties,
 )
 from data_plane.broker.controller_settings import controller_settings
 from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
@@ -324,6 +325,8 @@ def _fulfil(
             assert wish.value is not None
             operation = Operation(wish.operation)
             definition = definitions.get(wish.name)
+            if definition is None and resource.type == ResourceType.BROKER:
+                raise Refusal(ErrorCode.INVALID_CONFIG, f"Unknown config name: {wish.name}")
             if definition is None or definition.type is not ConfigType.LIST:
                 raise Refusal(
                     ErrorCode.INVALID_CONFIG,
@@ -372,6 +375,8 @@ def _check_values(
         case ResourceType.BROKER:
             changed = {name: text for name, text in after.items() if before.get(name) != text}
             check_broker_values(changed, for_all_brokers=not resource.name)
+            for name, near in unknown_broker_properties(changed).items():
+                services.log.warning("unknown_broker_property", name=name, did_you_mean=near)
         case ResourceType.GROUP:
             check_group_values(effective_config(services), after)
 

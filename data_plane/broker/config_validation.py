@@ -63,11 +63,13 @@ def check_topic_values(values: Mapping[str, str]) -> None:
 def check_broker_values(values: Mapping[str, str], for_all_brokers: bool) -> None:
     """Dynamic values of one broker, or of all. Raises Refusal.
 
-    Kafka stores names that it does not know, for plug-ins; here there are none, and a misspelled
-    name that is accepted helps nobody."""
+    Names that mean nothing here are stored, as in Kafka, where they may be some plug-in's;
+    `unknown_broker_properties` is what to say of them."""
     for name in values:
-        if name not in BROKER_DEFINITIONS:
-            raise _invalid(_unknown_broker_property(name))
+        reason = None if name in BROKER_DEFINITIONS else refusal_of(name)
+        if reason is not None:
+            raise _invalid(f"Broker config {name} is not supported: {reason}")
+    values = {name: text for name, text in values.items() if name in BROKER_DEFINITIONS}
     fixed = [name for name in values if BROKER_DEFINITIONS[name].update is Update.READ_ONLY]
     if fixed:
         raise _invalid_request(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
@@ -79,6 +81,17 @@ def check_broker_values(values: Mapping[str, str], for_all_brokers: bool) -> Non
                 f"specified: [{', '.join(single)}]"
             )
     _parse_all(values, BROKER_DEFINITIONS, ErrorCode.INVALID_REQUEST)
+
+
+def unknown_broker_properties(values: Iterable[str]) -> dict[str, str]:
+    """The names among these without a meaning here → the most similar one that has one, or ""."""
+    known = list(BROKER_DEFINITIONS)
+    unknown = {}
+    for name in values:
+        if name not in BROKER_DEFINITIONS:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+            unknown[name] = near[0] if near else ""
+    return unknown
 
 
 def check_group_values(config: EffectiveConfig, values: Mapping[str, str]) -> None:
@@ -106,15 +119,6 @@ def _parse_all(
         return {name: definitions[name].parse(text) for name, text in values.items()}
     except InvalidValue as error:
         raise Refusal(code, str(error)) from error
-
-
-def _unknown_broker_property(name: str) -> str:
-    reason = refusal_of(name)
-    if reason is not None:
-        return f"Broker config {name} is not supported: {reason}"
-    near = difflib.get_close_matches(name, list(BROKER_DEFINITIONS), n=1, cutoff=0.75)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"Unknown broker config name: {name}{hint}"
 
 
 def _invalid(message: str) -> Refusal:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
-from data_plane.broker.config.definition import ConfigDefinition, Update
+from data_plane.broker.config.definition import ConfigDefinition, Update, unknown_property
 from data_plane.broker.config.effective import Source, Synonym
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_SYNONYMS
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
@@ -21,6 +21,7 @@ from data_plane.broker.config_validation import effective_config
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
 from data_plane.broker.log_threshold import ROOT_LOGGER, LogThreshold
+from data_plane.broker.placement import NewPartitions
 from data_plane.broker.refusal import Refusal
 from data_plane.broker.services import Services
 from data_plane.broker.splicing import ArrayPlace
@@ -222,8 +223,13 @@ def _topic_entries(services: Services, name: str) -> Iterable[_Entry]:
 def _broker_entries(services: Services) -> Iterable[_Entry]:
     config = effective_config(services)
     entries = []
-    for name, definition in sorted(BROKER_DEFINITIONS.items()):
+    names = {*BROKER_DEFINITIONS, *config.broker_values(), *config.default_broker_values()}
+    for name in sorted(names):
+        definition = BROKER_DEFINITIONS.get(name) or unknown_property(name)
         synonyms = config.broker_synonyms(name)
+        if name == "default.replication.factor" and synonyms[0].source is Source.DEFAULT:
+            factor = NewPartitions(services, services.image).default_factor(name)
+            synonyms = [Synonym(name, str(factor), Source.DEFAULT)]
         value, source = definition.default, Source.DEFAULT
         if synonyms:
             value, source = synonyms[0].value, synonyms[0].source
@@ -234,11 +240,12 @@ def _broker_entries(services: Services) -> Iterable[_Entry]:
 
 def _default_broker_entries(services: Services) -> Iterable[_Entry]:
     source = Source.DYNAMIC_DEFAULT_BROKER
-    return [
-        _Entry(BROKER_DEFINITIONS[name], value, source, False, [Synonym(name, value, source)])
-        for name, value in sorted(effective_config(services).default_broker_values().items())
-        if name in BROKER_DEFINITIONS
-    ]
+    entries = []
+    for name, value in sorted(effective_config(services).default_broker_values().items()):
+        definition = BROKER_DEFINITIONS.get(name) or unknown_property(name)
+        read_only = definition.update is Update.READ_ONLY
+        entries.append(_Entry(definition, value, source, read_only, [Synonym(name, value, source)]))
+    return entries
 
 
 def _group_entries(services: Services, group: str) -> Iterable[_Entry]:
@@ -307,7 +314,7 @@ def _config(entry: _Entry, request: DescribeConfigsRequest) -> DescribeConfigsRe
             for synonym in (entry.synonyms if request.include_synonyms else ())
         ],
         config_type=int(definition.type),
-        documentation=definition.description if request.include_documentation else None,
+        documentation=(definition.description or None) if request.include_documentation else None,
     )
 
 

@@ -9,11 +9,18 @@ Deliberately absent: what is due when (data_plane.log.manager).
 from __future__ import annotations
 
 from data_plane.broker.api import Executor
-from data_plane.broker.services import Services
+from data_plane.broker.services import Config, Services
 from data_plane.log.manager import Job
 
 # Or more often, where the cleaner's pause is shorter.
 TICK_INTERVAL_MS = 1000
+NEVER_MS = 1 << 62
+
+
+def cleaner_backoff_ms(config: Config) -> int:
+    """The cleaner's pause when it has found nothing to do; without a cleaner it has no end."""
+    is_enabled = config.get_bool("log.cleaner.enable")
+    return config.get_int("log.cleaner.backoff.ms") if is_enabled else NEVER_MS
 
 
 class LogMaintenance:
@@ -22,14 +29,13 @@ class LogMaintenance:
     def __init__(self, services: Services, executor: Executor) -> None:
         self._services = services
         self._executor = executor
-        backoff_ms = services.config.get_int("log.cleaner.backoff.ms")
-        self._interval_ms = min(TICK_INTERVAL_MS, max(1, backoff_ms))
+        self._cleaner_backoff_ms = cleaner_backoff_ms(services.config)
         self._next_ms = 0
         self._reported_offline: set[str] = set()
         self.corrupt_batches_count = 0
 
     def start(self, now_ms: int) -> None:
-        self._next_ms = now_ms + self._interval_ms
+        self._next_ms = now_ms + self._interval_ms()
 
     def next_deadline_ms(self) -> int:
         return self._next_ms
@@ -37,8 +43,12 @@ class LogMaintenance:
     def tick(self, now_ms: int) -> None:
         if now_ms < self._next_ms:
             return
-        self._next_ms = now_ms + self._interval_ms
         logs = self._services.logs
+        backoff_ms = cleaner_backoff_ms(self._services.config)
+        if backoff_ms != self._cleaner_backoff_ms:
+            self._cleaner_backoff_ms = backoff_ms
+            logs.set_cleaner_backoff_ms(backoff_ms, now_ms)
+        self._next_ms = now_ms + self._interval_ms()
         for job in logs.tick(now_ms):
             self._submit(job)
         for log in logs.take_retained():
@@ -61,6 +71,9 @@ class LogMaintenance:
 
     def stop(self, now_ms: int) -> None:
         """Jobs that run are waited for by whoever closes the executor."""
+
+    def _interval_ms(self) -> int:
+        return min(TICK_INTERVAL_MS, max(1, self._cleaner_backoff_ms))
 
     def _submit(self, job: Job) -> None:
         def done(result: object, error: BaseException | None) -> None:

@@ -8,7 +8,7 @@ all. Only logs in use are looked at often; retention looks at every log at its o
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from data_plane.log.compaction import awaits_checkpoint, compaction_priority
@@ -120,6 +120,11 @@ class Maintenance:
         """Retention looks at the logs that a start has found, and at new ones an interval later:
         what a client has just written is not taken from under its readers by a chance of timing."""
         self._retention_queue = self._manager.logs()
+
+    def set_cleaner_backoff_ms(self, backoff_ms: int, now_ms: int) -> None:
+        """From now on. A pause that has begun ends no later than a new one would."""
+        self._config = replace(self._config, cleaner_backoff_ms=backoff_ms)
+        self._compaction_due_ms = min(self._compaction_due_ms, now_ms + backoff_ms)
 
     def forget(self, log: Log) -> None:
         """`log` is being deleted."""

@@ -402,6 +402,10 @@ class LogManager:
 
     # Housekeeping
 
+    def set_cleaner_backoff_ms(self, backoff_ms: int, now_ms: int) -> None:
+        """log.cleaner.backoff.ms has changed."""
+        self._maintenance.set_cleaner_backoff_ms(backoff_ms, now_ms)
+
     def tick(self, now_ms: int) -> list[Job]:
         """Do what is quick, and return jobs for what is slow. Call it every second or so."""
         jobs = self._maintenance.tick(now_ms)

@@ -27,6 +27,7 @@ import uuid
 from dataclasses import dataclass
 
 from data_plane.broker.controller_settings import controller_settings
+from data_plane.broker.log_maintenance import cleaner_backoff_ms
 from data_plane.broker.services import Config
 from data_plane.cell.identity import (
     IdentityMismatch,
@@ -44,7 +45,6 @@ from data_plane.log.manager import LogManager
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.ports import Ports
 
-NEVER_MS = 1 << 62
 # Somebody else may commit in between; hardly so often in a row.
 REGISTRATION_ATTEMPTS = 20
 # How often the store is asked again for the outcome of the registration.
@@ -306,14 +306,13 @@ def _logs(settings: BrokerConfig, ports: Ports, image: MetadataImage) -> LogMana
 
 def maintenance_config(config: Config) -> MaintenanceConfig:
     """How often logs are looked at, from the broker's properties."""
-    backoff_ms = config.get_int("log.cleaner.backoff.ms")
     return MaintenanceConfig(
         retention_check_interval_ms=config.get_int("log.retention.check.interval.ms"),
         checkpoint_interval_ms=config.get_int("log.flush.offset.checkpoint.interval.ms"),
         producer_expiration_check_interval_ms=config.get_int(
             "producer.id.expiration.check.interval.ms"
         ),
-        cleaner_backoff_ms=backoff_ms if config.get_bool("log.cleaner.enable") else NEVER_MS,
+        cleaner_backoff_ms=cleaner_backoff_ms(config),
         scrub_interval_ms=config.get_int("log.scrub.interval.ms"),
         scrub_bytes_per_second=config.get_int("log.scrub.bytes.per.second"),
     )

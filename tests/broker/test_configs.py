@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import pytest
 
 from data_plane.broker import log_threshold
+from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
+from data_plane.broker.log_maintenance import NEVER_MS, LogMaintenance, cleaner_backoff_ms
 from data_plane.broker.log_threshold import LogThreshold
+from data_plane.cell.metadata import ResourceType
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_configs_request import (
     AlterableConfig,
@@ -427,12 +432,13 @@ def test_lists_grow_and_shrink_from_the_value_in_force(player: AdminPlayer) -> N
         ),
         (
             BROKER,
-            "",
-            "log.retnetion.ms",
-            "3",
+            NODE,
+            "super.users",
+            "User:a",
             (
                 E.INVALID_CONFIG,
-                "Unknown broker config name: log.retnetion.ms; did you mean log.retention.ms?",
+                "Broker config super.users is not supported: this broker does not authenticate "
+                "yet, and ignoring it would let everybody in",
             ),
         ),
         (1, "x", "a", "b", (E.INVALID_REQUEST, "Unknown resource type 1")),
@@ -462,6 +468,39 @@ def test_resources_as_apache_kafka(
     player: AdminPlayer, resource_type: int, name: str, key: str, value: str, outcome: Outcome
 ) -> None:
     assert player.alter(resource_type, name, (key, SET, value)) == outcome
+
+
+def test_a_broker_property_without_a_meaning_is_stored_and_hidden(player: AdminPlayer) -> None:
+    """As in Apache Kafka, where it may be a plug-in's; the log says that nobody reads it."""
+    assert player.alter(BROKER, NODE, ("log.retnetion.ms", SET, "3")) == OK
+    assert player.alter(BROKER, "", ("foo.bar", SET, "x"), ("log.retention.ms", SET, "9")) == OK
+    for name, on, source in [
+        ("log.retnetion.ms", NODE, 2),
+        ("foo.bar", NODE, 3),
+        ("foo.bar", "", 3),
+    ]:
+        config = player.config(BROKER, on, name)
+        assert (config.value, config.config_source, config.config_type) == (None, source, 0)
+        assert config.is_sensitive
+        assert config.read_only
+        assert config.documentation is None
+        assert synonyms(config) == [(name, None, source)]
+    assert [fields for _, event, fields in player.log.events if "unknown" in event] == [
+        {"name": "log.retnetion.ms", "did_you_mean": "log.retention.ms"},
+        {"name": "foo.bar", "did_you_mean": ""},
+    ]
+    assert player.value(BROKER, NODE, "log.retention.ms") == "9"
+    assert player.alter(BROKER, NODE, ("log.retnetion.ms", DELETE, None)) == OK
+    assert player.services.image.config_of(ResourceType.BROKER, NODE) == {}
+    refused = (E.INVALID_CONFIG, "Unknown config name: foo.bar")
+    assert player.alter(BROKER, "", ("foo.bar", APPEND, "y")) == refused
+
+
+def test_the_replication_factor_is_the_one_that_topics_get(player: AdminPlayer) -> None:
+    """The default is 3, but at most as many as there are brokers."""
+    config = player.config(BROKER, NODE, "default.replication.factor")
+    assert (config.value, config.config_source) == ("1", 5)
+    assert synonyms(config) == [("default.replication.factor", "1", 5)]
 
 
 def test_each_key_and_each_resource_once(player: AdminPlayer) -> None:
@@ -497,6 +536,25 @@ def test_values_take_effect_on_open_logs_at_once(player: AdminPlayer) -> None:
     assert log.config.retention_ms == 9
     player.alter(BROKER, NODE, ("log.retention.ms", SET, "8"))
     assert log.config.retention_ms == 8
+
+
+def test_the_cleaner_s_pause_takes_effect_at_the_next_look(player: AdminPlayer) -> None:
+    maintenance = LogMaintenance(player.services, player.executor)
+    maintenance.start(player.now_ms)
+    player.services.components.append(maintenance)
+    logs = player.services.logs
+    with mock.patch.object(logs, "set_cleaner_backoff_ms") as set_backoff_ms:
+        player.pass_time(3_000)
+        assert not set_backoff_ms.called
+        assert player.alter(BROKER, "", ("log.cleaner.backoff.ms", SET, "300")) == OK
+        player.pass_time(1_000)
+        set_backoff_ms.assert_called_once_with(300, mock.ANY)
+    assert maintenance.next_deadline_ms() <= player.now_ms + 300
+
+
+def test_without_a_cleaner_its_pause_has_no_end() -> None:
+    assert cleaner_backoff_ms(EffectiveConfig({"log.cleaner.enable": "false"}, 0)) == NEVER_MS
+    assert cleaner_backoff_ms(EffectiveConfig({}, 0)) == 15_000
 
 
 def test_validate_only_changes_nothing(player: AdminPlayer) -> None:

@@ -242,6 +242,29 @@ def test_a_compacted_topic_does_not_wait_for_the_regular_checkpoint() -> None:
     assert [1 for data in read_all(log)] == [1] * (log.log_end_offset - sealed_end + 1)
 
 
+def test_the_cleaner_s_pause_can_change() -> None:
+    """A shorter one ends the pause that has begun; a longer one begins with the next."""
+    broker = Broker(COMPACTED)
+    log = broker.log(1)
+    broker.run(CONFIG.cleaner_backoff_ms)
+
+    def cleaned_after(seconds: int) -> bool:
+        before = log.cleaner_offset
+        while log.log_end_offset - max(0, before) < 100:
+            broker.add(log)
+        for _ in range(seconds):
+            broker.run(1_000)
+        return log.cleaner_offset > before
+
+    assert not cleaned_after(3)
+    broker.manager.set_cleaner_backoff_ms(500, broker.now_ms)
+    assert cleaned_after(3)
+    broker.manager.set_cleaner_backoff_ms(60_000, broker.now_ms)
+    broker.run(1_000)
+    assert not cleaned_after(58)
+    assert cleaned_after(3)
+
+
 def test_the_dirtiest_log_is_compacted_first_and_one_at_a_time() -> None:
     broker = Broker(COMPACTED)
     logs = [broker.log(number) for number in (1, 2, 3)]

@@ -29,6 +29,7 @@ Validator = Callable[[str, Value], str | None]
 class ConfigType(IntEnum):
     """The protocol's numbers for types."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -76,7 +77,7 @@ class ConfigDefinition:
 
     @property
     def sensitive(self) -> bool:
-        return self.type is ConfigType.PASSWORD
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     @property
     def description(self) -> str:
@@ -99,6 +100,12 @@ class ConfigDefinition:
                 f"Invalid value {_shown(value)} for configuration {self.name}: {reason}"
             )
         return value
+
+
+def unknown_property(name: str) -> ConfigDefinition:
+    """For a name that some client has set and that means nothing here. Its value, which may be
+    anybody's password, is not shown."""
+    return ConfigDefinition(name, ConfigType.UNKNOWN, None, "")
 
 
 def _parse_boolean(text: str) -> bool:
@@ -145,6 +152,7 @@ _PARSERS: dict[ConfigType, Callable[[str], Value]] = {
     ConfigType.LIST: parse_list,
     ConfigType.CLASS: str.strip,
     ConfigType.PASSWORD: str,
+    ConfigType.UNKNOWN: str,
 }
 
 

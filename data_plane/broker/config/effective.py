@@ -207,9 +207,9 @@ class EffectiveConfig:
             if name in values
         ]
         for name in names:
-            default = BROKER_DEFINITIONS[name].default
-            if default is not None:
-                synonyms.append(Synonym(name, default, Source.DEFAULT))
+            definition = BROKER_DEFINITIONS.get(name)
+            if definition is not None and definition.default is not None:
+                synonyms.append(Synonym(name, definition.default, Source.DEFAULT))
         return synonyms
 
     def _resolve(self, name: str) -> Value | None:

@@ -248,6 +248,7 @@ LOG_DEFINITIONS = (
         15_000,
         "How long to wait for something to compact before looking again.",
         at_least(0),
+        CLUSTER,
     ),
     define(
         "log.cleaner.delete.retention.ms",
