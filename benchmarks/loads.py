@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import mmap
 import os
 import random
 import struct
@@ -34,9 +33,6 @@ from benchmarks.direct_producer import PARTITION_UA, DirectProducer
 
 POLL_BATCH_MESSAGES = 10_000
 STALL_SECONDS_MAX = 60
-# More than the page cache takes in during any load: 500,000 messages of 1 KiB on three brokers.
-MEMORY_BYTES = 2 * 2**30
-_TOUCH = bytes(2**20)
 
 # In the processes of a share: where they wait for each other before they begin.
 _ALL_READY: Barrier | None = None
@@ -60,16 +56,6 @@ def producer_config(arguments: argparse.Namespace) -> dict[str, str | int | floa
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 1_000_000,
     }
-
-
-def touch_memory() -> None:
-    """Have as much free memory as the load may take, so that nobody is measured getting it.
-
-    A virtual machine gives free memory back to its host within seconds; the first touch of each
-    page is then charged to who touches it, 3 s/GB where Tidewheel's producing costs 0.9."""
-    with mmap.mmap(-1, MEMORY_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
-        for offset in range(0, MEMORY_BYTES, len(_TOUCH)):
-            memory[offset : offset + len(_TOUCH)] = _TOUCH
 
 
 class Share(NamedTuple):
@@ -118,8 +104,6 @@ def send_share(arguments: argparse.Namespace, index: int) -> Share:
         # One message first: topic look-up and connection are not part of the figure.
         producer.send(1)
         producer.flush(30)
-        if index == 0:
-            touch_memory()
         share = len(range(index, arguments.count, arguments.clients))
         turn = arguments.turn or share
         partition = PARTITION_UA

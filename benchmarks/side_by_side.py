@@ -22,6 +22,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from confluent_kafka.admin import AdminClient
 
 from benchmarks.brokers import describe_machine
+from benchmarks.resident_memory import SHARE_OF_AVAILABLE, available_bytes, resident_memory
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -114,12 +115,15 @@ def run_comparison(
         for load in loads
         if not arguments.only or any(part in load.name for part in arguments.only)
     ]
-    print(HEAD, flush=True)
     lines = [HEAD]
-    for load in chosen:
-        for line in measure(load, compared, arguments.rounds):
-            print(line, flush=True)
-            lines.append(line)
+    size = int(available_bytes() * SHARE_OF_AVAILABLE)
+    print(f"Getting {size / 2**30:.1f} GiB of memory from the machine first.", file=sys.stderr)
+    with resident_memory(size):
+        print(HEAD, flush=True)
+        for load in chosen:
+            for line in measure(load, compared, arguments.rounds):
+                print(line, flush=True)
+                lines.append(line)
     if arguments.write:
         write_document(lines, marks)
 
