@@ -79,7 +79,10 @@ def client(kind: str, compared: Compared, topic: str, **options: object) -> dict
     command += ["--bootstrap", compared.bootstrap, "--topic", topic]
     for option, value in options.items():
         command += [f"--{option.replace('_', '-')}", str(value)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    if done.returncode:
+        raise SystemExit(f"The {kind} load failed (status {done.returncode}): {done.stderr}")
+    output = done.stdout
     figures: dict[str, float] = json.loads(output)
     return figures
 
