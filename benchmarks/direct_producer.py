@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Protocol
 
 from confluent_kafka import KafkaError, cimpl
 
@@ -38,6 +39,13 @@ class _Message(ctypes.Structure):
         ("offset", ctypes.c_int64),
         ("_private", ctypes.c_void_p),
     )
+
+
+class _Report(Protocol):
+    """A pointer to a message, as ctypes gives it."""
+
+    @property
+    def contents(self) -> _Message: ...
 
 
 _ON_DELIVERY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(_Message), ctypes.c_void_p)
@@ -73,12 +81,13 @@ class DirectProducer:
     """Sends one value to one topic, again and again. For one thread.
 
     `settings` are librdkafka's; one that it does not know is a ValueError. `failed` counts the
-    messages that were reported as not delivered."""
+    messages that were reported as not delivered, `first_failure` says why the first was not."""
 
     def __init__(
         self, settings: Mapping[str, str | int | float | bool], topic: str, value: bytes
     ) -> None:
         self.failed = 0
+        self.first_failure = ""
         self._value = value
         self._library = _load_librdkafka()
         # Kept, since librdkafka only has its address.
@@ -114,8 +123,10 @@ class DirectProducer:
         self._library.rd_kafka_topic_destroy(self._topic)
         self._library.rd_kafka_destroy(self._producer)
 
-    def _count_failure(self, _producer: int, _message: object, _opaque: int) -> None:
+    def _count_failure(self, _producer: int, message: _Report, _opaque: int) -> None:
         self.failed += 1
+        if self.failed == 1:
+            self.first_failure = KafkaError(message.contents.err).str()
 
     def send(self, count: int, partition: int = PARTITION_UA) -> None:
         """Queue `count` messages, waiting where the queue is full.

@@ -117,7 +117,8 @@ def send_share(arguments: argparse.Namespace, index: int) -> Share:
         left = producer.flush(STALL_SECONDS_MAX)
         ended = time.monotonic()
         if left or producer.failed:
-            raise SystemExit(f"{left} messages not sent, {producer.failed} failed")
+            why = f" ({producer.first_failure})" if producer.failed else ""
+            raise SystemExit(f"{left} messages not sent, {producer.failed} failed{why}")
     return Share(share, began, ended)
 
 

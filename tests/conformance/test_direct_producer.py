@@ -35,6 +35,7 @@ def test_what_the_broker_refuses_is_counted(bootstrap: str, name: Callable[[str]
         producer.send(20)
         assert producer.flush(FLUSH_SECONDS_MAX) == 0
         assert producer.failed == 20
+        assert producer.first_failure == "Broker: Message size too large"
 
 
 def test_what_librdkafka_refuses_is_an_error(bootstrap: str, name: Callable[[str], str]) -> None:
