@@ -11,10 +11,6 @@ from libc.stdint cimport (
 from libc.string cimport memchr, memcmp, memcpy
 
 ctypedef (int64_t, Py_ssize_t) Varint
-ctypedef (Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, Py_ssize_t) Ordinary
-
-cdef enum:
-    ORDINARY_FIELDS_BYTES_MAX = 16
 
 
 cdef inline Py_buffer acquire(object buf) except *:
@@ -267,76 +263,3 @@ cdef inline Varint read_varlong(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end
             return (<int64_t>((value >> 1) ^ (~(value & 1) + 1)), pos)
         shift += 7
     return (0, -1)
-
-
-cdef inline Ordinary walk_ordinary(
-    const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t index, Py_ssize_t record_count,
-    int64_t max_delta,
-) noexcept nogil:
-    cdef int64_t min_delta = INT64_MAX
-    cdef int64_t max_at = 0
-    cdef Py_ssize_t null_keys = 0
-    cdef Py_ssize_t at, record_end
-    cdef uint32_t size, delta, offset, key, value, high
-    while index < record_count and end - pos > ORDINARY_FIELDS_BYTES_MAX:
-        size = p[pos]
-        at = pos + 1
-        if size > 127:
-            high = p[at]
-            at += 1
-            size = (size & 127) | (high << 7)
-            if high > 127:
-                break
-        record_end = at + (size >> 1)
-        if size & 1 or record_end > end:
-            break
-        delta = p[at + 1]  # The byte before it has no meaning.
-        at += 2
-        if delta > 127:
-            high = p[at]
-            at += 1
-            delta = (delta & 127) | (high << 7)
-            if high > 127:
-                break
-        offset = p[at]
-        at += 1
-        if offset > 127:
-            high = p[at]
-            at += 1
-            offset = (offset & 127) | ((high & 127) << 7)
-            if high > 127:
-                high = p[at]
-                at += 1
-                offset |= high << 14
-                if high > 127:
-                    break
-        key = p[at]
-        at += 1
-        if delta & 1 or offset != <uint64_t>index << 1 or key > 127:
-            break
-        if not key & 1:
-            at += key >> 1
-        if at + 2 > record_end:
-            break
-        value = p[at]
-        at += 1
-        if value > 127:
-            high = p[at]
-            at += 1
-            value = (value & 127) | (high << 7)
-            if high > 127:
-                break
-        if not value & 1:
-            at += value >> 1
-        if at + 1 != record_end or p[at]:
-            break
-        null_keys += key & 1
-        delta >>= 1
-        if delta < min_delta:
-            min_delta = delta
-        if delta > max_delta:
-            max_delta = delta
-            max_at = index
-        pos = record_end
-        index += 1
-    return (index, pos, min_delta, max_delta, max_at, null_keys)

@@ -5,7 +5,7 @@ functions below; compiled, the inline C functions of the same names. So this is 
 the two kernels differ, and both are kept in step by the tests that run on either.
 
 Rules
-- None of these checks bounds except the varint readers and `walk_ordinary`: the caller has done it.
+- None of these checks bounds except the varint readers: the caller has done it.
 - A varint reader returns (value, position behind it); the position is -1 when the varint reaches
   `end` unfinished or is longer than its type allows. Bits beyond the type are dropped in records,
   as in Java.
@@ -19,9 +19,6 @@ from typing import Any
 
 Bytes = Any
 """bytes, bytearray or a memoryview of unsigned bytes; a pointer when compiled."""
-
-ORDINARY_FIELDS_BYTES_MAX = 16
-"""More than the fields before the key can take in `walk_ordinary`."""
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -206,84 +203,6 @@ def read_varint(p: Bytes, pos: int, end: int) -> tuple[int, int]:
     value, pos = _read_long(p, pos, end)
     value &= 0xFFFFFFFF
     return (value >> 1) ^ -(value & 1), pos
-
-
-def walk_ordinary(
-    p: Bytes, pos: int, end: int, index: int, record_count: int, max_delta: int
-) -> tuple[int, int, int, int, int, int]:
-    """As many of the records at p[pos:end] as are of the most common shape, from the one on that
-    should be number `index`: (index and position behind them, lowest timestamp delta, highest one
-    of these and before, the index that has it, null keys).
-
-    Three times as fast as the general walk, interpreted or compiled, and that walk is a tenth of
-    what producing small records costs. It accepts nothing that the general walk would not, and
-    leaves to it whatever is unusual or wrong: headers, times that run backwards, long varints.
-    """
-    min_delta = 2**63
-    max_at = null_keys = 0
-    while index < record_count and end - pos > ORDINARY_FIELDS_BYTES_MAX:
-        at = pos
-        size = p[at]
-        at += 1
-        if size > 127:
-            high = p[at]
-            at += 1
-            size = size & 127 | high << 7
-            if high > 127:
-                break
-        record_end = at + (size >> 1)
-        if size & 1 or record_end > end:
-            break
-        delta = p[at + 1]  # The byte before it has no meaning.
-        at += 2
-        if delta > 127:
-            high = p[at]
-            at += 1
-            delta = delta & 127 | high << 7
-            if high > 127:
-                break
-        offset = p[at]
-        at += 1
-        if offset > 127:
-            high = p[at]
-            at += 1
-            offset = offset & 127 | (high & 127) << 7
-            if high > 127:
-                high = p[at]
-                at += 1
-                offset |= high << 14
-                if high > 127:
-                    break
-        key = p[at]
-        at += 1
-        if delta & 1 or offset != index << 1 or key > 127:
-            break
-        if not key & 1:
-            at += key >> 1
-        if at + 2 > record_end:
-            break
-        value = p[at]
-        at += 1
-        if value > 127:
-            high = p[at]
-            at += 1
-            value = value & 127 | high << 7
-            if high > 127:
-                break
-        if not value & 1:
-            at += value >> 1
-        if at + 1 != record_end or p[at]:
-            break
-        null_keys += key & 1
-        delta >>= 1
-        if delta < min_delta:
-            min_delta = delta
-        if delta > max_delta:
-            max_delta = delta
-            max_at = index
-        pos = record_end
-        index += 1
-    return index, pos, min_delta, max_delta, max_at, null_keys
 
 
 def read_varlong(p: Bytes, pos: int, end: int) -> tuple[int, int]:

@@ -1,11 +1,11 @@
 # The C types of kernel_records.py, for the compiler only. What is not named here stays Python.
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from data_plane.wire.kernel_leaves cimport (
-    Ordinary, Varint, acquire, append_bytes, append_varlong, contains, length, overflows, pointer,
-    read_varint, read_varlong, release, starts_with, take_bytes, walk_ordinary, yield_gil,
+    Varint, acquire, append_bytes, append_varlong, contains, length, overflows, pointer,
+    read_varint, read_varlong, release, starts_with, take_bytes, yield_gil,
 )
 
 ctypedef (
@@ -14,6 +14,7 @@ ctypedef (
 ctypedef (Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t) HeaderParts
 ctypedef (Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, Py_ssize_t, Py_ssize_t) WalkResult
 ctypedef (Py_ssize_t, int64_t, int64_t, Py_ssize_t) Found
+ctypedef (Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, Py_ssize_t) Ordinary
 
 
 @cython.locals(view=Py_buffer)
@@ -56,6 +57,12 @@ cdef object _summarize(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssiz
                ordinary=Ordinary)
 cdef WalkResult _walk(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
                       bint consecutive) noexcept nogil
+
+@cython.locals(min_delta=int64_t, max_at=int64_t, null_keys=Py_ssize_t, at=Py_ssize_t,
+               record_end=Py_ssize_t, size=uint32_t, delta=uint32_t, offset=uint32_t,
+               key=uint32_t, value=uint32_t, high=uint32_t)
+cdef Ordinary _walk_ordinary(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t index,
+                             Py_ssize_t record_count, int64_t max_delta) noexcept nogil
 
 @cython.locals(index=Py_ssize_t, record=RecordParts)
 cdef Found _find_timestamp(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,

@@ -43,7 +43,6 @@ if not cython.compiled:
         release,
         starts_with,
         take_bytes,
-        walk_ordinary,
         yield_gil,
     )
 
@@ -55,6 +54,9 @@ TIMESTAMP_MIN: Final = -(2**63)
 
 GIL_RELEASE_BYTES: Final = 262_144
 """As in `kernel_batches.py`; written as a number where C must know it."""
+
+ORDINARY_FIELDS_BYTES_MAX: Final = 16
+"""More than the fields before the key can take in `_walk_ordinary`; a number where C must know."""
 
 # What can be wrong with a record, as numbers that pass through C, and as words.
 _PROBLEMS: Final = (
@@ -383,7 +385,7 @@ def _walk(
     min_delta = max_delta = max_at = null_keys = 0
     while index < record_count:
         if consecutive:
-            ordinary = walk_ordinary(p, pos, end, index, record_count, max_delta)
+            ordinary = _walk_ordinary(p, pos, end, index, record_count, max_delta)
             if ordinary[0] > index:
                 if index == 0 or ordinary[2] < min_delta:
                     min_delta = ordinary[2]
@@ -421,6 +423,84 @@ def _walk(
             null_keys += 1
         index += 1
     return 0, index, min_delta, max_delta, max_at, null_keys, pos
+
+
+def _walk_ordinary(
+    p: Any, pos: int, end: int, index: int, record_count: int, max_delta: int
+) -> tuple[int, int, int, int, int, int]:
+    """As many of the records at p[pos:end] as are of the most common shape, from the one on that
+    should be number `index`: (index and position behind them, lowest timestamp delta, highest one
+    of these and before, the index that has it, null keys).
+
+    Three times as fast as the general walk, interpreted or compiled, and that walk is a tenth of
+    what producing small records costs. It accepts nothing that the general walk would not, and
+    leaves to it whatever is unusual or wrong: headers, times that run backwards, long varints.
+    """
+    min_delta = 9223372036854775807
+    max_at = null_keys = 0
+    while index < record_count and end - pos > 16:  # ORDINARY_FIELDS_BYTES_MAX
+        at = pos
+        size = p[at]
+        at += 1
+        if size > 127:
+            high = p[at]
+            at += 1
+            size = size & 127 | high << 7
+            if high > 127:
+                break
+        record_end = at + (size >> 1)
+        if size & 1 or record_end > end:
+            break
+        delta = p[at + 1]  # The byte before it has no meaning.
+        at += 2
+        if delta > 127:
+            high = p[at]
+            at += 1
+            delta = delta & 127 | high << 7
+            if high > 127:
+                break
+        offset = p[at]
+        at += 1
+        if offset > 127:
+            high = p[at]
+            at += 1
+            offset = offset & 127 | (high & 127) << 7
+            if high > 127:
+                high = p[at]
+                at += 1
+                offset |= high << 14
+                if high > 127:
+                    break
+        key = p[at]
+        at += 1
+        if delta & 1 or offset != index << 1 or key > 127:
+            break
+        if not key & 1:
+            at += key >> 1
+        if at + 2 > record_end:
+            break
+        value = p[at]
+        at += 1
+        if value > 127:
+            high = p[at]
+            at += 1
+            value = value & 127 | high << 7
+            if high > 127:
+                break
+        if not value & 1:
+            at += value >> 1
+        if at + 1 != record_end or p[at]:
+            break
+        null_keys += key & 1
+        delta >>= 1
+        if delta < min_delta:
+            min_delta = delta
+        if delta > max_delta:
+            max_delta = delta
+            max_at = index
+        pos = record_end
+        index += 1
+    return index, pos, min_delta, max_delta, max_at, null_keys
 
 
 def _find_timestamp(

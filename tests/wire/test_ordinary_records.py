@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_plane.wire import kernel_leaves, kernel_records
-from data_plane.wire.kernel_leaves import walk_ordinary
+from data_plane.wire import kernel_records
+from data_plane.wire.kernel_records import _walk_ordinary
 from data_plane.wire.records import NewRecord, build_batch
 from tests.wire.kernel_pairs import COMPILED, mutate, needs_compiled, outcome
 
@@ -39,7 +39,7 @@ def outcomes(payload: Any, count: int) -> list[Any]:
     """Of the general walk, of the one with the shortcut, and of the compiled one where it is."""
     arguments = (payload, 0, len(payload), count, BASE_MS)
     found = [outcome(kernel_records.walk_records, *arguments, batch_index=0)]
-    with mock.patch.object(kernel_records, "walk_ordinary", nothing):
+    with mock.patch.object(kernel_records, "_walk_ordinary", nothing):
         found.append(outcome(kernel_records.walk_records, *arguments, batch_index=0))
     if COMPILED is not None:
         found.append(outcome(COMPILED.batches.walk_records, *arguments, batch_index=0))
@@ -85,7 +85,7 @@ def test_ten_thousand_records_are_ordinary() -> None:
         (index // 50, 5 if index % 3 else None, 100, ()) for index in range(9_999)
     ]
     payload = payload_of(shapes)
-    found = walk_ordinary(payload, 0, len(payload), 0, 10_000, 0)
+    found = _walk_ordinary(payload, 0, len(payload), 0, 10_000, 0)
     assert found == (10_000, len(payload), 0, 199, 9_951, 3_334)
 
 
@@ -101,8 +101,8 @@ def test_no_byte_behind_the_end_is_read(size: int) -> None:
         for value in (0, 1, 0x7E, 0x7F, 0x80, 0xFF):
             changed = bytearray(payload)
             changed[at] = value
-            walk_ordinary(Fenced(changed), 0, size, 0, 5, 0)
-    assert kernel_leaves.ORDINARY_FIELDS_BYTES_MAX >= 9
+            _walk_ordinary(Fenced(changed), 0, size, 0, 5, 0)
+    assert kernel_records.ORDINARY_FIELDS_BYTES_MAX >= 9
 
 
 @needs_compiled
