@@ -25,6 +25,7 @@ from data_plane.broker.config_validation import (
     check_broker_values,
     check_group_values,
     check_topic_values,
+    check_unknown_properties,
     effective_config,
     unknown_broker_properties,
 )
@@ -54,6 +55,9 @@ from data_plane.wire.registry import ApiKey
 
 ALTER_MIN_VERSION, ALTER_MAX_VERSION = 0, 2
 INCREMENTAL_MIN_VERSION, INCREMENTAL_MAX_VERSION = 0, 1
+
+UNKNOWN_WARNINGS_MAX = 10
+"""In the log, for one request."""
 
 
 class Operation(IntEnum):
@@ -160,6 +164,7 @@ def _alter(
 ) -> None:
     outcomes: list[_Outcome] = []
     levels: list[str | None] = []
+    stored: list[AlterConfigs] = []
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         outcomes.clear()
@@ -182,6 +187,7 @@ def _alter(
                 outcomes.append(_Outcome(resource, None))
         if validate_only:
             return ()
+        stored[:] = changes
         settings = controller_settings(services.config)
         return [*changes, *decide_min_isr_changes(image, changes, settings)]
 
@@ -189,6 +195,7 @@ def _alter(
         if error is None:
             if not validate_only:
                 _set_levels(services, levels)
+                _warn_of_unknown_properties(services, stored)
             respond(outcomes)
         else:
             failed = commit_refusal(error)
@@ -298,12 +305,29 @@ def _set_levels(services: Services, levels: Sequence[str | None]) -> None:
             services.log.warning("log_level_changed", threshold=level)
 
 
+def _warn_of_unknown_properties(services: Services, changes: Sequence[AlterConfigs]) -> None:
+    """Say which properties are stored that nobody reads, and what was probably meant."""
+    names = [
+        name
+        for change in changes
+        if change.resource_type == ResourceType.BROKER
+        for name, value in change.values
+        if value is not None and name not in BROKER_DEFINITIONS
+    ]
+    for name, near in unknown_broker_properties(names[:UNKNOWN_WARNINGS_MAX]).items():
+        services.log.warning("unknown_broker_property", name=name, did_you_mean=near)
+    if len(names) > UNKNOWN_WARNINGS_MAX:
+        more = len(names) - UNKNOWN_WARNINGS_MAX
+        services.log.warning("unknown_broker_properties_not_named", count=more)
+
+
 def _check_node(services: Services, name: str, words: str) -> None:
+    """By the text: what was stored for broker 1 as "01" would never be found again."""
     try:
-        node_id = int(name)
+        int(name)
     except ValueError:
         raise _invalid_request(f"Node id must be an integer, but it is: {name}") from None
-    if node_id != services.node_id:
+    if name != str(services.node_id):
         raise _invalid_request(f"Unexpected {words} {services.node_id}, but received {name}")
 
 
@@ -375,8 +399,8 @@ def _check_values(
         case ResourceType.BROKER:
             changed = {name: text for name, text in after.items() if before.get(name) != text}
             check_broker_values(changed, for_all_brokers=not resource.name)
-            for name, near in unknown_broker_properties(changed).items():
-                services.log.warning("unknown_broker_property", name=name, did_you_mean=near)
+            if any(name not in BROKER_DEFINITIONS for name in changed):
+                check_unknown_properties(after)
         case ResourceType.GROUP:
             check_group_values(effective_config(services), after)
 

@@ -60,11 +60,16 @@ def check_topic_values(values: Mapping[str, str]) -> None:
         )
 
 
+UNKNOWN_PROPERTIES_MAX = 100
+UNKNOWN_PROPERTIES_CHARACTERS_MAX = 65_536
+"""Of names and values together: every broker keeps them in memory, and every snapshot."""
+
+
 def check_broker_values(values: Mapping[str, str], for_all_brokers: bool) -> None:
     """Dynamic values of one broker, or of all. Raises Refusal.
 
     Names that mean nothing here are stored, as in Kafka, where they may be some plug-in's;
-    `unknown_broker_properties` is what to say of them."""
+    `unknown_broker_properties` is what to say of them, `check_unknown_properties` bounds them."""
     for name in values:
         reason = None if name in BROKER_DEFINITIONS else refusal_of(name)
         if reason is not None:
@@ -81,6 +86,23 @@ def check_broker_values(values: Mapping[str, str], for_all_brokers: bool) -> Non
                 f"specified: [{', '.join(single)}]"
             )
     _parse_all(values, BROKER_DEFINITIONS, ErrorCode.INVALID_REQUEST)
+
+
+def check_unknown_properties(values: Mapping[str, str]) -> None:
+    """That those without a meaning among all values of one broker, or of the default for all, are
+    few and small. Raises Refusal."""
+    unknown = {name: text for name, text in values.items() if name not in BROKER_DEFINITIONS}
+    if len(unknown) > UNKNOWN_PROPERTIES_MAX:
+        raise _invalid(
+            f"{len(unknown)} properties have no meaning here; at most "
+            f"{UNKNOWN_PROPERTIES_MAX} such can be stored"
+        )
+    count = sum(len(name) + len(text) for name, text in unknown.items())
+    if count > UNKNOWN_PROPERTIES_CHARACTERS_MAX:
+        raise _invalid(
+            f"the properties that have no meaning here take {count} characters; at most "
+            f"{UNKNOWN_PROPERTIES_CHARACTERS_MAX} can be stored"
+        )
 
 
 def unknown_broker_properties(values: Iterable[str]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from data_plane.broker.services import Services
 from data_plane.cell.changes import Assignment, ChangePartition
 from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.partition_state import next_epochs, with_leader
-from data_plane.cell.placement import Placer, may_get_replicas
+from data_plane.cell.placement import Placer, is_ready
 from data_plane.wire.errors import ErrorCode
 
 
@@ -52,12 +52,8 @@ class NewPartitions:
 
     def default_factor(self, property_name: str) -> int:
         """How many replicas a topic gets that names none."""
-        ready = [
-            broker
-            for broker in self.brokers.values()
-            if may_get_replicas(broker) and not broker.is_fenced
-        ]
-        return default_replication_factor(self._config, property_name, len(ready))
+        ready_count = sum(map(is_ready, self.brokers.values()))
+        return default_replication_factor(self._config, property_name, ready_count)
 
     def place(self, partitions_count: int, replication_factor: int) -> tuple[Assignment, ...]:
         """Raises Refusal."""

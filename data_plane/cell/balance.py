@@ -24,7 +24,7 @@ from data_plane.cell.election import elect_preferred
 from data_plane.cell.metadata import NO_LEADER, MetadataImage
 from data_plane.cell.moves import Mover
 from data_plane.cell.partitions_draft import PartitionKey, PartitionsDraft, Place
-from data_plane.cell.placement import Placer, may_get_replicas
+from data_plane.cell.placement import Placer, is_ready
 from data_plane.cell.reassignment import is_reassigning
 
 # Among how many replicas that could move one is looked for that suits the leaders as well.
@@ -97,9 +97,7 @@ class _Plan:
     def __init__(self, draft: PartitionsDraft, image: MetadataImage) -> None:
         self._placer = Placer(image.brokers.values(), image)
         self._brokers = [
-            node_id
-            for node_id, broker in sorted(image.brokers.items())
-            if may_get_replicas(broker) and not broker.is_fenced
+            node_id for node_id, broker in sorted(image.brokers.items()) if is_ready(broker)
         ]
         self._places: dict[PartitionKey, Place] = {}
         self._targets: dict[PartitionKey, Assignment] = {}

@@ -38,6 +38,11 @@ def may_get_replicas(broker: BrokerImage) -> bool:
     return not broker.is_draining and not broker.in_controlled_shutdown
 
 
+def is_ready(broker: BrokerImage) -> bool:
+    """Whether it may get replicas and can hold them in sync now."""
+    return may_get_replicas(broker) and not broker.is_fenced
+
+
 class Placer:
     """Gives out replicas over `brokers`, those that may not get any left out."""
 

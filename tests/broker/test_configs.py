@@ -496,6 +496,64 @@ def test_a_broker_property_without_a_meaning_is_stored_and_hidden(player: AdminP
     assert player.alter(BROKER, "", ("foo.bar", APPEND, "y")) == refused
 
 
+def test_properties_without_a_meaning_are_few_and_small(player: AdminPlayer) -> None:
+    def stored() -> int:
+        return len(player.services.image.config_of(ResourceType.BROKER, ""))
+
+    hundred = [(f"foo.{index:03d}", SET, "x") for index in range(100)]
+    assert player.alter(BROKER, "", *hundred, ("bar", SET, "x")) == (
+        E.INVALID_CONFIG,
+        "101 properties have no meaning here; at most 100 such can be stored",
+    )
+    assert player.alter(BROKER, "", *hundred) == OK
+    assert player.alter(BROKER, "", ("bar", SET, "x")) == (
+        E.INVALID_CONFIG,
+        "101 properties have no meaning here; at most 100 such can be stored",
+    )
+    assert stored() == 100
+    assert player.alter(BROKER, "", ("foo.000", DELETE, None), ("bar", SET, "x")) == OK
+    large = (
+        E.INVALID_CONFIG,
+        "the properties that have no meaning here take 65537 characters; at most 65536 can be "
+        "stored",
+    )
+    wide = ("foo.001", SET, "x" * 32_767)
+    rest = 65_536 - 97 * 8 - (7 + 32_767) - (3 + 1) - 7
+    assert (
+        player.alter(BROKER, "", wide, ("bar", SET, "x"), ("foo.002", SET, "x" * (rest + 1)))
+        == large
+    )
+    assert player.alter(BROKER, "", wide, ("bar", SET, "x"), ("foo.002", SET, "x" * rest)) == OK
+    # What has a meaning is not counted, and another broker's are its own.
+    assert player.alter(BROKER, "", ("log.retention.ms", SET, "9")) == OK
+    assert player.alter(BROKER, NODE, ("bar", SET, "x")) == OK
+
+
+def test_only_stored_properties_are_warned_of_and_only_ten(player: AdminPlayer) -> None:
+    def warnings() -> list[tuple[str, dict[str, object]]]:
+        return [(event, fields) for _, event, fields in player.log.events if "unknown" in event]
+
+    dozen = [(f"foo.{index}", SET, "x") for index in range(12)]
+    assert player.alter(BROKER, NODE, *dozen, ("num.io.threads", APPEND, "2"))[0] != 0
+    assert player.alter(BROKER, NODE, *dozen, validate_only=True) == OK
+    assert warnings() == []
+    assert player.alter(BROKER, NODE, *dozen) == OK
+    assert [event for event, _ in warnings()] == [
+        *["unknown_broker_property"] * 10,
+        "unknown_broker_properties_not_named",
+    ]
+    assert warnings()[-1][1] == {"count": 2}
+
+
+@pytest.mark.parametrize("name", ["01", " 1", "+1", "1_0"])
+def test_a_broker_has_one_name(player: AdminPlayer, name: str) -> None:
+    """What is stored under another one would never be found."""
+    assert player.alter(BROKER, name, ("log.retention.ms", SET, "1")) == (
+        E.INVALID_REQUEST,
+        f"Unexpected broker id, expected {NODE}, but received {name}",
+    )
+
+
 def test_the_replication_factor_is_the_one_that_topics_get(player: AdminPlayer) -> None:
     """The default is 3, but at most as many as there are brokers."""
     config = player.config(BROKER, NODE, "default.replication.factor")
