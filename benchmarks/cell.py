@@ -13,13 +13,11 @@ partition that the dead broker led. It includes what the client library needs to
 from __future__ import annotations
 
 import itertools
-import tempfile
 import threading
 import time
 import uuid
 from collections import defaultdict
 from functools import partial
-from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
@@ -32,6 +30,7 @@ from benchmarks.side_by_side import (
     Load,
     Marks,
     Row,
+    benchmark_folder,
     client,
     drop_topic,
     parse_arguments,
@@ -244,12 +243,12 @@ def loads(scale: float) -> list[Load[Cell]]:
 
 def main() -> None:
     arguments = parse_arguments(__doc__, "./tidewheel bench cell")
-    with tempfile.TemporaryDirectory(prefix="tidewheel-benchmark-") as folder:
+    with benchmark_folder() as folder:
         # Postgres runs as somebody else when root starts it.
-        Path(folder).chmod(0o755)
-        cells: list[Cell] = [TidewheelCell(Path(folder) / "tidewheel")]
+        folder.chmod(0o755)
+        cells: list[Cell] = [TidewheelCell(folder / "tidewheel")]
         if not arguments.ours_only:
-            cells.append(KafkaCell(Path(folder) / "kafka", arguments.cache))
+            cells.append(KafkaCell(folder / "kafka", arguments.cache))
         try:
             for cell in cells:
                 cell.start()

@@ -11,10 +11,8 @@ Nothing here passes or fails: issues and documents say which ratio is wanted.
 
 from __future__ import annotations
 
-import tempfile
 import time
 import uuid
-from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -27,6 +25,7 @@ from benchmarks.side_by_side import (
     Load,
     Marks,
     Row,
+    benchmark_folder,
     client,
     drop_topic,
     parse_arguments,
@@ -185,10 +184,10 @@ def loads(scale: float) -> list[Load[Broker]]:
 
 def main() -> None:
     arguments = parse_arguments(__doc__, "./tidewheel bench")
-    with tempfile.TemporaryDirectory(prefix="tidewheel-benchmark-") as folder:
-        brokers: list[Broker] = [Tidewheel(Path(folder) / "tidewheel")]
+    with benchmark_folder() as folder:
+        brokers: list[Broker] = [Tidewheel(folder / "tidewheel")]
         if not arguments.ours_only:
-            brokers.append(ApacheKafka(Path(folder) / "kafka", arguments.cache))
+            brokers.append(ApacheKafka(folder / "kafka", arguments.cache))
         try:
             for broker in brokers:
                 broker.start()

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -30,6 +31,8 @@ HEAD = "| figure | unit | Tidewheel | Apache Kafka | ratio | wanted |\n|---|---|
 
 # In a round, of loads that take a few seconds: a machine's own slow moments last as long.
 SHORT_TURNS = 3
+
+LOG_LINES_SHOWN = 50
 
 # A topic's files go with it: a minute later, as is usual, their removal would be charged to what is
 # measured then, and until then their memory could not be used again.
@@ -85,6 +88,22 @@ def client(kind: str, compared: Compared, topic: str, **options: object) -> dict
     output = done.stdout
     figures: dict[str, float] = json.loads(output)
     return figures
+
+
+@contextmanager
+def benchmark_folder() -> Iterator[Path]:
+    """A folder for what is compared, gone afterwards. Of what fails, the ends of all processes'
+    logs are printed first: they are gone with it."""
+    with tempfile.TemporaryDirectory(prefix="tidewheel-benchmark-") as name:
+        try:
+            yield Path(name)
+        except BaseException:
+            for path in sorted(Path(name).rglob("*.log")):
+                # Digits: a partition's segment.
+                if path.is_file() and not path.stem.isdigit():
+                    lines = path.read_text(errors="replace").splitlines()
+                    print(f"{path}:", *lines[-LOG_LINES_SHOWN:], sep="\n  ", file=sys.stderr)
+            raise
 
 
 def drop_topic(compared: Compared, name: str) -> None:
