@@ -48,22 +48,25 @@ FAILOVER_WATCHED_S = 20.0
 
 
 def fresh_topic(cell: Cell) -> str:
-    """A new topic whose leaders are spread over all brokers."""
+    """A new topic whose leaders are spread over all brokers, as every broker says: one that was
+    started a moment ago may not know it yet, and a client may ask any of them."""
     name = f"benchmark-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": cell.bootstrap})
     topic = NewTopic(name, PARTITIONS, BROKERS, config=TOPIC_CONFIG)
     admin.create_topics([topic])[name].result(30)
     deadline = time.monotonic() + 30
-    while len({leader for leader in leaders(cell, name).values() if leader > 0}) < BROKERS:
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{cell.name}: {name} has leaders {leaders(cell, name)}")
-        time.sleep(0.2)
+    for broker in cell.bootstrap.split(","):
+        while len({leader for leader in leaders(broker, name).values() if leader > 0}) < BROKERS:
+            if time.monotonic() > deadline:
+                found = leaders(broker, name)
+                raise RuntimeError(f"{cell.name}: {name} has leaders {found}, says {broker}")
+            time.sleep(0.2)
     return name
 
 
-def leaders(cell: Cell, topic: str) -> dict[int, int]:
+def leaders(bootstrap: str, topic: str) -> dict[int, int]:
     """Partition → leader."""
-    admin = AdminClient({"bootstrap.servers": cell.bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
     found = admin.list_topics(topic, timeout=30).topics[topic].partitions
     return {partition: info.leader for partition, info in found.items()}
 
@@ -141,8 +144,9 @@ def failover_load() -> Load[Cell]:
 
     def run(cell: Cell) -> list[float]:
         topic = fresh_topic(cell)
-        victim = leaders(cell, topic)[0]
-        led = [p for p, leader in leaders(cell, topic).items() if leader == victim]
+        leader_of = leaders(cell.bootstrap, topic)
+        victim = leader_of[0]
+        led = [p for p, leader in leader_of.items() if leader == victim]
         with Pace(cell.bootstrap, topic) as pace:
             time.sleep(FAILOVER_WARM_UP_S)
             killed_at = time.monotonic()
