@@ -55,9 +55,6 @@ TIMESTAMP_MIN: Final = -(2**63)
 GIL_RELEASE_BYTES: Final = 262_144
 """As in `kernel_batches.py`; written as a number where C must know it."""
 
-ORDINARY_FIELDS_BYTES_MAX: Final = 16
-"""More than the fields before the key can take in `_walk_ordinary`; a number where C must know."""
-
 # What can be wrong with a record, as numbers that pass through C, and as words.
 _PROBLEMS: Final = (
     "",
@@ -438,7 +435,7 @@ def _walk_ordinary(
     """
     min_delta = 9223372036854775807
     max_at = null_keys = 0
-    while index < record_count and end - pos > 16:  # ORDINARY_FIELDS_BYTES_MAX
+    while index < record_count and end - pos > 16:  # More than the fields before the key can take.
         at = pos
         size = p[at]
         at += 1
