@@ -27,7 +27,7 @@ from data_plane.broker.config_validation import (
     check_topic_values,
     check_unknown_properties,
     effective_config,
-    unknown_broker_properties,
+    similar_broker_property,
 )
 from data_plane.broker.controller_settings import controller_settings
 from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
@@ -314,7 +314,8 @@ def _warn_of_unknown_properties(services: Services, changes: Sequence[AlterConfi
         for name, value in change.values
         if value is not None and name not in BROKER_DEFINITIONS
     ]
-    for name, near in unknown_broker_properties(names[:UNKNOWN_WARNINGS_MAX]).items():
+    for name in names[:UNKNOWN_WARNINGS_MAX]:
+        near = similar_broker_property(name)
         services.log.warning("unknown_broker_property", name=name, did_you_mean=near)
     if len(names) > UNKNOWN_WARNINGS_MAX:
         more = len(names) - UNKNOWN_WARNINGS_MAX

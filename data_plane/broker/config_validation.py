@@ -69,7 +69,7 @@ def check_broker_values(values: Mapping[str, str], for_all_brokers: bool) -> Non
     """Dynamic values of one broker, or of all. Raises Refusal.
 
     Names that mean nothing here are stored, as in Kafka, where they may be some plug-in's;
-    `unknown_broker_properties` is what to say of them, `check_unknown_properties` bounds them."""
+    `similar_broker_property` is what to say of them, `check_unknown_properties` bounds them."""
     for name in values:
         reason = None if name in BROKER_DEFINITIONS else refusal_of(name)
         if reason is not None:
@@ -105,15 +105,10 @@ def check_unknown_properties(values: Mapping[str, str]) -> None:
         )
 
 
-def unknown_broker_properties(values: Iterable[str]) -> dict[str, str]:
-    """The names among these without a meaning here → the most similar one that has one, or ""."""
-    known = list(BROKER_DEFINITIONS)
-    unknown = {}
-    for name in values:
-        if name not in BROKER_DEFINITIONS:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-            unknown[name] = near[0] if near else ""
-    return unknown
+def similar_broker_property(name: str) -> str:
+    """The property that somebody probably meant with a name that has no meaning here, or ""."""
+    near = difflib.get_close_matches(name, list(BROKER_DEFINITIONS), n=1, cutoff=0.75)
+    return near[0] if near else ""
 
 
 def check_group_values(config: EffectiveConfig, values: Mapping[str, str]) -> None:
