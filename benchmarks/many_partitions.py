@@ -7,8 +7,6 @@ gets a message before each start, so that none is empty and every log has someth
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
@@ -16,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from benchmarks.brokers import Tidewheel
 from benchmarks.process_figures import memory_bytes, open_descriptors
+from benchmarks.side_by_side import benchmark_folder
 
 PARTITIONS_PER_TOPIC = 1000
 
@@ -52,8 +51,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=10_000)
     partitions = parser.parse_args().partitions
-    with tempfile.TemporaryDirectory(prefix="tidewheel-benchmark-") as folder:
-        broker = Tidewheel(Path(folder))
+    with benchmark_folder() as folder:
+        broker = Tidewheel(folder)
         try:
             broker.start()
             names = create_topics(broker.bootstrap, partitions)

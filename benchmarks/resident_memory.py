@@ -18,9 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 BLOCK_BYTES = 2 << 20
+# The rest is what brokers and clients ask for while it is touched.
 SHARE_OF_AVAILABLE = 0.85
-"""Large writes ask for blocks of a MiB, which only the rest has: with 0.6 most of what a cell of
-three brokers writes went there."""
 _ZEROS = bytes(1 << 20)
 
 

@@ -92,12 +92,12 @@ def client(kind: str, compared: Compared, topic: str, **options: object) -> dict
 
 @contextmanager
 def benchmark_folder() -> Iterator[Path]:
-    """A folder for what is compared, gone afterwards. Of what fails, the ends of all processes'
+    """A folder for what is measured, gone afterwards. When that fails, the ends of all processes'
     logs are printed first: they are gone with it."""
     with tempfile.TemporaryDirectory(prefix="tidewheel-benchmark-") as name:
         try:
             yield Path(name)
-        except BaseException:
+        except (Exception, SystemExit):
             for path in sorted(Path(name).rglob("*.log")):
                 # Digits: a partition's segment.
                 if path.is_file() and not path.stem.isdigit():
