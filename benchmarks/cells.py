@@ -2,7 +2,7 @@
 three combined KRaft nodes.
 
 Both keep their defaults where they matter: three replicas, min.insync.replicas=2, nobody flushes
-before acknowledging, sessions time out as each of them has it (Tidewheel after 2 s, Kafka after
+before acknowledging, sessions time out as each of them has it (Tidewheel after 1.5 s, Kafka after
 9 s: how soon a cell notices a dead broker is part of what is compared). Kafka's nodes have 384 MiB
 of heap each and a serial collector.
 """
