@@ -26,7 +26,6 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.cells import BROKERS, Cell, KafkaCell, TidewheelCell
 from benchmarks.side_by_side import (
     SHORT_TURNS,
-    TOPIC_CONFIG,
     Load,
     Marks,
     Row,
@@ -52,7 +51,7 @@ def fresh_topic(cell: Cell) -> str:
     started a moment ago may not know it yet, and a client may ask any of them."""
     name = f"benchmark-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": cell.bootstrap})
-    topic = NewTopic(name, PARTITIONS, BROKERS, config=TOPIC_CONFIG)
+    topic = NewTopic(name, PARTITIONS, BROKERS)
     admin.create_topics([topic])[name].result(30)
     deadline = time.monotonic() + 30
     for broker in cell.bootstrap.split(","):

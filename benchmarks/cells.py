@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.brokers import (
+    COMMON_SETTINGS,
     STOP_SECONDS_MAX,
     KafkaNode,
     free_port,
@@ -74,7 +75,7 @@ class TidewheelCell:
             broker.wait_ready()
 
     def _launch(self, broker_id: int) -> None:
-        settings = ("num.partitions=4", "group.initial.rebalance.delay.ms=0")
+        settings = tuple(f"{key}={value}" for key, value in COMMON_SETTINGS.items())
         self._brokers[broker_id] = BrokerProcess(
             BrokerLaunch(
                 broker_id=broker_id,

@@ -21,7 +21,6 @@ from benchmarks.brokers import ApacheKafka, Tidewheel
 from benchmarks.process_figures import cpu_seconds, memory_bytes
 from benchmarks.side_by_side import (
     SHORT_TURNS,
-    TOPIC_CONFIG,
     Load,
     Marks,
     Row,
@@ -47,7 +46,7 @@ def fresh_topic(broker: Broker) -> str:
     """A new topic with four partitions."""
     name = f"benchmark-{uuid.uuid4().hex[:12]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    topic = NewTopic(name, PARTITIONS, 1, config=TOPIC_CONFIG)
+    topic = NewTopic(name, PARTITIONS, 1)
     admin.create_topics([topic])[name].result(30)
     return name
 

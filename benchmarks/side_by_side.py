@@ -34,10 +34,6 @@ SHORT_TURNS = 3
 
 LOG_LINES_SHOWN = 50
 
-# A topic's files go with it: a minute later, as is usual, their removal would be charged to what is
-# measured then, and until then their memory could not be used again.
-TOPIC_CONFIG = {"file.delete.delay.ms": "100"}
-
 
 class Compared(Protocol):
     """A broker or a cell that loads run against."""
