@@ -63,7 +63,8 @@ def handle_fetch(
         if isinstance(found, ErrorCode):
             return _refuse(services, context, view, found)
         fetch_set = found
-    fetch_set.use_isolation_level(view.isolation_level)
+    if view.isolation_level != fetch_set.isolation_level:
+        fetch_set.use_isolation_level(view.isolation_level)
     if fetch_set.is_follower:
         fetch_set.report(view.topics)
     poll = Poll(services, context, view, fetch_set, is_full, now_ms)
@@ -150,7 +151,11 @@ def _set_of_connection(
         and sessions.kept_partitions_count() + fetch_set.partitions_count <= KEPT_PARTITIONS_MAX
     ):
         _keep_with_connection(sessions, context, fetch_set)
-    if kept is not None and sessions.kept_partitions_count() > KEPT_PARTITIONS_MAX:
+    if (
+        kept is not None
+        and fetch_set.partitions_count > before_count
+        and sessions.kept_partitions_count() > KEPT_PARTITIONS_MAX
+    ):
         _drop_from_connection(sessions, context)
     return fetch_set
 

@@ -171,5 +171,5 @@ def _encode(
         error_code,
         session_id,
         0,
-        node_endpoints(services, leader_hints),
+        node_endpoints(services, leader_hints) if leader_hints else (),
     )

@@ -248,11 +248,10 @@ class FetchSet:
         target.unwatch()
 
     def use_isolation_level(self, isolation_level: int) -> None:
-        """Where reading ends depends on it, so a change makes everything dirty."""
-        if isolation_level != self.isolation_level:
-            self.isolation_level = isolation_level
-            for target in self.partitions():
-                self.dirty[target] = None
+        """Another one than before. Where reading ends depends on it, so everything is dirty."""
+        self.isolation_level = isolation_level
+        for target in self.partitions():
+            self.dirty[target] = None
 
     def close(self) -> None:
         """Stop watching. The set must not be used afterwards."""

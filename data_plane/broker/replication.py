@@ -18,6 +18,7 @@ Deliberately absent: connections (the Peers port), ISR changes (isr.py).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
@@ -295,19 +296,16 @@ class _Link:
         if not self._manager.is_running:
             return
         fetcher = self.fetcher
-        while True:
-            request, problems = fetcher.next_request(now_ms)
-            if problems:
-                self._log_problems(problems, now_ms)
-            if request is None:
-                break
-            number = request.number
-
-            def on_response(body: memoryview | None, now_ms: int, number: int = number) -> None:
-                self._answered(number, body, now_ms)
-
+        request, problems = fetcher.next_request(now_ms)
+        if problems:
+            self._log_problems(problems, now_ms)
+        if request is not None:
             self._services.peers.send(
-                self._node_id, API_KEY, API_VERSION, [request.body], on_response
+                self._node_id,
+                API_KEY,
+                API_VERSION,
+                [request.body],
+                partial(self._answered, request.number),
             )
         deadline_ms = fetcher.next_deadline_ms()
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._timer_ms):

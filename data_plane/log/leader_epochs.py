@@ -25,20 +25,23 @@ class EpochEntry(NamedTuple):
 class LeaderEpochs:
     """Epochs strictly increase, start offsets do not decrease."""
 
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "latest_epoch")
 
     def __init__(self) -> None:
         self.entries: list[EpochEntry] = []
+        self.latest_epoch = UNDEFINED_EPOCH
 
-    @property
-    def latest_epoch(self) -> int:
-        return self.entries[-1].epoch if self.entries else UNDEFINED_EPOCH
+    def replace(self, entries: list[EpochEntry]) -> None:
+        """Have these instead."""
+        self.entries = entries
+        self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that a batch of `epoch` stands at `start_offset`; no news is fine."""
         if epoch < 0 or epoch <= self.latest_epoch:
             return
         self.entries.append(EpochEntry(epoch, start_offset))
+        self.latest_epoch = epoch
 
     def epoch_at(self, offset: int) -> int:
         """The epoch of the batch at `offset`, -1 when unknown."""
@@ -62,7 +65,7 @@ class LeaderEpochs:
         """Drop the epochs that begin at or above `end_offset`."""
         kept = [entry for entry in self.entries if entry.start_offset < end_offset]
         if len(kept) != len(self.entries):
-            self.entries = kept
+            self.replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Let the log begin at `start_offset`: its epoch begins there, older ones go."""
@@ -70,7 +73,7 @@ class LeaderEpochs:
         if index < 0 or (index == 0 and self.entries[0].start_offset == start_offset):
             return
         first = EpochEntry(self.entries[index].epoch, start_offset)
-        self.entries = [first, *self.entries[index + 1 :]]
+        self.replace([first, *self.entries[index + 1 :]])
 
     def encode(self) -> bytes:
         lines = [f"{entry.epoch} {entry.start_offset}\n" for entry in self.entries]
@@ -85,4 +88,4 @@ class LeaderEpochs:
         for line in lines[2:]:
             epoch, start_offset = line.split(" ")
             entries.append(EpochEntry(int(epoch), int(start_offset)))
-        self.entries = entries
+        self.replace(entries)

@@ -129,13 +129,6 @@ class LogReads(LogAppends):
         self.segments  # noqa: B018 -- loads the epochs
         return self.epochs.epoch_at(offset)
 
-    @property
-    def latest_epoch(self) -> int:
-        """The leader epoch of the last batch, -1 for an empty log."""
-        if self._segments is None and self._summary is not None:
-            return self._summary.latest_epoch
-        return self.epochs.latest_epoch
-
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) when none can be told."""
         self.segments  # noqa: B018 -- loads the epochs

@@ -15,7 +15,7 @@ Deliberately absent: which partitions to name and when (fetcher.py).
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 API_KEY = 1
@@ -64,21 +64,20 @@ class Limits(NamedTuple):
 class FetchSession:
     """What the leader knows of this follower: a session's id, epoch and partitions."""
 
-    __slots__ = ("epoch", "partitions", "session_id")
+    __slots__ = ("epoch", "is_open", "partitions", "session_id")
 
     def __init__(self) -> None:
         self.session_id = NO_SESSION_ID
         self.epoch = EPOCH_INITIAL
+        # Whether `epoch` is another one.
+        self.is_open = False
         # In the session as far as the requests sent so far say.
         self.partitions: set[PartitionKey] = set()
-
-    @property
-    def is_open(self) -> bool:
-        return self.epoch != EPOCH_INITIAL
 
     def reset(self) -> None:
         """Begin anew with the next request."""
         self.epoch = EPOCH_INITIAL
+        self.is_open = False
         self.partitions.clear()
 
     def lost(self) -> None:
@@ -89,14 +88,15 @@ class FetchSession:
     def opened(self, session_id: int) -> None:
         """The answer to a full request has come."""
         self.session_id = session_id
-        self.epoch = EPOCH_FIRST if session_id != NO_SESSION_ID else EPOCH_INITIAL
+        self.is_open = session_id != NO_SESSION_ID
+        self.epoch = EPOCH_FIRST if self.is_open else EPOCH_INITIAL
 
     def encode(
         self,
         limits: Limits,
         replica: tuple[int, int],
         named: Iterable[tuple[PartitionKey, FetchState, int]],
-        forgotten: Iterable[PartitionKey],
+        forgotten: Collection[PartitionKey],
     ) -> bytearray:
         """The body of the next request; `replica` is this broker's id and epoch, the third of
         `named` the leader's high watermark as it was told last, or -1. Moves the session on to its
@@ -135,11 +135,14 @@ class FetchSession:
                 group.append(packed)
             self.partitions.add(key)
         _append_topics(body, by_topic)
-        gone: dict[bytes, list[bytes]] = {}
-        for key in forgotten:
-            gone.setdefault(key[0], []).append(_INDEX.pack(key[1]))
-            self.partitions.discard(key)
-        _append_topics(body, gone)
+        if forgotten:
+            gone: dict[bytes, list[bytes]] = {}
+            for key in forgotten:
+                gone.setdefault(key[0], []).append(_INDEX.pack(key[1]))
+                self.partitions.discard(key)
+            _append_topics(body, gone)
+        else:
+            body.append(1)
         body += _TAIL.pack(1, 1, 1, 13, *replica, 0)
         if self.is_open:
             self.epoch = EPOCH_FIRST if self.epoch == EPOCH_MAX else self.epoch + 1

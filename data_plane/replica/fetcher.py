@@ -197,7 +197,8 @@ class ReplicaFetcher:
     # Requests.
 
     def next_request(self, now_ms: int) -> tuple[FetchRequest | None, list[FetchProblem]]:
-        """The request to send now, if there is one, and what came up making it."""
+        """The request to send now, if there is one, and what came up making it. There is none more
+        until time passes or something comes up."""
         problems: list[FetchProblem] = []
         if self._throttled:
             self._pause_throttled(now_ms)

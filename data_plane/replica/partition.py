@@ -459,7 +459,8 @@ class Partition:
         unsynced_count = log.log_end_offset - log.recovery_point
         if unsynced_count <= 0:
             return False
-        return log.config.durability_fsync or unsynced_count >= log.config.flush_messages
+        config = log.config
+        return config.durability_fsync or unsynced_count >= config.flush_messages
 
     def _sync_later(self) -> None:
         self.is_sync_pending = True

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 SPEED_WHEN_AHEAD = 0.75
 
 
-def _elapsed_ns() -> int:
-    """Time that passes also while the machine sleeps, where the system has such a clock."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
-if not hasattr(time, "CLOCK_BOOTTIME"):
-    _elapsed_ns = time.monotonic_ns
+# Time that passes also while the machine sleeps, where the system has such a clock.
+_elapsed_ns: Callable[[], int] = time.monotonic_ns
+if hasattr(time, "CLOCK_BOOTTIME"):
+    _elapsed_ns = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 
 
 class Clock:

@@ -23,6 +23,7 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from data_plane.broker.api import Buffer, CloseConnection, ConnectionInfo, Deferred
@@ -136,7 +137,8 @@ class Connection(asyncio.BufferedProtocol):
         # Consumers that wait for what this read brought get it before the producer's answer: the
         # other way round the producer's thread takes the processor that they need.
         listener.end_pass(now_ms)
-        self._flush()
+        if self._out:
+            self._flush()
         self._adjust_reading()
 
     def eof_received(self) -> bool:
@@ -251,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, Deferred):
             slot = _Slot()
             self._slots.append(slot)
-            answer.when_complete(lambda buffers: self._slot_done(slot, buffers))
+            answer.when_complete(partial(self._slot_done, slot))
         elif self._slots:
             slot = _Slot()
             slot.buffers = answer
@@ -268,7 +270,8 @@ class Connection(asyncio.BufferedProtocol):
             self._send(slots.popleft().buffers or ())
         if not self._is_in_pass:
             self._flush()
-            self._resume()
+            if self._backlog is not None or not self._is_reading:
+                self._resume()
 
     def _send(self, buffers: Sequence[Buffer]) -> None:
         out = self._out

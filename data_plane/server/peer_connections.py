@@ -24,6 +24,7 @@ Deliberately absent: what requests mean, and trying them again.
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 import ssl
 import struct
@@ -358,7 +359,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         owner = self._owner
         client_id = owner.client_id
         api_key, api_version = request.api_key, request.api_version
-        is_flexible = request_header_version(api_key, api_version) >= 2
+        is_flexible, has_answer_tags = _header_tags(api_key, api_version)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         size = 10 + len(client_id) + is_flexible + sum(map(len, request.body))
@@ -368,7 +369,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         open_requests.append(
             _Open(
                 correlation_id,
-                response_header_version(api_key, api_version) >= 1,
+                has_answer_tags,
                 api_key,
                 self._loop.time(),
                 request.on_response,
@@ -430,6 +431,15 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._reason = reason
         if self._transport is not None:
             self._transport.abort()
+
+
+@functools.cache
+def _header_tags(api_key: int, api_version: int) -> tuple[bool, bool]:
+    """Whether the header of such a request has tagged fields, and that of its answer."""
+    return (
+        request_header_version(api_key, api_version) >= 2,
+        response_header_version(api_key, api_version) >= 1,
+    )
 
 
 def _tune(sock: socket.socket) -> None:

@@ -223,7 +223,7 @@ def test_nobody_knows_what_lies_on_a_failed_disk(broker: Broker) -> None:
 
 def test_a_damaged_log_ends_where_the_damage_begins(broker: Broker) -> None:
     log = FakeLog(4, 100)
-    log.epochs.entries = [EpochEntry(2, 0), EpochEntry(4, 60)]
+    log.epochs.replace([EpochEntry(2, 0), EpochEntry(4, 60)])
     log.damaged_from = 60
     broker.fake_logs.by_index = {0: log}
     broker.create((1, 2))

@@ -100,7 +100,9 @@ class EffectiveConfig:
             return value
 
     def get_int(self, name: str) -> int:
-        value = self.get(name)
+        value = self._values.get(name)
+        if value is None:
+            value = self.get(name)
         assert isinstance(value, int), f"{name} is not a number"
         return value
 
