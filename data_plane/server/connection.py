@@ -270,7 +270,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send(slots.popleft().buffers or ())
         if not self._is_in_pass:
             self._flush()
-            if self._backlog is not None or not self._is_reading:
+            if not self._is_reading:
                 self._resume()
 
     def _send(self, buffers: Sequence[Buffer]) -> None:

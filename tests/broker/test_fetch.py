@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, Pending, make_batch, values_of
 from tests.broker.test_produce import only
+from tests.log.one_log import batch_of
 
 VERSIONS = range(4, 19)
 Wanted = dict[tuple[str, int], int]
@@ -550,6 +551,17 @@ def test_a_changed_isolation_level_is_a_changed_poll(broker: BrokerPlayer) -> No
     assert only(broker.fetch(wanted).response).aborted_transactions is None
     assert broker.fetch(wanted, version=5).is_answered
     assert only(broker.fetch(wanted, version=5).response).log_start_offset == 0
+
+
+def test_a_poll_that_found_nothing_stable_reads_on_when_it_reads_everything(
+    broker: BrokerPlayer,
+) -> None:
+    batch = batch_of(b"undecided", producer=(7, 0, 0), is_transactional=True)
+    broker.partition("orders", 0).append_as_leader(batch, 0, len(batch), now_ms=broker.now_ms)
+    wanted: Wanted = {("orders", 0): 0}
+    for _ in range(2):
+        assert not only(broker.fetch(wanted, isolation_level=1).response).records
+        assert values_of(only(broker.fetch(wanted).response).records) == [(0, b"undecided")]
 
 
 def test_polls_of_one_connection_may_overlap(broker: BrokerPlayer) -> None:
