@@ -84,7 +84,7 @@ class TidewheelCell:
                 cluster_id="benchmark-cluster-00000",
                 port=self._ports[broker_id],
                 settings=(*cell_settings(broker_id, 0), *settings),
-                environment=cell_environment(self._postgres.dsn, BROKERS),
+                environment=cell_environment(broker_id, self._postgres.dsn, BROKERS),
             )
         )
 

@@ -62,7 +62,8 @@ def _add_up(commands: Any, data: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         dest="settings",
-        help="a broker or topic-default property under Kafka's name; repeatable",
+        help="a broker or topic-default property under Kafka's name; {id} in VALUE stands for each "
+        "broker's id; repeatable",
     )
     up.add_argument("--detach", action="store_true", help="return when it is up")
     up.add_argument(

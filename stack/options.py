@@ -16,6 +16,7 @@ BROKERS_MAX = 32
 
 BROKER_ID_MAX = 2**31 - 1
 REPLICATION_FACTOR_MAX = 3
+BROKER_ID_PLACE = "{id}"
 DEFAULT_SCHEMA = "tidewheel_cell"
 """As of the broker property metadata.store.schema."""
 
@@ -26,6 +27,7 @@ class StackOptions:
 
     - `brokers` None: those that have data in the folder, or three.
     - `first_id` None: the ids that have data in the folder, or from 1 on.
+    - `settings`: KEY=VALUE each, for all brokers; `{id}` stands for the id of each.
     - `database_url`: a Postgres of the user's for the metadata; None lets the stack bring one.
     """
 
@@ -35,6 +37,14 @@ class StackOptions:
     first_id: int | None = None
     settings: tuple[str, ...] = ()
     database_url: str | None = None
+
+    def settings_of(self, broker_id: int) -> tuple[str, ...]:
+        """What one broker is given of `settings`.
+
+        >>> StackOptions(Path("d"), settings=("broker.rack=room-{id}",)).settings_of(2)
+        ('broker.rack=room-2',)
+        """
+        return tuple(each.replace(BROKER_ID_PLACE, str(broker_id)) for each in self.settings)
 
     def check(self) -> None:
         """Raises StackError when this cannot be a stack."""
@@ -115,8 +125,8 @@ def store_schema(kind: MetadataStoreKind, cluster_id: str) -> str:
     return f"{DEFAULT_SCHEMA}_{hashlib.sha256(cluster_id.encode()).hexdigest()[:12]}"
 
 
-def cell_environment(store_url: str, brokers: int) -> dict[str, str]:
-    """What every broker of a cell is told by its environment.
+def cell_environment(broker_id: int, store_url: str, brokers: int) -> dict[str, str]:
+    """What one broker of a cell is told by its environment.
 
     The store's address has a password in it, which a command line would show to everybody. The
     rest are defaults of ours: a --set of the user's is stronger than the environment.
@@ -126,6 +136,8 @@ def cell_environment(store_url: str, brokers: int) -> dict[str, str]:
         as_variable("metadata.store.url"): store_url,
         as_variable("default.replication.factor"): factor,
         as_variable("offsets.topic.replication.factor"): factor,
+        # So that clients which read in their own rack can be tried.
+        as_variable("broker.rack"): f"RACK{broker_id}",
     }
 
 

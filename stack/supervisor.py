@@ -174,11 +174,11 @@ class Supervisor:
         return self.postgres.dsn
 
     def _launch(self, broker_id: int, port: int) -> BrokerLaunch:
-        settings, environment = self.options.settings, {}
+        settings, environment = self.options.settings_of(broker_id), {}
         if self._store_url is not None:
             inter_broker_port = port_beside(port, INTER_BROKER_PORT_DISTANCE)
             settings = (*cell_settings(broker_id, inter_broker_port), *settings)
-            environment = cell_environment(self._store_url, self._broker_count)
+            environment = cell_environment(broker_id, self._store_url, self._broker_count)
             environment[as_variable("metadata.store.schema")] = self._store_schema
         # What the person sets in the environment stays stronger than our defaults there.
         environment = {k: v for k, v in environment.items() if k not in os.environ}

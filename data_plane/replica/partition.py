@@ -455,11 +455,10 @@ class Partition:
             self.own_end_offset = log.log_end_offset
 
     def _needs_sync(self) -> bool:
-        log = self.log
+        log, config = self.log, self.log.config
         unsynced_count = log.log_end_offset - log.recovery_point
         if unsynced_count <= 0:
             return False
-        config = log.config
         return config.durability_fsync or unsynced_count >= config.flush_messages
 
     def _sync_later(self) -> None:

@@ -145,7 +145,7 @@ class Cell:
             port=self._ports.get(broker_id, 0),
             host=host,
             settings=(*cell_settings(broker_id, 0, host), *given),
-            environment=cell_environment(store_url, len(self.ids)),
+            environment=cell_environment(broker_id, store_url, len(self.ids)),
             prefix=prefix,
         )
         self.processes[broker_id] = BrokerProcess(launch)

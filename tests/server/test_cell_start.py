@@ -74,7 +74,7 @@ def another_process(cell: Cell, broker_id: int, folder: Path) -> BrokerProcess:
             data=folder / "data",
             log=folder / "log",
             cluster_id=CLUSTER_ID,
-            environment=cell_environment(cell.postgres.dsn, 3),
+            environment=cell_environment(broker_id, cell.postgres.dsn, 3),
         )
     )
 
@@ -223,7 +223,7 @@ def test_a_signal_ends_the_wait_for_the_store(tmp_path: Path) -> None:
             data=tmp_path / "data",
             log=tmp_path / "log",
             cluster_id=CLUSTER_ID,
-            environment=cell_environment("postgresql://nobody:x@127.0.0.1:1/nothing", 1),
+            environment=cell_environment(1, "postgresql://nobody:x@127.0.0.1:1/nothing", 1),
         )
     )
     deadline = time.monotonic() + CELL_SECONDS_MAX

@@ -74,6 +74,12 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
         consumer.close()
 
 
+def racks(bootstrap: str) -> list[str]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    nodes = admin.describe_cluster().result(30).nodes
+    return [node.rack for node in sorted(nodes, key=lambda node: node.id)]
+
+
 def replicas(cells: Cells, data: Path) -> list[dict[str, Any]]:
     result = cells.cli(data, "partitions", "--json")
     assert result.returncode == 0, result.stderr
@@ -94,6 +100,7 @@ def test_three_brokers_are_found_again_and_grow_and_shrink(cells: Cells, tmp_pat
         assert accepts_connections(broker["inter_broker_port"])
         # The database's password is in no command line.
         assert "postgresql" not in " ".join(psutil.Process(broker["pid"]).cmdline())
+    assert racks(status["bootstrap"]) == ["RACK1", "RACK2", "RACK3"]
     create_topic(status["bootstrap"], "orders", 3)
     assert all(len(p["replicas"]) == 3 for p in replicas(cells, tmp_path))
     send(status["bootstrap"], "orders", b"before")
@@ -105,9 +112,11 @@ def test_three_brokers_are_found_again_and_grow_and_shrink(cells: Cells, tmp_pat
     refused = cells.up(tmp_path, "--brokers", 2)
     assert refused.returncode == 2
     assert "data of broker 3" in refused.stderr
-    assert cells.up(tmp_path, "--brokers", 4).returncode == 0
+    own_racks = ("--set", "broker.rack=room-{id}")
+    assert cells.up(tmp_path, "--brokers", 4, *own_racks).returncode == 0
     status = cells.status(tmp_path)
     assert [broker["id"] for broker in status["brokers"]] == [1, 2, 3, 4]
+    assert racks(status["bootstrap"]) == [f"room-{broker_id}" for broker_id in range(1, 5)]
     send(status["bootstrap"], "orders", b"after")
     assert set(read_all(status["bootstrap"], "orders", 2)) == {b"before", b"after"}
 

@@ -107,6 +107,6 @@ def test_metadata_does_not_move(
 
 @pytest.mark.parametrize(("brokers", "factor"), [(2, "2"), (3, "3"), (5, "3")])
 def test_there_are_no_more_replicas_than_brokers(brokers: int, factor: str) -> None:
-    environment = cell_environment(EXTERNAL, brokers)
+    environment = cell_environment(7, EXTERNAL, brokers)
     assert environment["TIDEWHEEL_BROKER_DEFAULT_REPLICATION_FACTOR"] == factor
     assert environment["TIDEWHEEL_BROKER_METADATA_STORE_URL"] == EXTERNAL
