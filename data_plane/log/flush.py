@@ -59,18 +59,15 @@ class FlushJob:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.target_offset = log.log_end_offset
-        self._segments: list[tuple[Segment, File]] = []
+        # With the descriptor where there is one. There may be more segments than may be open.
+        self._segments: list[tuple[Segment, File | None]] = []
         if log.is_loaded:
             for segment in reversed(log.segments):
                 if segment.next_offset <= log.recovery_point:
                     break
-                try:
-                    self._segments.append((segment, segment.open_file()))
-                except OSError:
-                    for pinned, _ in self._segments:
-                        pinned.pins -= 1
-                    raise
-                segment.pins += 1
+                if segment.file is not None:
+                    segment.pins += 1
+                self._segments.append((segment, segment.file))
         self._files = log.unsynced or []
         self._flags = log.dirty
         for earlier in log.flushes:
@@ -103,7 +100,11 @@ class FlushJob:
         fs = log.log_directory.fs
         flags = self._flags
         for segment, file in self._segments:
-            if not segment.retired:
+            if segment.retired:
+                continue
+            if file is None:
+                _sync_closed(segment)
+            else:
                 fs.sync_data(file, SyncSite.APPEND_DATA)
         for path, site in self._files:
             sync_file(log, path, site)
@@ -151,8 +152,9 @@ class FlushJob:
         """Move the recovery point; on the loop, also after a failed `run`."""
         log = self.log
         log.flushes.remove(self)
-        for segment, _ in self._segments:
-            segment.pins -= 1
+        for segment, file in self._segments:
+            if file is not None:
+                segment.pins -= 1
         if not self._is_done:
             # Nothing is forgotten, should the directory go on.
             log.unsynced = [*self._files, *(log.unsynced or [])] or None
@@ -191,6 +193,21 @@ def run_together(directory: LogDirectory, jobs: Sequence[FlushJob]) -> None:
             job.is_synced_by_others()
     except OSError as error:
         raise directory.fail(error) from error
+
+
+def _sync_closed(segment: Segment) -> None:
+    """Sync a segment that nobody had open, through a descriptor of this thread's own."""
+    fs = segment.directory.fs
+    try:
+        file = fs.open(segment.path())
+    except FileNotFoundError:
+        if segment.retired:
+            return
+        raise
+    try:
+        fs.sync_data(file, SyncSite.APPEND_DATA)
+    finally:
+        file.close()
 
 
 def sync_file(log: Log, path: str, site: SyncSite) -> None:

@@ -171,12 +171,7 @@ class Log(LogReads):
 
     def flush_job(self) -> FlushJob | None:
         """A job that makes durable what the log holds now; None when nothing is to be done."""
-        if not self.needs_flush:
-            return None
-        try:
-            return FlushJob(self)
-        except OSError as error:
-            raise self._directory.fail(error) from error
+        return FlushJob(self) if self.needs_flush else None
 
     def flush(self) -> None:
         """Make everything durable here and now; blocks. Raises LogDirFailure."""

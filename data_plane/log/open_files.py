@@ -1,8 +1,10 @@
 """An LRU of what is open: one descriptor, at most one mapping and the loaded indexes a segment.
 
-Entries are closed by second chance: `touch` sets a flag, which costs next to nothing on the hot
-path, and the sweep closes the first entry whose flag is down. A closed entry opens itself again
-when it is next used. Used on the loop only; worker threads open descriptors of their own.
+Entries are closed by second chance: who uses one sets a flag, which costs next to nothing on the
+hot path, and the sweep closes the first entry whose flag is down. A closed entry opens itself again
+when it is next used. Used on the loop only; worker threads open descriptors of their own, or sync
+through those that are open: such an entry is pinned and stays, and should all be pinned, there are
+more than the maximum for a while.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ class Closable(Protocol):
     """Something that can give back its descriptor."""
 
     recently_used: bool
+    pins: int
 
     def close_file(self) -> None: ...
 
@@ -41,7 +44,8 @@ class OpenFiles:
         if entry in self._open:
             return
         while len(self._open) >= self.entries_max:
-            self._close_one()
+            if not self._close_one():
+                break
         self._open.add(entry)
         self._queue.append(entry)
 
@@ -51,13 +55,15 @@ class OpenFiles:
             self._open.discard(entry)
             self._queue.remove(entry)
 
-    def _close_one(self) -> None:
-        while True:
+    def _close_one(self) -> bool:
+        """False when there is none that may be closed."""
+        for _ in range(2 * len(self._queue)):
             entry = self._queue.popleft()
-            if entry.recently_used:
+            if entry.recently_used or entry.pins:
                 entry.recently_used = False
                 self._queue.append(entry)
                 continue
             self._open.discard(entry)
             entry.close_file()
-            return
+            return True
+        return False

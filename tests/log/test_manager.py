@@ -314,6 +314,52 @@ def test_open_files_stay_below_the_maximum() -> None:
     assert len(open_files) == 0
 
 
+def test_more_segments_are_flushed_than_may_be_open() -> None:
+    """As after a kill -9, when a log has thousands that nobody has synced."""
+    fs = SimFileSystem()
+    manager = started(fs, open_segments_max=4)
+    open_files = manager.directories[0].open_files
+    log = manager.create(TOPIC_ID, "flights", 0)
+    while len(log.segments) < 12:
+        add(log, bytes(100))
+    other = manager.create(TOPIC_ID, "flights", 1)
+    while len(other.segments) < 3:
+        add(other, bytes(100))
+    job = log.flush_job()
+    assert job is not None
+    assert len(open_files) <= 4
+    count = len(read_all(other))
+    job.run()
+    job.finish()
+    assert log.recovery_point == log.log_end_offset
+    expected = read_all(log)
+    fs.process_death()
+    fs.power_loss(random.Random(1))
+    manager = started(fs, open_segments_max=4)
+    assert read_all(manager.get(TOPIC_ID, 0)) == expected
+    assert len(read_all(manager.get(TOPIC_ID, 1))) <= count
+
+
+def test_files_that_a_flush_uses_stay_open_and_others_may_be_opened() -> None:
+    manager = started(SimFileSystem(), open_segments_max=3)
+    open_files = manager.directories[0].open_files
+    log = manager.create(TOPIC_ID, "flights", 0)
+    while len(log.segments) < 3:
+        add(log, bytes(100))
+    assert len(open_files) == 3
+    job = log.flush_job()
+    assert job is not None
+    other = manager.create(TOPIC_ID, "flights", 1)
+    add(other)
+    assert len(read_all(other)) == 1
+    assert all(segment.file is not None for segment in log.segments)
+    job.run()
+    job.finish()
+    add(manager.create(TOPIC_ID, "flights", 2))
+    assert len(open_files) == 3
+    assert log.recovery_point == log.log_end_offset
+
+
 def test_strange_folders_are_left_alone() -> None:
     fs = SimFileSystem()
     manager = started(fs)
