@@ -47,6 +47,7 @@ class FlushJob:
     """Makes durable what `log` holds at this moment."""
 
     __slots__ = (
+        "_beginning",
         "_files",
         "_flags",
         "_is_done",
@@ -74,6 +75,7 @@ class FlushJob:
             # Nobody knows which of the two runs first, and each one moves the recovery point.
             self._files = [*earlier._files, *self._files]
             self._flags |= earlier._flags
+        self._beginning = log.beginnings
         self._log_start_offset = log.log_start_offset
         self._is_done = False
         log.flushes.append(self)
@@ -112,7 +114,9 @@ class FlushJob:
             # After the snapshots' names, which give the folds what lies below it, and before the
             # epochs, which have forgotten that.
             fs.sync_directory(log.folder, SyncSite.SNAPSHOT_NAMES)
-            write_log_start(log, self._log_start_offset)
+            with log.log_directory.moving_log_start():
+                if log.beginnings == self._beginning:
+                    write_log_start(log, self._log_start_offset)
         if Dirty.EPOCHS in flags:
             # The newest content, whichever job this is; epochs beyond the log end do no harm.
             data = log.epochs.encode()

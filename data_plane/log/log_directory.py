@@ -31,6 +31,7 @@ class LogDirectory:
     """One data directory."""
 
     __slots__ = (
+        "_log_start_token",
         "_sync_token",
         "broker_epoch",
         "checkpoint_sequence",
@@ -55,6 +56,8 @@ class LogDirectory:
         # One sync in flight per disk: worker threads take the token and put it back.
         self._sync_token: SimpleQueue[None] = SimpleQueue()
         self._sync_token.put(None)
+        self._log_start_token: SimpleQueue[None] = SimpleQueue()
+        self._log_start_token.put(None)
         self.reports: deque[CorruptSegment] = deque(maxlen=REPORTS_MAX)
         self.corrupt_batches = 0
         # Logs known to be damaged; see damage.py.
@@ -97,6 +100,16 @@ class LogDirectory:
             yield
         finally:
             self._sync_token.put(None)
+
+    @contextlib.contextmanager
+    def moving_log_start(self) -> Iterator[None]:
+        """Be the only one who writes where a log starts and removes what lies below: in worker
+        threads, and on the loop when a log begins anew."""
+        self._log_start_token.get()
+        try:
+            yield
+        finally:
+            self._log_start_token.put(None)
 
     def report_corruption(self, found: CorruptSegment) -> None:
         """Note a corrupt batch for the next tick's report; from any thread."""

@@ -39,6 +39,7 @@ class LogState:
         "_summary",
         "_tail",
         "_timestamp_after_max_ms",
+        "beginnings",
         "checkpointed_recovery_point",
         "cleaner_offset",
         "compacting",
@@ -104,6 +105,8 @@ class LogState:
         self.unsynced: list[tuple[str, SyncSite]] | None = None
         self.dirty = Dirty.NOTHING
         self.flushes: list[FlushJob] = []
+        # How often everything was dropped: what jobs know of the log start is void then.
+        self.beginnings = 0
         # Truncations since the directory's last checkpoint. See truncation.py.
         self.truncation_marks = 0
         # Segments out of the log whose files go later: (segment, when). See removal.py.

@@ -81,14 +81,16 @@ class RemovalJob:
     def __init__(self, log: Log, segments: list[Segment]) -> None:
         self.log = log
         self._segments = segments
+        self._beginning = log.beginnings
 
     def run(self) -> None:
         """Raises LogDirFailure."""
         directory = self.log.log_directory
         try:
-            with directory.syncing():
-                write_log_start(self.log, self._segments[-1].next_offset)
-            remove_files(self.log.folder, self._segments)
+            with directory.syncing(), directory.moving_log_start():
+                if self.log.beginnings == self._beginning:
+                    write_log_start(self.log, self._segments[-1].next_offset)
+                    remove_files(self.log.folder, self._segments)
         except OSError as error:
             if not self.log.is_deleted_meanwhile(error):
                 raise directory.fail(error) from error

@@ -19,7 +19,7 @@ from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.leader_epochs import LeaderEpochs
-from data_plane.log.partition_files import write_log_start
+from data_plane.log.partition_files import forget_unsynced_log_start, write_log_start
 from data_plane.log.reads import segments_from
 from data_plane.log.removal import remove_files
 from data_plane.log.segment import Segment
@@ -100,12 +100,18 @@ def _end_at_snapshots(log: Log, kept: list[Segment], offset: int) -> bool:
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     """See Log.truncate_fully_and_start_at. Raises OSError."""
     segments = log.segments
+    # The new segments may have the names of old ones, also of those that retention has dropped and
+    # not removed yet, so all of these go first.
+    doomed, log.doomed = log.doomed or [], None
     _mark(log, min(offset, log.log_start_offset))
-    # Recovery takes the first segment for connected to the log when it begins at the log start.
-    log.log_start_offset = log.durable_log_start = offset
-    write_log_start(log, offset)
-    # The new segment may have the name of an old one, so the old ones go first.
-    _remove(log, segments)
+    with log.log_directory.moving_log_start():
+        log.beginnings += 1
+        # Recovery takes the first segment for connected to the log when it begins at the log start.
+        log.log_start_offset = log.durable_log_start = offset
+        write_log_start(log, offset)
+        # It may lie below what retention has noted.
+        forget_unsynced_log_start(log.log_directory.fs, log.folder)
+        _remove(log, [*(segment for segment, _ in doomed), *segments])
     _remove_snapshots_above(log, -1)
     segment = loading.create_segment(log, offset)
     log.set_folds(log.new_folds())

@@ -142,9 +142,9 @@ class LogMachine(RuleBasedStateMachine):
             self.end = kept[-1].next_offset if kept else self.start
         self._clamp()
 
-    @rule(ahead=st.integers(0, 3))
+    @rule(ahead=st.integers(-40, 3))
     def truncate_fully(self, ahead: int) -> None:
-        target = self.end + ahead
+        target = max(0, self.end + ahead)
         self.one.log.truncate_fully_and_start_at(target)
         self.stored, self.start, self.end = [], target, target
         self.durable_end = self.high_watermark = target

@@ -11,7 +11,8 @@ import pytest
 from data_plane.log import reads
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import AppendError, LogDirFailure, OffsetOutOfRange
-from data_plane.log.removal import removal_job
+from data_plane.log.flush import FlushJob
+from data_plane.log.removal import RemovalJob, removal_job
 from data_plane.log.segment import Segment
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
@@ -305,6 +306,34 @@ def test_starting_anew_elsewhere() -> None:
         restart()
         assert one.offsets() == [1000, 1001]
     assert one.names(".log") == [f"{1000:020d}.log"]
+
+
+@pytest.mark.parametrize("job_runs", ["never", "before", "after"])
+@pytest.mark.parametrize("kind", ["removal", "flush"])
+def test_starting_anew_where_retention_has_left_files(kind: str, job_runs: str) -> None:
+    """As a follower of a leader whose log is shorter than what this one's retention has dropped."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 12)
+    one.log.flush()
+    one.log.advance_high_watermark(12)
+    one.set_config(retention_bytes=4 * BATCH_BYTES)
+    assert one.log.apply_retention(one.now_ms) == 2
+    job: RemovalJob | FlushJob | None
+    job = removal_job(one.log, one.now_ms) if kind == "removal" else one.log.flush_job()
+    assert job is not None
+    if job_runs == "before":
+        job.run()
+    one.log.truncate_fully_and_start_at(0)
+    one.append(batch_of(b"new"))
+    if job_runs == "after":
+        job.run()
+    job.finish()
+    assert not one.log.doomed
+    assert one.names(".log") == [f"{0:020d}.log"]
+    for restart in (one.kill, one.restart):
+        restart()
+        assert [record.value for record in one.records()] == [b"new"]
+        assert (one.log.log_start_offset, one.log.log_end_offset) == (0, 1)
 
 
 def test_a_read_that_retention_overtakes_is_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
