@@ -104,10 +104,10 @@ class FlushJob:
         for segment, file in self._segments:
             if segment.retired:
                 continue
-            if file is None:
-                _sync_closed(segment)
-            else:
+            if file is not None:
                 fs.sync_data(file, SyncSite.APPEND_DATA)
+            elif not sync_file(log, segment.path(), SyncSite.APPEND_DATA) and not segment.retired:
+                raise FileNotFoundError(f"{segment.path()} is gone")
         for path, site in self._files:
             sync_file(log, path, site)
         if Dirty.LOG_START in flags:
@@ -199,29 +199,15 @@ def run_together(directory: LogDirectory, jobs: Sequence[FlushJob]) -> None:
         raise directory.fail(error) from error
 
 
-def _sync_closed(segment: Segment) -> None:
-    """Sync a segment that nobody had open, through a descriptor of this thread's own."""
-    fs = segment.directory.fs
-    try:
-        file = fs.open(segment.path())
-    except FileNotFoundError:
-        if segment.retired:
-            return
-        raise
-    try:
-        fs.sync_data(file, SyncSite.APPEND_DATA)
-    finally:
-        file.close()
-
-
-def sync_file(log: Log, path: str, site: SyncSite) -> None:
-    """Sync a small file by name; one that is gone needs none."""
+def sync_file(log: Log, path: str, site: SyncSite) -> bool:
+    """Sync a file by name, through a descriptor of this thread's own. False when it is gone."""
     fs = log.log_directory.fs
     try:
         file = fs.open(path)
     except FileNotFoundError:
-        return
+        return False
     try:
         fs.sync_data(file, site)
     finally:
         file.close()
+    return True

@@ -87,13 +87,27 @@ class RemovalJob:
         """Raises LogDirFailure."""
         directory = self.log.log_directory
         try:
-            with directory.syncing(), directory.moving_log_start():
-                if self.log.beginnings == self._beginning:
-                    write_log_start(self.log, self._segments[-1].next_offset)
-                    remove_files(self.log.folder, self._segments)
+            self._remove()
         except OSError as error:
             if not self.log.is_deleted_meanwhile(error):
                 raise directory.fail(error) from error
+
+    def _remove(self) -> None:
+        directory = self.log.log_directory
+        with directory.syncing(), directory.moving_log_start():
+            if self._is_void():
+                return
+            write_log_start(self.log, self._segments[-1].next_offset)
+        for path in files_to_remove(self.log.folder, self._segments):
+            # A log that begins anew may give a new file this name. It waits for one unlink, not
+            # for all of them, and syncs wait for none.
+            with directory.moving_log_start():
+                if self._is_void():
+                    return
+                directory.fs.unlink(path)
+
+    def _is_void(self) -> bool:
+        return self.log.beginnings != self._beginning
 
     def finish(self) -> None:
         """Forget the segments; on the loop, also after a failed `run`."""
@@ -116,15 +130,19 @@ def removal_job(log: Log, now_ms: int) -> RemovalJob | None:
     return RemovalJob(log, due)
 
 
-def remove_files(folder: str, segments: list[Segment], *, keep_snapshots: bool = False) -> None:
-    """Unlink the files of `segments`, and the snapshots at their bases unless told not to."""
+def files_to_remove(
+    folder: str, segments: list[Segment], *, keep_snapshots: bool = False
+) -> list[str]:
+    """The paths of `segments`' files, which nobody syncs from here on, and of the snapshots at
+    their bases unless told not to."""
     if not segments:
-        return
-    fs = segments[0].directory.fs
+        return []
     bases = {f"{segment.base_offset:020d}" for segment in segments}
     for segment in segments:
         segment.retired = True
-    for name in fs.list_directory(folder):
+    paths = []
+    for name in segments[0].directory.fs.list_directory(folder):
         number, _, suffix = name.partition(".")
         if number in bases and not (keep_snapshots and f".{suffix}" not in SEGMENT_SUFFIXES):
-            fs.unlink(f"{folder}/{name}")
+            paths.append(f"{folder}/{name}")
+    return paths

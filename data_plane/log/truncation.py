@@ -21,7 +21,7 @@ from data_plane.log.flush import Dirty
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.partition_files import forget_unsynced_log_start, write_log_start
 from data_plane.log.reads import segments_from
-from data_plane.log.removal import remove_files
+from data_plane.log.removal import files_to_remove
 from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -152,8 +152,10 @@ def _remove(log: Log, segments: list[Segment]) -> None:
         return
     for segment in segments:
         segment.release()
-    remove_files(log.folder, segments, keep_snapshots=True)
-    log.log_directory.fs.sync_directory(log.folder, SyncSite.TRUNCATED_FOLDER)
+    fs = log.log_directory.fs
+    for path in files_to_remove(log.folder, segments, keep_snapshots=True):
+        fs.unlink(path)
+    fs.sync_directory(log.folder, SyncSite.TRUNCATED_FOLDER)
 
 
 def _cut(log: Log, segment: Segment, offset: int) -> Segment:

@@ -12,11 +12,12 @@ import pytest
 
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import DirectoryLocked, LogDirFailure, UnknownPartition
+from data_plane.log.file_system import File
 from data_plane.log.flush import FlushJob
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
-from data_plane.log.removal import RemovalJob, removal_job
+from data_plane.log.removal import RemovalJob, files_to_remove, removal_job
 from data_plane.log.sim_file_system import Fault, SimFileSystem
 from data_plane.wire.errors import ErrorCode
 from tests.log.one_log import SMALL, START_MS, OneLog, batch_of
@@ -338,6 +339,37 @@ def test_more_segments_are_flushed_than_may_be_open() -> None:
     manager = started(fs, open_segments_max=4)
     assert read_all(manager.get(TOPIC_ID, 0)) == expected
     assert len(read_all(manager.get(TOPIC_ID, 1))) <= count
+
+
+@pytest.mark.parametrize("by_retention", [True, False])
+def test_a_segment_that_somebody_removed_is_not_taken_for_synced(
+    by_retention: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fs = SimFileSystem()
+    manager = started(fs, open_segments_max=4)
+    log = manager.create(TOPIC_ID, "flights", 0)
+    while len(log.segments) < 12:
+        add(log, bytes(100))
+    job = log.flush_job()
+    assert job is not None
+    first = log.segments[0]
+    open_file = fs.open
+
+    def open_after_removal(path: str, *, create: bool = False, write: bool = True) -> File:
+        if path == first.path() and not first.retired:
+            for gone in files_to_remove(log.folder, [first]):
+                fs.unlink(gone)
+        return open_file(path, create=create, write=write)
+
+    if by_retention:
+        monkeypatch.setattr(fs, "open", open_after_removal)
+        job.run()
+    else:
+        fs.unlink(first.path())
+        with pytest.raises(LogDirFailure, match=f"{first.path()} is gone"):
+            job.run()
+    job.finish()
+    assert log.recovery_point == (log.log_end_offset if by_retention else 0)
 
 
 def test_files_that_a_flush_uses_stay_open_and_others_may_be_opened() -> None:

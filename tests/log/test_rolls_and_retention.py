@@ -336,6 +336,35 @@ def test_starting_anew_where_retention_has_left_files(kind: str, job_runs: str) 
         assert (one.log.log_start_offset, one.log.log_end_offset) == (0, 1)
 
 
+def test_a_removal_under_way_leaves_a_log_alone_that_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has listed what it will unlink when the new segment takes the name of an old one."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 12)
+    one.log.flush()
+    one.log.advance_high_watermark(12)
+    one.set_config(retention_bytes=4 * BATCH_BYTES)
+    assert one.log.apply_retention(one.now_ms) == 2
+    job = removal_job(one.log, one.now_ms)
+    assert job is not None
+    list_directory = one.fs.list_directory
+
+    def begin_anew_after(path: str) -> list[str]:
+        monkeypatch.setattr(one.fs, "list_directory", list_directory)
+        names = list_directory(path)
+        one.log.truncate_fully_and_start_at(0)
+        one.append(batch_of(b"new"))
+        return names
+
+    monkeypatch.setattr(one.fs, "list_directory", begin_anew_after)
+    job.run()
+    job.finish()
+    assert one.names(".log") == [f"{0:020d}.log"]
+    one.kill()
+    assert [record.value for record in one.records()] == [b"new"]
+
+
 def test_a_read_that_retention_overtakes_is_out_of_range(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker thread has the segments in hand while the loop drops the first of them, and their
     files go: the reader is told, and does not get later records in their place."""

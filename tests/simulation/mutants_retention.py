@@ -142,16 +142,16 @@ def _begins_anew_at_its_end(patch: Patch) -> None:
 
 def _snapshots_go_with_their_segments(patch: Patch) -> None:
     """The producers' state at the new log start goes, too: after a restart nobody knows them."""
-    original: Any = removal.remove_files
+    original: Any = removal.files_to_remove
 
-    def remove(folder: str, segments: list[Segment], **options: Any) -> None:
-        original(folder, segments, **options)
-        fs = segments[0].directory.fs
-        for name in fs.list_directory(folder):
-            if name == f"{segments[-1].next_offset:020d}.snapshot":
-                fs.unlink(f"{folder}/{name}")
+    def files_to_remove(folder: str, segments: list[Segment], **options: Any) -> list[str]:
+        paths: list[str] = original(folder, segments, **options)
+        snapshot = f"{segments[-1].next_offset:020d}.snapshot"
+        if snapshot in segments[0].directory.fs.list_directory(folder):
+            paths.append(f"{folder}/{snapshot}")
+        return paths
 
-    patch.set(removal, "remove_files", remove)
+    patch.set(removal, "files_to_remove", files_to_remove)
 
 
 RETENTION_MUTANTS: Iterable[Mutant] = (
