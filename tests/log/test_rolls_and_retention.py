@@ -308,16 +308,22 @@ def test_starting_anew_elsewhere() -> None:
     assert one.names(".log") == [f"{1000:020d}.log"]
 
 
-@pytest.mark.parametrize("job_runs", ["never", "before", "after"])
-@pytest.mark.parametrize("kind", ["removal", "flush"])
-def test_starting_anew_where_retention_has_left_files(kind: str, job_runs: str) -> None:
-    """As a follower of a leader whose log is shorter than what this one's retention has dropped."""
+def one_with_two_dropped_segments() -> OneLog:
+    """Their files are still there."""
     one = OneLog(segment_bytes=4 * BATCH_BYTES)
     fixed_fill(one, 12)
     one.log.flush()
     one.log.advance_high_watermark(12)
     one.set_config(retention_bytes=4 * BATCH_BYTES)
     assert one.log.apply_retention(one.now_ms) == 2
+    return one
+
+
+@pytest.mark.parametrize("job_runs", ["never", "before", "after"])
+@pytest.mark.parametrize("kind", ["removal", "flush"])
+def test_starting_anew_where_retention_has_left_files(kind: str, job_runs: str) -> None:
+    """As a follower of a leader whose log is shorter than what this one's retention has dropped."""
+    one = one_with_two_dropped_segments()
     job: RemovalJob | FlushJob | None
     job = removal_job(one.log, one.now_ms) if kind == "removal" else one.log.flush_job()
     assert job is not None
@@ -340,12 +346,7 @@ def test_a_removal_under_way_leaves_a_log_alone_that_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has listed what it will unlink when the new segment takes the name of an old one."""
-    one = OneLog(segment_bytes=4 * BATCH_BYTES)
-    fixed_fill(one, 12)
-    one.log.flush()
-    one.log.advance_high_watermark(12)
-    one.set_config(retention_bytes=4 * BATCH_BYTES)
-    assert one.log.apply_retention(one.now_ms) == 2
+    one = one_with_two_dropped_segments()
     job = removal_job(one.log, one.now_ms)
     assert job is not None
     list_directory = one.fs.list_directory
