@@ -115,6 +115,9 @@ class HandlerEntry:
     max_version: int
     handler: Handler | None
     raw_handler: RawHandler | None = None
+    # What ApiVersions says. Lower than `min_version` where clients take a higher one for a sign
+    # that the broker lacks something else.
+    advertised_min_version: int = 0
 
 
 class HandlerTable:
@@ -128,16 +131,25 @@ class HandlerTable:
     ) -> None:
         assert api_key not in self._entries, f"{api_key.name} is registered twice"
         assert 0 <= min_version <= max_version
-        self._entries[int(api_key)] = HandlerEntry(api_key, min_version, max_version, handler)
+        self._entries[int(api_key)] = HandlerEntry(
+            api_key, min_version, max_version, handler, advertised_min_version=min_version
+        )
 
     def register_raw(
-        self, api_key: ApiKey, min_version: int, max_version: int, raw_handler: RawHandler
+        self,
+        api_key: ApiKey,
+        min_version: int,
+        max_version: int,
+        raw_handler: RawHandler,
+        *,
+        advertised_min_version: int | None = None,
     ) -> None:
         """For the hot APIs, whose bytes are not worth a message object."""
         assert api_key not in self._entries, f"{api_key.name} is registered twice"
-        assert 0 <= min_version <= max_version
+        advertised = min_version if advertised_min_version is None else advertised_min_version
+        assert 0 <= advertised <= min_version <= max_version
         self._entries[int(api_key)] = HandlerEntry(
-            api_key, min_version, max_version, None, raw_handler
+            api_key, min_version, max_version, None, raw_handler, advertised
         )
 
     def get(self, api_key: int) -> HandlerEntry | None:

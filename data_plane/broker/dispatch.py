@@ -221,7 +221,7 @@ def api_version_items(entries: list[HandlerEntry]) -> list[Any]:
     return [
         ApiVersion(
             api_key=int(entry.api_key),
-            min_version=entry.min_version,
+            min_version=entry.advertised_min_version,
             max_version=entry.max_version,
         )
         for entry in entries

@@ -61,6 +61,7 @@ class Poll:
     """One Fetch request from its first evaluation to its answer."""
 
     __slots__ = (
+        "_available",
         "_bytes_max",
         "_bytes_min",
         "_bytes_wanted",
@@ -103,7 +104,10 @@ class Poll:
         self._cold: list[ColdRead] = []
         # Partitions whose high watermark or log start moved, without records to send.
         self._news: dict[FetchPartition, None] = {}
+        # Bytes in the results, and what counts towards `min_bytes`: that and what is there but
+        # would be more than the limits allow.
         self._size = 0
+        self._available = 0
         self._timer: Timer | None = None
         self.deferred: Deferred[list[Buffer]] | None = None
         self.must_answer = False
@@ -113,6 +117,7 @@ class Poll:
         self._results = []
         self._cold = []
         self._size = 0
+        self._available = 0
         self.must_answer = False
         left = UNSENT_BYTES_TOTAL_MAX - self._services.unsent_bytes()
         self._bytes_max = min(self._bytes_wanted, max(ANSWER_BYTES_MIN, left // 2))
@@ -127,7 +132,7 @@ class Poll:
             if result is None:
                 continue
             self._results.append(result)
-        return self.must_answer or self._size >= self._bytes_min
+        return self.must_answer or self._available >= self._bytes_min
 
     def _read(self, target: FetchPartition) -> PartitionResult | None:
         """The result of a dirty partition; None when it has nothing to send."""
@@ -218,6 +223,14 @@ class Poll:
         result.buffers = read.buffers
         result.size = read.size
         self._size += read.size
+        if read.next_offset >= limit:
+            self._available += read.size
+        elif partition.log.is_sealed_at(offset):
+            # A whole segment is worth an answer, as in Kafka, and only its rest has been read.
+            self.must_answer = True
+        else:
+            # What is left is not sent by halves, but it is there.
+            self._available += max(read.size, bytes_max)
         if self._rights.is_read_committed:
             result.aborted = partition.log.aborted_transactions(offset, read.next_offset)
         return result

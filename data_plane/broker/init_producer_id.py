@@ -138,6 +138,9 @@ def handle_init_producer_id(
         if request.transactional_id == "":
             return _error(ErrorCode.INVALID_REQUEST)
         return _error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    has_id, has_epoch = request.producer_id != -1, request.producer_epoch != -1
+    if has_id != has_epoch:
+        return _error(ErrorCode.INVALID_REQUEST)
     # A producer that names its old id only gets a new one: its epoch means something for
     # transactional producers alone (KIP-360), and Kafka does the same.
     producer_ids: ProducerIds = services.parts[PART]

@@ -113,7 +113,11 @@ def _is_well_formed(wanted: Sequence[MetadataRequestTopic], version: int) -> boo
 
 def _malformed(wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
     return [
-        MetadataResponseTopic(error_code=int(ErrorCode.INVALID_REQUEST), name=topic.name or "")
+        MetadataResponseTopic(
+            error_code=int(ErrorCode.INVALID_REQUEST),
+            name=topic.name or "",
+            topic_id=topic.topic_id,
+        )
         for topic in wanted
     ]
 
@@ -121,6 +125,9 @@ def _malformed(wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
 def _by_id(services: Services, wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
     items: list[Item] = []
     for topic_id in dict.fromkeys(topic.topic_id for topic in wanted):
+        if topic_id == ZERO_ID:
+            # Named among topics with ids: Kafka says nothing of it.
+            continue
         topic = services.image.topics_by_id.get(topic_id)
         items.append(
             MetadataResponseTopic(

@@ -52,6 +52,9 @@ from data_plane.wire.records import read_batch_header, set_max_timestamp, summar
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
+# As in Kafka, which closes the connection of who uses a version below 3, too. librdkafka before
+# 2.12 does not compress with gzip, snappy or lz4 where version 0 is not offered (KAFKA-18659).
+ADVERTISED_MIN_VERSION = 0
 MAX_VERSION = 13
 TOPIC_IDS_VERSION = 13
 ZSTD_VERSION = 7
@@ -329,4 +332,10 @@ def _describe(answers: Answers) -> str:
 
 
 def register(table: HandlerTable) -> None:
-    table.register_raw(ApiKey.PRODUCE, MIN_VERSION, MAX_VERSION, handle_produce)
+    table.register_raw(
+        ApiKey.PRODUCE,
+        MIN_VERSION,
+        MAX_VERSION,
+        handle_produce,
+        advertised_min_version=ADVERTISED_MIN_VERSION,
+    )

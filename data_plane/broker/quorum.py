@@ -12,6 +12,7 @@ from __future__ import annotations
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.cell_view import controller_id, controller_of, live_brokers
 from data_plane.broker.services import Services
+from data_plane.broker.topic_names import METADATA_TOPIC
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_quorum_request import DescribeQuorumRequest
 from data_plane.wire.messages.describe_quorum_response import (
@@ -25,7 +26,6 @@ from data_plane.wire.messages.describe_quorum_response import (
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION, MAX_VERSION = 0, 2
-METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN = -1
 
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable
 
 NAME_CHARACTERS_MAX = 249
+# What DescribeQuorum names. No client may make a topic of this name.
+METADATA_TOPIC = "__cluster_metadata"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -45,7 +45,7 @@ ANY_LEADER_EPOCH = -1
 
 def check_leader_epoch(leader_epoch: int, current_leader_epoch: int) -> ErrorCode:
     """Whether what a request takes for the leader epoch is the one known here (KIP-320)."""
-    if current_leader_epoch < 0 or current_leader_epoch == leader_epoch:
+    if current_leader_epoch in (ANY_LEADER_EPOCH, leader_epoch):
         return ErrorCode.NONE
     if current_leader_epoch < leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH

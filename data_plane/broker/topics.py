@@ -22,7 +22,7 @@ from data_plane.broker.placement import NewPartitions, check_same_replication
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.broker.splicing import ArrayPlace
-from data_plane.broker.topic_names import CollisionIndex, invalid_name_reason
+from data_plane.broker.topic_names import METADATA_TOPIC, CollisionIndex, invalid_name_reason
 from data_plane.cell.changes import Assignment, Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage
 from data_plane.wire.errors import ErrorCode
@@ -145,6 +145,9 @@ def _decide_creation(
     reason = invalid_name_reason(name)
     if reason is not None:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    if name == METADATA_TOPIC:
+        message = f"Creation of internal topic {name} is prohibited."
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
     if name in image.topics_by_name:
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     collision = collisions.find(name)
@@ -290,7 +293,11 @@ def ensure_topic(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         collisions = CollisionIndex(image.topics_by_name)
-        if name in image.topics_by_name or collisions.find(name) is not None:
+        if (
+            name in image.topics_by_name
+            or name == METADATA_TOPIC
+            or collisions.find(name) is not None
+        ):
             return ()
         new = NewPartitions(services, image)
         assignments = new.place(partitions_count, new.default_factor("default.replication.factor"))

@@ -73,7 +73,8 @@ class LogAppends(LogState):
         if batches is None:
             batches = self._headers_of(buf, start, end, is_client=is_client)
         if is_client and self._needs_preparation:
-            original, (buf, batches) = buf, validation.prepare(buf, batches, config, now_ms)
+            original, name = buf, f"{self.topic}-{self.partition}"
+            buf, batches = validation.prepare(buf, batches, config, now_ms, name)
             if buf is not original:
                 start, end = 0, len(buf)
         first_offset = next_offset = self.log_end_offset
@@ -87,7 +88,7 @@ class LogAppends(LogState):
             if header.batch_length + 12 > config.max_message_bytes:
                 validation.check_size(header, config)
             if header.max_timestamp > timestamp_max and is_client:
-                raise validation.refuse_timestamp(header.max_timestamp, now_ms, config)
+                validation.check_timestamps(buf, header, now_ms, config)
             if header.producer_id >= 0 and not (is_single and producers.is_next(header)):
                 if pending is None:
                     pending = {}

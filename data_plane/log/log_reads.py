@@ -74,6 +74,10 @@ class LogReads(LogAppends):
             raise self._directory.fail(error) from error
         return ReadResult([], 0, False, min(max_offset, self.log_end_offset))
 
+    def is_sealed_at(self, offset: int) -> bool:
+        """Whether `offset` lies before the segment that is appended to."""
+        return offset < self.segments[-1].base_offset
+
     def read_cold(
         self, offset: int, max_bytes: int, *, max_offset: int, at_least_one_batch: bool
     ) -> ReadResult:

@@ -83,8 +83,7 @@ def _batches(segment: Segment, file: File, position: int) -> Iterator[tuple[Buff
 
 def max_timestamp_offset(log: Log, max_offset: int) -> Found | None:
     """(offset, timestamp, leader epoch) of the first record with the highest timestamp of all in
-    [log start, `max_offset`); None without one. In a batch stamped by the broker the last record
-    counts, as in Kafka."""
+    [log start, `max_offset`); None without one."""
     while True:
         try:
             return _max_timestamp_offset(log, max_offset)

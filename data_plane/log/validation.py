@@ -11,8 +11,10 @@ from data_plane.log.config import COMPRESSION_PRODUCER, INT64_MAX, LOG_APPEND_TI
 from data_plane.log.errors import AppendError
 from data_plane.wire.compression import Compression
 from data_plane.wire.errors import ErrorCode, InvalidRecords
+from data_plane.wire.kernel_types import NO_TIMESTAMP
 from data_plane.wire.records import (
     BatchHeader,
+    decode_batch,
     read_batch_header,
     recompress,
     set_log_append_time,
@@ -50,30 +52,40 @@ def check_size(header: BatchHeader, config: LogConfig) -> None:
         )
 
 
-def refuse_timestamp(timestamp: int, now_ms: int, config: LogConfig) -> AppendError:
-    """The error for a timestamp that is too far from the broker's clock."""
-    message = (
-        f"Timestamp {timestamp} of message with offset 0 is out of range. The timestamp should be "
-        f"within [{now_ms - config.message_timestamp_before_max_ms}, "
-        f"{now_ms + config.message_timestamp_after_max_ms}]"
-    )
-    return AppendError(
-        ErrorCode.INVALID_TIMESTAMP,
-        "One or more records have been rejected due to invalid timestamp",
-        [(0, message)],
-    )
+def check_timestamps(
+    buf: WritableBuffer, header: BatchHeader, now_ms: int, config: LogConfig
+) -> None:
+    """Raises AppendError, which names the batch's records whose timestamps are too far from the
+    broker's clock. A record without a timestamp (-1) is not too old."""
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    newest = now_ms + config.message_timestamp_after_max_ms
+    errors = [
+        (
+            index,
+            f"Timestamp {record.timestamp} of message with offset {index} is out of range. "
+            f"The timestamp should be within [{oldest}, {newest}]",
+        )
+        for index, record in enumerate(decode_batch(buf, header.position))
+        if record.timestamp != NO_TIMESTAMP and not oldest <= record.timestamp <= newest
+    ]
+    if errors:
+        raise AppendError(
+            ErrorCode.INVALID_TIMESTAMP,
+            "One or more records have been rejected due to invalid timestamp",
+            errors,
+        )
 
 
 def prepare(
-    buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig, now_ms: int
+    buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig, now_ms: int, name: str
 ) -> tuple[WritableBuffer, list[BatchHeader]]:
-    """Walk and rewrite the batches of a client's append as the topic asks.
+    """Walk and rewrite the batches of a client's append to partition `name` as the topic asks.
 
     Returns the buffer to store, `buf` itself or a new one, and its headers. Raises AppendError.
     """
     try:
         for header in batches:
-            _check_records(buf, header, config, now_ms)
+            _check_records(buf, header, config, now_ms, name)
         buf, batches = _recompressed(buf, batches, config)
     except InvalidRecords as error:
         raise AppendError(error.error_code, str(error)) from error
@@ -85,7 +97,7 @@ def prepare(
 
 
 def _check_records(
-    buf: WritableBuffer, header: BatchHeader, config: LogConfig, now_ms: int
+    buf: WritableBuffer, header: BatchHeader, config: LogConfig, now_ms: int, name: str
 ) -> None:
     if header.attributes & 0x20:
         return
@@ -98,7 +110,7 @@ def _check_records(
     summary = summarize_batch(buf, header)
     if config.compact and summary.null_key_count:
         keyless = _keyless_indexes(buf, header)
-        message = "Compacted topic cannot accept message without key in topic partition."
+        message = f"Compacted topic cannot accept message without key in topic partition {name}."
         raise AppendError(
             ErrorCode.INVALID_RECORD,
             "One or more records have been rejected due to "
@@ -107,12 +119,10 @@ def _check_records(
             [(index, message) for index in keyless],
         )
     if checks_age and summary.min_timestamp < now_ms - config.message_timestamp_before_max_ms:
-        raise refuse_timestamp(summary.min_timestamp, now_ms, config)
+        check_timestamps(buf, header, now_ms, config)
 
 
 def _keyless_indexes(buf: WritableBuffer, header: BatchHeader) -> list[int]:
-    from data_plane.wire.records import decode_batch
-
     records = decode_batch(buf, header.position)
     return [index for index, record in enumerate(records) if record.key is None]
 

@@ -246,10 +246,10 @@ def find_first_at(
 def find_max_timestamp(
     buf: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> tuple[int, int]:
-    """(offset, timestamp) of the batch's first record with the highest timestamp; the last record
-    in a batch stamped by the broker, as Kafka answers."""
+    """(offset, timestamp) of the batch's first record with the highest timestamp, which is its
+    first one where the broker has stamped it."""
     if header.log_append_time:
-        return header.last_offset, header.max_timestamp
+        return header.base_offset, header.max_timestamp
     summary = summarize_batch(buf, header, consecutive=False, size_max=size_max)
     return header.base_offset + summary.max_timestamp_offset_delta, summary.max_timestamp
 

@@ -35,9 +35,11 @@ def test_api_versions_says_what_the_handler_table_holds(broker: BrokerPlayer, ve
     response = ask_versions(broker, version)
     assert response.error_code == 0
     assert {(one.api_key, one.min_version, one.max_version) for one in response.api_keys} == {
-        (int(entry.api_key), entry.min_version, entry.max_version)
+        (int(entry.api_key), entry.advertised_min_version, entry.max_version)
         for entry in broker.services.handlers.entries()
     }
+    # librdkafka before 2.12 takes a higher one for a broker that cannot decompress.
+    assert {one.min_version for one in response.api_keys if one.api_key == ApiKey.PRODUCE} == {0}
     if version >= 3:
         assert (response.supported_features, response.finalized_features) == ([], [])
         assert response.finalized_features_epoch == -1
@@ -48,6 +50,17 @@ def test_advertised_versions_are_ones_the_codecs_know(broker: BrokerPlayer) -> N
     for entry in broker.services.handlers.entries():
         spec = API_BY_KEY[int(entry.api_key)]
         assert spec.min_version <= entry.min_version <= entry.max_version <= spec.max_version
+        if entry.api_key is not ApiKey.PRODUCE:
+            assert entry.advertised_min_version == entry.min_version
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_versions_of_produce_that_are_only_advertised_close_the_connection(
+    broker: BrokerPlayer, version: int
+) -> None:
+    data = bytearray(struct.pack(">hhih", 0, version, 4711, -1) + bytes(10))
+    with pytest.raises(CloseConnection, match=f"version {version} is not supported"):
+        broker.send_bytes(ApiKey.PRODUCE, 3, data)
 
 
 @pytest.mark.parametrize("name", ["", "-lib", "lib-", "with space", "ü"])
@@ -181,6 +194,21 @@ def test_every_producer_gets_an_id_of_its_own(broker: BrokerPlayer, version: int
     assert [answer.error_code for answer in answers] == [0, 0, 0]
     assert [answer.producer_epoch for answer in answers] == [0, 0, 0]
     assert len({answer.producer_id for answer in answers}) == 3
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_an_old_id_is_named_with_its_epoch_or_not_at_all(
+    broker: BrokerPlayer, version: int
+) -> None:
+    for producer_id, epoch in ((5, -1), (-1, 3)):
+        answer = init_producer_id(broker, version, producer_id=producer_id, producer_epoch=epoch)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (
+            ErrorCode.INVALID_REQUEST,
+            -1,
+            -1,
+        )
+    answer = init_producer_id(broker, version, producer_id=5, producer_epoch=3)
+    assert (answer.error_code, answer.producer_epoch) == (0, 0)
 
 
 def test_ids_are_never_given_out_twice_not_even_after_a_crash(broker: BrokerPlayer) -> None:

@@ -213,6 +213,53 @@ def test_min_bytes_counts_over_partitions(broker: BrokerPlayer) -> None:
     assert all(len(values_of(part.records)) == 1 for part in found.values())
 
 
+@pytest.mark.parametrize(
+    ("partition_max_bytes", "max_bytes", "min_bytes", "is_at_once"),
+    [
+        (10_000, 1 << 20, 10_000, True),
+        (10_000, 1 << 20, 9_999, True),
+        # No more of one partition is wanted, so that `min_bytes` cannot be had.
+        (10_000, 1 << 20, 10_001, False),
+        (20_000, 10_000, 10_000, True),
+        (20_000, 10_000, 20_000, True),
+        (1 << 20, 1 << 20, 25_000, False),
+    ],
+)
+def test_what_a_limit_keeps_back_counts_towards_min_bytes(
+    broker: BrokerPlayer,
+    partition_max_bytes: int,
+    max_bytes: int,
+    min_bytes: int,
+    is_at_once: bool,
+) -> None:
+    for _ in range(22):
+        broker.produce("orders", [bytes(900)])
+    poll = broker.fetch(
+        {("orders", 0): 0},
+        max_wait_ms=500,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        partition_max_bytes=partition_max_bytes,
+    )
+    assert poll.is_answered is is_at_once
+    broker.pass_time(500)
+    records = only(poll.response).records
+    assert 0 < len(records) <= min(partition_max_bytes, max_bytes)
+
+
+def test_a_sealed_segment_is_not_waited_with(broker: BrokerPlayer) -> None:
+    log = broker.partition("orders").log
+    for _ in range(3):
+        broker.produce("orders", [bytes(900)])
+        log.roll()
+    broker.produce("orders", [bytes(900)])
+    for offset, is_at_once in ((0, True), (2, True), (3, False)):
+        poll = broker.fetch({("orders", 0): offset}, max_wait_ms=500, min_bytes=1 << 20)
+        assert poll.is_answered is is_at_once
+        broker.pass_time(500)
+        assert values_of(only(poll.response).records) == [(offset, bytes(900))]
+
+
 def test_what_is_there_leaves_when_the_wait_is_over(broker: BrokerPlayer) -> None:
     poll = broker.fetch({("orders", 0): 0}, max_wait_ms=500, min_bytes=10_000)
     broker.produce("orders", [b"a"])

@@ -109,7 +109,12 @@ def test_unknown_partitions(broker: BrokerPlayer, topic: str, index: int) -> Non
 
 def test_leader_epochs_are_checked(broker: BrokerPlayer) -> None:
     broker.partition("orders").leader_epoch = 2
-    for epoch, error in ((1, ErrorCode.FENCED_LEADER_EPOCH), (3, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+    for epoch, error in (
+        (1, ErrorCode.FENCED_LEADER_EPOCH),
+        (3, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        # -1 alone means that the client knows of none.
+        (-2, ErrorCode.FENCED_LEADER_EPOCH),
+    ):
         assert list_offsets(broker, -1, current_leader_epoch=epoch).error_code == error
     answer = list_offsets(broker, -1, current_leader_epoch=2)
     assert (answer.error_code, answer.leader_epoch) == (0, 2)

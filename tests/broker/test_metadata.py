@@ -116,7 +116,10 @@ def test_topics_by_id(player: AdminPlayer) -> None:
     assert topic.topic_authorized_operations == NOT_ASKED
     assert errors(metadata(player, 12, [None])) == [("", E.INVALID_REQUEST)]
     # Before version 12 topics have to be named, although the field for the id is there.
-    assert errors(metadata(player, 11, [topic_id])) == [("", E.INVALID_REQUEST)]
+    (topic,) = metadata(player, 11, [topic_id]).topics
+    assert (topic.name, topic.topic_id, topic.error_code) == ("", topic_id, E.INVALID_REQUEST)
+    # Among ids, what has only a name is passed over.
+    assert errors(metadata(player, 12, ["u", topic_id])) == [("t", 0)]
 
 
 def test_authorized_operations_are_told_when_asked_for(player: AdminPlayer) -> None:

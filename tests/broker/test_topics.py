@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from data_plane.broker.topics import ensure_topic
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -93,6 +94,17 @@ def test_every_version_of_create_and_delete(version: int) -> None:
 def test_invalid_names_as_apache_kafka(name: str, words: str) -> None:
     expected = (E.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {words}")
     assert AdminPlayer().create_outcome(new_topic(name)) == expected
+
+
+def test_nobody_makes_the_metadata_topic() -> None:
+    broker = AdminPlayer()
+    assert broker.create_outcome(new_topic("__cluster_metadata")) == (
+        E.INVALID_REQUEST,
+        "Creation of internal topic __cluster_metadata is prohibited.",
+    )
+    ensure_topic(broker.services, "__cluster_metadata", 1)
+    broker.run_jobs()
+    assert "__cluster_metadata" not in broker.services.image.topics_by_name
 
 
 def test_the_longest_name_is_allowed() -> None:

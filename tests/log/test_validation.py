@@ -74,10 +74,12 @@ def test_timestamps_too_far_ahead_are_refused(codec: int) -> None:
     one = OneLog(message_timestamp_after_max_ms=HOUR_MS)
     limit = one.now_ms + HOUR_MS
     one.append(batch_of(b"a", b"b", timestamps=[limit - 5, limit], compression=codec))
-    error = refused(one, batch_of(b"a", b"b", timestamps=[0, limit + 1], compression=codec))
+    times = [0, limit + 1, limit, limit + 2]
+    error = refused(one, batch_of(*[b"a"] * 4, timestamps=times, compression=codec))
     assert error.error_code == ErrorCode.INVALID_TIMESTAMP
-    assert [index for index, _ in error.record_errors] != []
-    assert str(limit + 1) in error.record_errors[0][1]
+    assert [index for index, _ in error.record_errors] == [1, 3]
+    assert f"Timestamp {limit + 1} of message with offset 1 " in error.record_errors[0][1]
+    assert f"Timestamp {limit + 2} of message with offset 3 " in error.record_errors[1][1]
 
 
 @pytest.mark.parametrize("codec", [0, 2])
@@ -85,11 +87,18 @@ def test_timestamps_too_old_are_refused_where_asked(codec: int) -> None:
     one = OneLog()
     one.append(batch_of(b"ancient", timestamps=[0], compression=codec))
     one.set_config(message_timestamp_before_max_ms=HOUR_MS)
+    one.now_ms += 5 * HOUR_MS
     limit = one.now_ms - HOUR_MS
     one.append(batch_of(b"a", timestamps=[limit], compression=codec))
-    buf = batch_of(b"a", b"b", timestamps=[one.now_ms, limit - 1], compression=codec)
-    error = refused(one, buf)
+    # A record without a timestamp is not old.
+    one.append(batch_of(b"a", b"b", timestamps=[-1, -1], compression=codec))
+    one.append(batch_of(b"a", b"b", timestamps=[limit, -1], compression=codec))
+    one.append(batch_of(b"a", b"b", timestamps=[-1, limit], compression=codec))
+    far = one.now_ms + one.log.config.message_timestamp_after_max_ms + 1
+    times = [-1, one.now_ms, limit - 1, 0, far]
+    error = refused(one, batch_of(*[b"a"] * 5, timestamps=times, compression=codec))
     assert error.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in error.record_errors] == [2, 3, 4]
     assert str(limit - 1) in error.record_errors[0][1]
 
 
@@ -102,7 +111,7 @@ def test_a_compacted_topic_names_the_records_without_key(codec: int) -> None:
     )
     assert error.error_code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in error.record_errors] == [1, 3]
-    assert "without key" in error.record_errors[0][1]
+    assert error.record_errors[0][1].endswith(f" without key in topic partition {one.log.topic}-0.")
     plain = OneLog()
     plain.append(batch_of(b"1", keys=[None]))
 
@@ -121,11 +130,16 @@ def test_log_append_time_stamps_batches_with_a_right_crc(codec: int) -> None:
         assert header.log_append_time
         assert is_crc_valid(data, header)
     assert one.log.active.largest_timestamp() == one.now_ms
-    assert one.log.max_timestamp_offset(max_offset=9) == (1, one.now_ms, 0)
+    # The first record of the newest batch, as Kafka 4.3 answers.
+    assert one.log.max_timestamp_offset(max_offset=9) == (0, one.now_ms, 0)
     assert one.log.offset_for_timestamp(one.now_ms, max_offset=9) == (0, one.now_ms, 0)
     assert one.log.offset_for_timestamp(one.now_ms + 1, max_offset=9) is None
+    one.now_ms += 1
+    one.append(batch_of(b"d", b"e", b"f", timestamps=[9, 8, 7], compression=codec))
+    assert one.log.max_timestamp_offset(max_offset=9) == (3, one.now_ms, 0)
     one.kill()
-    assert len(one.records()) == 3
+    assert len(one.records()) == 6
+    assert one.log.max_timestamp_offset(max_offset=9) == (3, one.now_ms, 0)
 
 
 def test_create_time_answers_no_append_time() -> None:
