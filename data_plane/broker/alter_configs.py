@@ -22,7 +22,9 @@ from data_plane.broker.config.definition import ConfigDefinition, ConfigType, pa
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.config_validation import (
+    CONNECTIONS_PER_IP,
     check_broker_values,
+    check_connections_per_ip,
     check_group_values,
     check_topic_values,
     check_unknown_properties,
@@ -358,7 +360,8 @@ def _fulfil(
                     f"Can't {operation.name} to key {wish.name} because its type is not LIST.",
                 )
             items = parse_list(_current(services, resource, definition, values))
-            for item in parse_list(wish.value):
+            # Not `parse_list`: what is empty is refused with the value that comes out.
+            for item in map(str.strip, wish.value.split(",")):
                 if operation is Operation.SUBTRACT and item in items:
                     items.remove(item)
                 elif operation is Operation.APPEND and item not in items:
@@ -400,6 +403,9 @@ def _check_values(
         case ResourceType.BROKER:
             changed = {name: text for name, text in after.items() if before.get(name) != text}
             check_broker_values(changed, for_all_brokers=not resource.name)
+            if any(before.get(name) != after.get(name) for name in CONNECTIONS_PER_IP):
+                config = effective_config(services)
+                check_connections_per_ip(config, after, for_all_brokers=not resource.name)
             if any(name not in BROKER_DEFINITIONS for name in changed):
                 check_unknown_properties(after)
         case ResourceType.GROUP:

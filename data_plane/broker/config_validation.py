@@ -1,7 +1,7 @@
 """Whether the values that a client wants for a topic, a broker or a group are allowed.
 
 Pure checks over the definitions; each raises Refusal with Kafka's code and words. Stored are the
-texts as the client sent them: Kafka shows them back unchanged.
+texts as the client sent them, shown are the values that they mean.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from collections.abc import Iterable, Mapping
 
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS, refusal_of
 from data_plane.broker.config.definition import ConfigDefinition, InvalidValue, Update, Value
-from data_plane.broker.config.effective import EffectiveConfig
+from data_plane.broker.config.effective import EffectiveConfig, Source
 from data_plane.broker.config.group_definitions import GROUP_BOUNDS, GROUP_DEFINITIONS
+from data_plane.broker.config.listener_definitions import (
+    REFUSES_EVERY_ADDRESS,
+    refuses_every_address,
+)
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.refusal import Refusal
 from data_plane.broker.services import Services
@@ -57,6 +61,31 @@ def check_topic_values(values: Mapping[str, str]) -> None:
         raise _invalid(
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
             "with remote log storage."
+        )
+
+
+CONNECTIONS_PER_IP = ("max.connections.per.ip", "max.connections.per.ip.overrides")
+
+
+def check_connections_per_ip(
+    config: EffectiveConfig, values: Mapping[str, str], *, for_all_brokers: bool
+) -> None:
+    """That with `values` of one broker, or of all, some address may connect. Raises Refusal."""
+    replaced = {Source.DYNAMIC_BROKER}
+    if for_all_brokers:
+        replaced.add(Source.DYNAMIC_DEFAULT_BROKER)
+
+    def in_force(name: str) -> str:
+        if name in values:
+            return values[name]
+        below = [one for one in config.broker_synonyms(name) if one.source not in replaced]
+        return below[0].value
+
+    limit_name, overrides_name = CONNECTIONS_PER_IP
+    limit = BROKER_DEFINITIONS[limit_name].parse(in_force(limit_name))
+    if refuses_every_address(limit, in_force(overrides_name)):
+        raise _invalid_request(
+            f"Invalid value 0 for configuration {limit_name}: {REFUSES_EVERY_ADDRESS}"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, Update, unknown_property
-from data_plane.broker.config.effective import Source, Synonym
+from data_plane.broker.config.effective import Source, Synonym, config_text, shown_value
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_SYNONYMS
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.config_validation import effective_config
@@ -123,7 +123,7 @@ def _encode_result(
 def _content_key(services: Services, resource: DescribeConfigsResource) -> Any:
     """Equal for resources with the same answer: topics or groups with the same overrides."""
     keys = resource.configuration_keys
-    wanted = None if keys is None else frozenset(keys)
+    wanted = frozenset(keys or ())
     if resource.resource_type == ResourceType.TOPIC:
         topic = services.image.topic(resource.resource_name)
         if topic is not None:
@@ -144,7 +144,8 @@ def _configs(
     return [
         _config(entry, request)
         for entry in _entries(services, resource)
-        if keys is None or entry.definition.name in keys
+        # An empty list means all, too.
+        if not keys or entry.definition.name in keys
     ]
 
 
@@ -241,7 +242,8 @@ def _broker_entries(services: Services) -> Iterable[_Entry]:
 def _default_broker_entries(services: Services) -> Iterable[_Entry]:
     source = Source.DYNAMIC_DEFAULT_BROKER
     entries = []
-    for name, value in sorted(effective_config(services).default_broker_values().items()):
+    for name, text in sorted(effective_config(services).default_broker_values().items()):
+        value = shown_value(name, text)
         definition = BROKER_DEFINITIONS.get(name) or unknown_property(name)
         read_only = definition.update is Update.READ_ONLY
         entries.append(_Entry(definition, value, source, read_only, [Synonym(name, value, source)]))
@@ -255,7 +257,8 @@ def _group_entries(services: Services, group: str) -> Iterable[_Entry]:
     for name, definition in sorted(GROUP_DEFINITIONS.items()):
         synonyms = config.broker_synonyms(GROUP_SYNONYMS[name])
         if name in overrides:
-            synonyms.insert(0, Synonym(name, overrides[name], Source.GROUP))
+            value = config_text(definition.parse(overrides[name]))
+            synonyms.insert(0, Synonym(name, value, Source.GROUP))
         value, source = synonyms[0].value, synonyms[0].source
         entries.append(_Entry(definition, value, source, False, synonyms))
     return entries
@@ -268,7 +271,7 @@ def _loggers(
         raise _invalid_request("Broker id must not be empty")
     _check_node(services, resource.resource_name, "")
     keys = resource.configuration_keys
-    if keys is not None and ROOT_LOGGER not in keys:
+    if keys and ROOT_LOGGER not in keys:
         return []
     return [
         DescribeConfigsResourceResult(

@@ -25,6 +25,10 @@ from typing import NamedTuple
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS, refusal_of
 from data_plane.broker.config.definition import ConfigDefinition, InvalidValue
 from data_plane.broker.config.effective import EffectiveConfig
+from data_plane.broker.config.listener_definitions import (
+    REFUSES_EVERY_ADDRESS,
+    refuses_every_address,
+)
 from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS
 from data_plane.server.inter_broker_tls import (
     AUTHORITY,
@@ -381,13 +385,11 @@ def _check_limits(resolver: EffectiveConfig, problem: Problem) -> None:
     ):
         if resolver.get_int(low) > resolver.get_int(high):
             problem(low, f"{resolver.get_int(low)} is more than {high}={resolver.get_int(high)}")
-    overrides = resolver.get_str("max.connections.per.ip.overrides")
-    for item in filter(None, (part.strip() for part in overrides.split(","))):
-        host, separator, count = item.rpartition(":")
-        if not separator or not host or not count.isdigit():
-            problem(
-                "max.connections.per.ip.overrides", f"{item!r} is not of the form address:count"
-            )
+    if refuses_every_address(
+        resolver.get_int("max.connections.per.ip"),
+        resolver.get_str("max.connections.per.ip.overrides"),
+    ):
+        problem("max.connections.per.ip", REFUSES_EVERY_ADDRESS)
 
 
 def _data_directories(resolver: EffectiveConfig, problem: Problem) -> tuple[Path, ...]:

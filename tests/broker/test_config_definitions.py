@@ -200,7 +200,7 @@ def test_texts_of_each_type(type_name: str, good: dict[str, object], bad: list[s
             definition.parse(text)
 
 
-@given(st.lists(st.text("abc=:/", min_size=1), max_size=5))
+@given(st.lists(st.text("abc=:/", min_size=1), max_size=5, unique=True))
 def test_lists_survive_their_text(items: list[str]) -> None:
     assert parse_list(config_text(items)) == items
 

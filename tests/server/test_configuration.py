@@ -91,7 +91,7 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path: Path) -> None
     assert caught.value.problems == (
         "--set nonsense: must have the form KEY=VALUE",
         f"{file}:2: Invalid value abc for configuration log.retention.ms: Not a number of type "
-        "LONG (allowed: -1 or more)",
+        "LONG (allowed: 1 or more, or -1)",
         f"{file}:3: ssl.key.password is a property of Apache Kafka that is refused here: this "
         "broker does not serve TLS yet, and ignoring it would send data in the clear",
         "environment variable TIDEWHEEL_BROKER_NUM_PARTITION: unknown property num.partition; "
@@ -119,6 +119,8 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path: Path) -> None
         ("listener.security.protocol.map=PLAINTEXT", "is not of the form NAME:PROTOCOL"),
         ("group.min.session.timeout.ms=2000000", "is more than group.max.session.timeout.ms"),
         ("max.connections.per.ip.overrides=host", "'host' is not of the form address:count"),
+        ("max.connections.per.ip=0", "max.connections.per.ip: nobody could connect"),
+        ("max.connections=0", "Value must be at least 1"),
         ("log.dirs=", "needs the path of at least one folder"),
         ("log.dirs=/a,,/b", "needs the path of at least one folder"),
         ("remote.storage.enable=true", "refused here"),

@@ -131,9 +131,12 @@ def _integer_parser(type_name: str, limit: int) -> Callable[[str], int]:
 
 def _parse_double(text: str) -> float:
     try:
-        return float(text.strip())
+        # Python takes more for a number than others do.
+        if text.isascii() and "_" not in text:
+            return float(text.strip())
     except ValueError:
-        raise ValueError("Not a number of type DOUBLE") from None
+        pass
+    raise ValueError("Not a number of type DOUBLE")
 
 
 def parse_list(text: str) -> list[str]:
@@ -206,6 +209,8 @@ class _ListItems:
     def __call__(self, name: str, value: Value) -> str | None:
         assert isinstance(value, list)
         for item in value:
+            if not item:
+                raise InvalidValue(f"Configuration '{name}' values must not be empty.")
             if item not in self._names:
                 raise InvalidValue(
                     f"Invalid value {item} for configuration {name}: String must be one of: "
@@ -227,6 +232,25 @@ def _check_gzip_level(_: str, value: Value) -> str | None:
 
 
 GZIP_LEVEL = Allowed("-1, or 1 to 9", _check_gzip_level)
+
+
+def _check_retention(_: str, value: Value) -> str | None:
+    assert isinstance(value, int)
+    return None if value == -1 or value >= 1 else "Value must be at least 1, or -1 for no limit"
+
+
+RETENTION = Allowed("1 or more, or -1", _check_retention)
+
+
+def _check_connection_limits(_: str, value: Value) -> str | None:
+    assert isinstance(value, str)
+    for item in filter(None, map(str.strip, value.split(","))):
+        if re.fullmatch(r"[^,]+:[0-9]{1,9}", item) is None:
+            return f"{item!r} is not of the form address:count"
+    return None
+
+
+CONNECTION_LIMITS = Allowed("address:count,address:count", _check_connection_limits)
 
 
 def _check_throttled_replicas(name: str, value: Value) -> str | None:

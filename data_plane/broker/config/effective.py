@@ -154,9 +154,8 @@ class EffectiveConfig:
         return definition.parse(definition.default)
 
     def topic_value_text(self, name: str, overrides: Mapping[str, str]) -> str:
-        """As `topic_value`, as DescribeConfigs shows it: an override exactly as it was set."""
-        text = overrides.get(name)
-        return config_text(self.topic_value(name, overrides)) if text is None else text
+        """As `topic_value`, as DescribeConfigs shows it."""
+        return config_text(self.topic_value(name, overrides))
 
     def topic_values(self, overrides: Mapping[str, str]) -> list[tuple[str, str, Source]]:
         """(name, value as text, source) of all topic properties, by name."""
@@ -182,7 +181,8 @@ class EffectiveConfig:
         synonyms = []
         text = overrides.get(name)
         if text is not None:
-            synonyms.append(Synonym(name, text, Source.DYNAMIC_TOPIC))
+            value = self.topic_value_text(name, overrides)
+            synonyms.append(Synonym(name, value, Source.DYNAMIC_TOPIC))
         server_names = SYNONYMS.get(name)
         if server_names:
             synonyms.extend(self.broker_synonyms(server_names[0][0]))
@@ -203,7 +203,7 @@ class EffectiveConfig:
             (self._static, Source.STATIC_BROKER),
         )
         synonyms = [
-            Synonym(name, values[name], source)
+            Synonym(name, shown_value(name, values[name]), source)
             for values, source in levels
             for name in names
             if name in values
@@ -272,12 +272,24 @@ class EffectiveConfig:
 
 
 def config_text(value: Value) -> str:
-    """A parsed value as text, in Kafka's spelling."""
+    """A parsed value as text, in Kafka's spelling: a list's items once each."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return ",".join(value)
+        return ",".join(dict.fromkeys(value))
     return str(value)
+
+
+def shown_value(name: str, text: str) -> str:
+    """What a broker property's text means, as DescribeConfigs shows it: " 77 " is 77."""
+    definition = BROKER_DEFINITIONS.get(name)
+    if definition is None:
+        return text
+    try:
+        value = definition.parse(text)
+    except InvalidValue:
+        return text
+    return text if value is None else config_text(value)
 
 
 def _scaled(value: int, factor: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from data_plane.broker.config.definition import (
+    CONNECTION_LIMITS,
     INT32_MAX,
     Allowed,
     Update,
@@ -24,6 +25,14 @@ def _check_port(_: str, value: Value) -> str | None:
 
 
 PORT = Allowed("0 (any free port) to 65535", _check_port)
+
+
+REFUSES_EVERY_ADDRESS = "nobody could connect: max.connections.per.ip.overrides names no address"
+
+
+def refuses_every_address(limit: Value, overrides: str) -> bool:
+    """Whether max.connections.per.ip and its overrides leave nobody who may connect."""
+    return limit == 0 and not overrides.strip()
 
 
 LISTENER_DEFINITIONS = (
@@ -111,14 +120,14 @@ LISTENER_DEFINITIONS = (
         "INT",
         INT32_MAX,
         "Connections that this broker accepts in all.",
-        at_least(0),
+        at_least(1),
         CLUSTER,
     ),
     define(
         "max.connections.per.ip",
         "INT",
         INT32_MAX,
-        "Connections from one address.",
+        "Connections from one address; 0 only where max.connections.per.ip.overrides names some.",
         at_least(0),
         CLUSTER,
     ),
@@ -127,7 +136,7 @@ LISTENER_DEFINITIONS = (
         "STRING",
         "",
         "Other limits for single addresses, as address:count,address:count.",
-        None,
+        CONNECTION_LIMITS,
         CLUSTER,
     ),
     define(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from data_plane.broker.config.definition import (
     GZIP_LEVEL,
     INT64_MAX,
+    RETENTION,
     Update,
     at_least,
     between,
@@ -168,7 +169,7 @@ LOG_DEFINITIONS = (
         "LONG",
         None,
         "Default of retention.ms; where not set, log.retention.minutes.",
-        at_least(-1),
+        RETENTION,
         CLUSTER,
     ),
     define(
@@ -176,14 +177,14 @@ LOG_DEFINITIONS = (
         "INT",
         None,
         "As log.retention.ms, in minutes; where not set, log.retention.hours.",
-        at_least(-1),
+        RETENTION,
     ),
     define(
         "log.retention.hours",
         "INT",
         14 * 24,
         "As log.retention.ms, in hours. 14 days, where Apache Kafka has 7.",
-        at_least(-1),
+        RETENTION,
     ),
     define(
         "log.retention.check.interval.ms",
