@@ -63,14 +63,17 @@ class PostgresLink:
         schema: str,
         clock_ms: Callable[[], int],
         on_connect: Callable[[Connection], None],
+        on_return: Callable[[], None],
         reply_timeout_ms: int,
     ) -> None:
-        """`on_connect` runs on each new connection; what it raises keeps it from being used."""
+        """`on_connect` runs on each new connection; what it raises keeps it from being used.
+        `on_return` tells that connecting has worked again."""
         self.lock = threading.Lock()
         self._parameters = connection_parameters(dsn, schema, reply_timeout_ms)
         self._reply_timeout_ms = reply_timeout_ms
         self._clock_ms = clock_ms
         self._on_connect = on_connect
+        self._on_return = on_return
         self._connection: _TimedConnection | None = None
         self._failure: StoreError | None = None
         self._backoff_ms = 0
@@ -93,8 +96,11 @@ class PostgresLink:
             self._backoff_ms = min(BACKOFF_MAX_MS, max(BACKOFF_FIRST_MS, 2 * self._backoff_ms))
             self._retry_at_ms = self._clock_ms() + self._backoff_ms
             raise
+        is_back = self._failure is not None
         self._failure = None
         self._backoff_ms = 0
+        if is_back:
+            self._on_return()
 
     def _connect(self) -> _TimedConnection:
         try:
@@ -151,6 +157,10 @@ class PostgresLink:
         """Close the connection for good."""
         self._is_closed = True
         self.drop()
+
+    def retry_now(self) -> None:
+        """Another link has reached the database. Needs no lock."""
+        self._retry_at_ms = self._clock_ms()
 
     def backoff_ms(self) -> int:
         """How long no new connection is tried."""

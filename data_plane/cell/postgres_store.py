@@ -102,9 +102,13 @@ class PostgresMetadataStore:
         identity, version = ("", 0) if seen is None else (seen[1], seen[0].version)
         self._lineage = Lineage(cluster_id, identity, version)
         self._closed = threading.Event()
+        # Ends what `wait` paces itself by.
+        self._may_retry = threading.Event()
 
         def link(on_connect: Callable[[Connection], None]) -> PostgresLink:
-            return PostgresLink(dsn, schema, clock_ms, on_connect, reply_timeout_ms)
+            return PostgresLink(
+                dsn, schema, clock_ms, on_connect, self._database_is_back, reply_timeout_ms
+            )
 
         self._commits = link(self._accept)
         self._leases = link(self._accept)
@@ -206,14 +210,28 @@ class PostgresMetadataStore:
                 look_at_ms = min(deadline_ms, self._clock_ms() + POLL_INTERVAL_MS)
                 self._listen(look_at_ms)
             except (StoreUnavailable, StoreWentBack, StoreCorrupt):
-                self._closed.wait(min(self._waiter.backoff_ms(), timeout_ms) / 1000)
+                self._pace(timeout_ms)
                 raise
             if self._clock_ms() >= deadline_ms:
                 return self._look(after_version)
         raise StoreUnavailable("this store has been closed")
 
+    def _pace(self, timeout_ms: int) -> None:
+        # In this order: what comes before is in the backoff, what comes after ends the wait.
+        self._may_retry.clear()
+        if not self._closed.is_set():
+            self._may_retry.wait(min(self._waiter.backoff_ms(), timeout_ms) / 1000)
+
+    def _database_is_back(self) -> None:
+        """One link has found out. The others need not wait until it is their turn: a broker that
+        came while the database was away is taken for dead if it registers too late."""
+        for link in (self._commits, self._leases, self._waiter):
+            link.retry_now()
+        self._may_retry.set()
+
     def close(self) -> None:
         self._closed.set()
+        self._may_retry.set()
         for link in (self._waiter, self._leases, self._commits):
             with link.lock:
                 link.close()

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from data_plane.cell import postgres_schema, postgres_store
+from data_plane.cell import postgres_connection, postgres_schema, postgres_store
 from data_plane.cell.changes import AllocateProducerIds, Change, CreateTopic, apply_changes
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import (
@@ -293,13 +293,52 @@ def test_an_unreachable_database_is_tried_once_a_call_and_not_all_the_time(
         attempts.append(clock[0])
         raise psycopg.OperationalError("no")
 
-    link = PostgresLink(postgres.dsn, "nowhere", lambda: clock[0], refuse, 1000)
+    returns: list[int] = []
+    link = PostgresLink(
+        postgres.dsn, "nowhere", lambda: clock[0], refuse, lambda: returns.append(clock[0]), 1000
+    )
     for _ in range(5000):
         with pytest.raises(StoreUnavailable, match="opening the metadata store: no"):
             link.ensure()
         clock[0] += 1
     waits = [later - earlier for earlier, later in itertools.pairwise(attempts)]
     assert waits == [100, 200, 400, 800, BACKOFF_MAX_MS, BACKOFF_MAX_MS, BACKOFF_MAX_MS]
+    assert not returns
+
+
+def test_what_one_connection_finds_out_the_others_need_not(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
+) -> None:
+    """That the database is back: with the longest backoff, nobody waits for the end of his own."""
+    clock, is_away = [0], True
+    store = open_store(clock_ms=lambda: clock[0])
+    connect = PostgresLink._connect
+
+    def try_to_connect(link: PostgresLink) -> Any:
+        if is_away:
+            raise StoreUnavailable("away")
+        return connect(link)
+
+    monkeypatch.setattr(PostgresLink, "_connect", try_to_connect)
+    monkeypatch.setattr(postgres_connection, "BACKOFF_FIRST_MS", 600_000)
+    monkeypatch.setattr(postgres_connection, "BACKOFF_MAX_MS", 600_000)
+    with pytest.raises(StoreUnavailable, match="away"):
+        store.heartbeat(1, "a", LEASE_MS, wants_controller=False)
+    clock[0] = 300_000
+    with pytest.raises(StoreUnavailable, match="away"):
+        store.apply([ORDERS], 0, "r1")
+    waiting = threads.submit(works, lambda: store.wait(0, 60_000))
+    with pytest.raises(StoreUnavailable, match="away"):
+        store.wait(0, 1)
+    is_away = False
+    # Nobody has found out yet.
+    with pytest.raises(StoreUnavailable, match="away"):
+        store.apply([ORDERS], 0, "r1")
+    clock[0] = 600_000
+    store.heartbeat(1, "a", LEASE_MS, wants_controller=False)
+    waiting.result(10)
+    assert store.apply([ORDERS], 0, "r1").version == 1
+    assert store.wait(0, 1)
 
 
 def test_a_silent_network_is_noticed_within_the_time_that_was_given(
