@@ -16,8 +16,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import struct
+import sys
 import threading
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -226,7 +228,11 @@ class Reader(threading.Thread):
         """Commit, leave the group."""
         self._done.set()
         self.join(READ_SECONDS_MAX)
-        assert not self.is_alive(), f"{self.name} does not leave"
+        assert not self.is_alive(), f"{self.name} does not leave:\n{self._where()}"
+
+    def _where(self) -> str:
+        frame = sys._current_frames().get(self.ident or -1)
+        return "" if frame is None else "".join(traceback.format_stack(frame)[-3:])
 
 
 class Events:
