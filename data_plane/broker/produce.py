@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import functools
 import struct
+from collections.abc import Sequence
 
 from data_plane.broker.api import Buffer, CloseConnection, Deferred, HandlerTable, RequestContext
 from data_plane.broker.produce_response import PartitionAnswer, encode_produce_response
@@ -62,6 +63,8 @@ ZSTD_VERSION = 7
 ACKS_ALL = -1
 ACKS_NONE = 0
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, 1)
+# To name the records at fault their batch is unpacked once more, record by record.
+RECORDS_UNPACKED_MAX = 10_000
 SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
@@ -135,6 +138,7 @@ class _Appender:
         "_needs_all",
         "_now_ms",
         "_services",
+        "_unpackable_count",
         "_version",
         "waiting",
     )
@@ -154,6 +158,7 @@ class _Appender:
         self._has_transactional_id = has_transactional_id
         self._now_ms = now_ms
         self._needs_all = needs_all
+        self._unpackable_count = RECORDS_UNPACKED_MAX
         self.waiting: list[tuple[Partition, PartitionAnswer, int]] = []
 
     def append(self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer) -> None:
@@ -253,7 +258,11 @@ class _Appender:
     ) -> None:
         self._services.counters.refused_batches += 1
         if isinstance(error, AppendError):
-            answer.fail(error.error_code, error.message, error.record_errors)
+            named: Sequence[tuple[int, str]] = ()
+            if error.record_count <= self._unpackable_count:
+                self._unpackable_count -= error.record_count
+                named = error.name_records()
+            answer.fail(error.error_code, error.message, named)
             answer.log_start_offset = partition.log.log_start_offset
             return
         code = error.error_code

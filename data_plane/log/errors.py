@@ -6,7 +6,7 @@ these closes a connection: the request is answered with the code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from data_plane.wire.errors import ErrorCode
@@ -35,20 +35,23 @@ class OffsetOutOfRange(LogError):
 class AppendError(LogError):
     """An append was refused; nothing of it is stored.
 
-    `record_errors` holds (batch_index, message) as the Produce response carries them;
-    `log_start_offset` is filled in for answers that carry it.
+    `name_records` gives (batch_index, message) of each record at fault, as the Produce response
+    carries them. It unpacks all `record_count` records of the batch to find them: ask only where
+    these are few, and while the buffer that was to be appended is there.
     """
 
     def __init__(
         self,
         error_code: ErrorCode,
         message: str,
-        record_errors: Sequence[tuple[int, str]] = (),
+        record_count: int = 0,
+        name_records: Callable[[], Sequence[tuple[int, str]]] = tuple,
     ) -> None:
         super().__init__(message)
         self.error_code = error_code
         self.message = message
-        self.record_errors = list(record_errors)
+        self.record_count = record_count
+        self.name_records = name_records
 
 
 class CorruptSegment(LogError):

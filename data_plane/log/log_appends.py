@@ -88,7 +88,7 @@ class LogAppends(LogState):
             if header.batch_length + 12 > config.max_message_bytes:
                 validation.check_size(header, config)
             if header.max_timestamp > timestamp_max and is_client:
-                validation.check_timestamps(buf, header, now_ms, config)
+                raise validation.timestamp_error(buf, header, now_ms, config)
             if header.producer_id >= 0 and not (is_single and producers.is_next(header)):
                 if pending is None:
                     pending = {}

@@ -52,28 +52,31 @@ def check_size(header: BatchHeader, config: LogConfig) -> None:
         )
 
 
-def check_timestamps(
+def timestamp_error(
     buf: WritableBuffer, header: BatchHeader, now_ms: int, config: LogConfig
-) -> None:
-    """Raises AppendError, which names the batch's records whose timestamps are too far from the
-    broker's clock. A record without a timestamp (-1) is not too old."""
+) -> AppendError:
+    """For a batch that has records whose timestamps are too far from the broker's clock. One
+    without a timestamp (-1) is not too old."""
     oldest = now_ms - config.message_timestamp_before_max_ms
     newest = now_ms + config.message_timestamp_after_max_ms
-    errors = [
-        (
-            index,
-            f"Timestamp {record.timestamp} of message with offset {index} is out of range. "
-            f"The timestamp should be within [{oldest}, {newest}]",
-        )
-        for index, record in enumerate(decode_batch(buf, header.position))
-        if record.timestamp != NO_TIMESTAMP and not oldest <= record.timestamp <= newest
-    ]
-    if errors:
-        raise AppendError(
-            ErrorCode.INVALID_TIMESTAMP,
-            "One or more records have been rejected due to invalid timestamp",
-            errors,
-        )
+
+    def name_records() -> list[tuple[int, str]]:
+        return [
+            (
+                index,
+                f"Timestamp {record.timestamp} of message with offset {index} is out of range. "
+                f"The timestamp should be within [{oldest}, {newest}]",
+            )
+            for index, record in enumerate(decode_batch(buf, header.position))
+            if record.timestamp != NO_TIMESTAMP and not oldest <= record.timestamp <= newest
+        ]
+
+    return AppendError(
+        ErrorCode.INVALID_TIMESTAMP,
+        "One or more records have been rejected due to invalid timestamp",
+        header.record_count,
+        name_records,
+    )
 
 
 def prepare(
@@ -109,22 +112,33 @@ def _check_records(
         return
     summary = summarize_batch(buf, header)
     if config.compact and summary.null_key_count:
-        keyless = _keyless_indexes(buf, header)
-        message = f"Compacted topic cannot accept message without key in topic partition {name}."
-        raise AppendError(
-            ErrorCode.INVALID_RECORD,
-            "One or more records have been rejected due to "
-            f"{summary.null_key_count} record errors in total, and only showing the first "
-            f"three errors at most: {message}",
-            [(index, message) for index in keyless],
-        )
-    if checks_age and summary.min_timestamp < now_ms - config.message_timestamp_before_max_ms:
-        check_timestamps(buf, header, now_ms, config)
+        raise _missing_key_error(buf, header, summary.null_key_count, name)
+    oldest = summary.min_timestamp
+    if (
+        checks_age
+        and oldest != NO_TIMESTAMP
+        and oldest < now_ms - config.message_timestamp_before_max_ms
+    ):
+        raise timestamp_error(buf, header, now_ms, config)
 
 
-def _keyless_indexes(buf: WritableBuffer, header: BatchHeader) -> list[int]:
-    records = decode_batch(buf, header.position)
-    return [index for index, record in enumerate(records) if record.key is None]
+def _missing_key_error(
+    buf: WritableBuffer, header: BatchHeader, keyless_count: int, name: str
+) -> AppendError:
+    message = f"Compacted topic cannot accept message without key in topic partition {name}."
+
+    def name_records() -> list[tuple[int, str]]:
+        records = enumerate(decode_batch(buf, header.position))
+        return [(index, message) for index, record in records if record.key is None]
+
+    return AppendError(
+        ErrorCode.INVALID_RECORD,
+        "One or more records have been rejected due to "
+        f"{keyless_count} record errors in total, and only showing the first "
+        f"three errors at most: {message}",
+        header.record_count,
+        name_records,
+    )
 
 
 def _recompressed(

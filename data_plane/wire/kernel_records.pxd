@@ -48,7 +48,7 @@ cdef int _append_nullable(bytearray out, object data) except -1
 
 cdef int _check_range(Py_ssize_t pos, Py_ssize_t end, Py_ssize_t size) except -1
 
-@cython.locals(result=WalkResult)
+@cython.locals(result=WalkResult, absent_delta=int64_t)
 cdef object _summarize(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
                        object base_timestamp, bint consecutive, Py_ssize_t batch_index)
 
@@ -56,13 +56,14 @@ cdef object _summarize(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssiz
                max_at=int64_t, null_keys=Py_ssize_t, record=RecordParts, at=Py_ssize_t,
                ordinary=Ordinary)
 cdef WalkResult _walk(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                      bint consecutive) noexcept nogil
+                      bint consecutive, int64_t absent_delta) noexcept nogil
 
 @cython.locals(min_delta=int64_t, max_at=int64_t, null_keys=Py_ssize_t, at=Py_ssize_t,
                record_end=Py_ssize_t, size=uint32_t, delta=uint32_t, offset=uint32_t,
                key=uint32_t, value=uint32_t, high=uint32_t)
 cdef Ordinary _walk_ordinary(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t index,
-                             Py_ssize_t record_count, int64_t max_delta) noexcept nogil
+                             Py_ssize_t record_count, int64_t max_delta,
+                             int64_t absent_delta) noexcept nogil
 
 @cython.locals(index=Py_ssize_t, record=RecordParts)
 cdef Found _find_timestamp(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,

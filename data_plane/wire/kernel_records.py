@@ -21,7 +21,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from data_plane.wire.errors import ErrorCode, InvalidRecords
-from data_plane.wire.kernel_types import FilteredRecords, NewRecord, Record, WalkSummary
+from data_plane.wire.kernel_types import (
+    NO_TIMESTAMP,
+    FilteredRecords,
+    NewRecord,
+    Record,
+    WalkSummary,
+)
 
 try:
     # The compiler needs to see this very line; when interpreted the module is seldom there.
@@ -353,16 +359,18 @@ def _summarize(
     consecutive: bool,
     batch_index: int,
 ) -> WalkSummary:
+    absent_delta = NO_TIMESTAMP - base_timestamp
     if end - pos < 262144:  # GIL_RELEASE_BYTES
-        result = _walk(p, pos, end, record_count, consecutive)
+        result = _walk(p, pos, end, record_count, consecutive, absent_delta)
     else:
         with cython.nogil:
-            result = _walk(p, pos, end, record_count, consecutive)
+            result = _walk(p, pos, end, record_count, consecutive, absent_delta)
     if result[0] != 0:
         raise _bad_record(result[0], result[1], batch_index)
     if result[6] != end:
         raise _remaining(end - result[6], batch_index)
-    min_timestamp = base_timestamp + result[2]
+    has_timestamps = result[2] != 9223372036854775807
+    min_timestamp = base_timestamp + result[2] if has_timestamps else NO_TIMESTAMP
     max_timestamp = base_timestamp + result[3]
     if min_timestamp < TIMESTAMP_MIN or max_timestamp > TIMESTAMP_MAX:
         raise InvalidRecords(
@@ -373,18 +381,20 @@ def _summarize(
 
 
 def _walk(
-    p: Any, pos: int, end: int, record_count: int, consecutive: bool
+    p: Any, pos: int, end: int, record_count: int, consecutive: bool, absent_delta: int
 ) -> tuple[int, int, int, int, int, int, int]:
     """(problem, index, lowest and highest timestamp delta, offset delta of the highest, null
-    keys, position behind the last record)."""
+    keys, position behind the last record). `absent_delta` is that of records without a timestamp;
+    where all are, the lowest is the highest number of 64 bits."""
     index = 0
     previous = -1
-    min_delta = max_delta = max_at = null_keys = 0
+    min_delta = 9223372036854775807
+    max_delta = max_at = null_keys = 0
     while index < record_count:
         if consecutive:
-            ordinary = _walk_ordinary(p, pos, end, index, record_count, max_delta)
+            ordinary = _walk_ordinary(p, pos, end, index, record_count, max_delta, absent_delta)
             if ordinary[0] > index:
-                if index == 0 or ordinary[2] < min_delta:
+                if ordinary[2] < min_delta:
                     min_delta = ordinary[2]
                 if index == 0 or ordinary[3] > max_delta:
                     max_delta = ordinary[3]
@@ -414,7 +424,7 @@ def _walk(
         if index == 0 or record[1] > max_delta:
             max_delta = record[1]
             max_at = previous
-        if index == 0 or record[1] < min_delta:
+        if record[1] < min_delta and record[1] != absent_delta:
             min_delta = record[1]
         if record[4] < 0:
             null_keys += 1
@@ -423,11 +433,11 @@ def _walk(
 
 
 def _walk_ordinary(
-    p: Any, pos: int, end: int, index: int, record_count: int, max_delta: int
+    p: Any, pos: int, end: int, index: int, record_count: int, max_delta: int, absent_delta: int
 ) -> tuple[int, int, int, int, int, int]:
     """As many of the records at p[pos:end] as are of the most common shape, from the one on that
-    should be number `index`: (index and position behind them, lowest timestamp delta, highest one
-    of these and before, the index that has it, null keys).
+    should be number `index`: (index and position behind them, lowest timestamp delta but for
+    `absent_delta`, highest one of these and before, the index that has it, null keys).
 
     Three times as fast as the general walk, interpreted or compiled, and that walk is a tenth of
     what producing small records costs. It accepts nothing that the general walk would not, and
@@ -490,7 +500,7 @@ def _walk_ordinary(
             break
         null_keys += key & 1
         delta >>= 1
-        if delta < min_delta:
+        if delta < min_delta and delta != absent_delta:
             min_delta = delta
         if delta > max_delta:
             max_delta = delta

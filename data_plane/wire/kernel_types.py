@@ -147,7 +147,8 @@ class NewRecord(NamedTuple):
 
 
 class WalkSummary(NamedTuple):
-    """What a walk over a batch's records found; timestamps are absolute ms."""
+    """What a walk over a batch's records found; timestamps are absolute ms. `min_timestamp` is the
+    lowest of those records that have one, NO_TIMESTAMP when none has."""
 
     record_count: int
     min_timestamp: int

@@ -9,6 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from data_plane.broker.api import CloseConnection
+from data_plane.broker.produce import RECORDS_UNPACKED_MAX
 from data_plane.wire.compression import Compression, compress
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import BATCH_HEADER
@@ -79,6 +80,33 @@ def test_an_unknown_topic(broker: BrokerPlayer, version: int) -> None:
     answer = only(broker.produce("nowhere", [b"a"], version=version).response)
     expected = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (answer.error_code, answer.base_offset) == (expected, -1)
+
+
+def test_records_of_refused_batches_are_named_up_to_a_bound(broker: BrokerPlayer) -> None:
+    # Naming takes Python's time for each record, and a small compressed batch may have millions.
+    def sent(*record_counts: int) -> list[tuple[int, int]]:
+        """(error code, records named) of each batch, sent to a partition of its own."""
+        pieces = [
+            PartitionProduceData(
+                index=index, records=bytes(build_batch([late] * count, compression=4))
+            )
+            for index, count in enumerate(record_counts)
+        ]
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=1,
+            timeout_ms=1000,
+            topic_data=[TopicProduceData(name="orders", partition_data=pieces)],
+        )
+        (topic,) = broker.send(ApiKey.PRODUCE, 9, request).response.responses
+        return [(part.error_code, len(part.record_errors)) for part in topic.partition_responses]
+
+    late = NewRecord(1 << 50, None, None)
+    code = int(ErrorCode.INVALID_TIMESTAMP)
+    assert sent(RECORDS_UNPACKED_MAX) == [(code, RECORDS_UNPACKED_MAX)]
+    assert sent(RECORDS_UNPACKED_MAX + 1) == [(code, 0)]
+    assert sent(RECORDS_UNPACKED_MAX - 5, 6) == [(code, RECORDS_UNPACKED_MAX - 5), (code, 0)]
+    assert sent(RECORDS_UNPACKED_MAX + 1, 6) == [(code, 0), (code, 6)]
 
 
 def test_an_unknown_partition(broker: BrokerPlayer) -> None:

@@ -77,9 +77,9 @@ def test_timestamps_too_far_ahead_are_refused(codec: int) -> None:
     times = [0, limit + 1, limit, limit + 2]
     error = refused(one, batch_of(*[b"a"] * 4, timestamps=times, compression=codec))
     assert error.error_code == ErrorCode.INVALID_TIMESTAMP
-    assert [index for index, _ in error.record_errors] == [1, 3]
-    assert f"Timestamp {limit + 1} of message with offset 1 " in error.record_errors[0][1]
-    assert f"Timestamp {limit + 2} of message with offset 3 " in error.record_errors[1][1]
+    assert [index for index, _ in error.name_records()] == [1, 3]
+    assert f"Timestamp {limit + 1} of message with offset 1 " in error.name_records()[0][1]
+    assert f"Timestamp {limit + 2} of message with offset 3 " in error.name_records()[1][1]
 
 
 @pytest.mark.parametrize("codec", [0, 2])
@@ -98,8 +98,8 @@ def test_timestamps_too_old_are_refused_where_asked(codec: int) -> None:
     times = [-1, one.now_ms, limit - 1, 0, far]
     error = refused(one, batch_of(*[b"a"] * 5, timestamps=times, compression=codec))
     assert error.error_code == ErrorCode.INVALID_TIMESTAMP
-    assert [index for index, _ in error.record_errors] == [2, 3, 4]
-    assert str(limit - 1) in error.record_errors[0][1]
+    assert [index for index, _ in error.name_records()] == [2, 3, 4]
+    assert str(limit - 1) in error.name_records()[0][1]
 
 
 @pytest.mark.parametrize("codec", [0, 4])
@@ -110,8 +110,10 @@ def test_a_compacted_topic_names_the_records_without_key(codec: int) -> None:
         one, batch_of(b"1", b"2", b"3", b"4", keys=[b"a", None, b"b", None], compression=codec)
     )
     assert error.error_code == ErrorCode.INVALID_RECORD
-    assert [index for index, _ in error.record_errors] == [1, 3]
-    assert error.record_errors[0][1].endswith(f" without key in topic partition {one.log.topic}-0.")
+    assert [index for index, _ in error.name_records()] == [1, 3]
+    assert error.name_records()[0][1].endswith(
+        f" without key in topic partition {one.log.topic}-0."
+    )
     plain = OneLog()
     plain.append(batch_of(b"1", keys=[None]))
 

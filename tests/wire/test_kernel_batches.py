@@ -54,6 +54,24 @@ def raw_batch(records: bytes, record_count: int) -> bytearray:
 
 
 @both
+@given(
+    times=st.lists(st.sampled_from([-1, 0, 1, 63, 64, 8_191, 8_192, 1 << 40]), min_size=1),
+    header=st.booleans(),
+)
+def test_the_lowest_timestamp_is_that_of_records_that_have_one(
+    implementation: Implementation, times: list[int], header: bool
+) -> None:
+    # With headers none is of the common shape, which has a walk of its own.
+    headers = ((b"h", None),) if header else ()
+    batch = build_batch([NewRecord(time, None, b"v", headers) for time in times])
+    found = implementation.batches.walk_records(
+        batch, 61, len(batch), len(times), read_batch_header(batch, 0).base_timestamp
+    )
+    assert found.min_timestamp == min((time for time in times if time != -1), default=-1)
+    assert found.max_timestamp == max(times)
+
+
+@both
 def test_accepts_what_clients_send(implementation: Implementation) -> None:
     for codec in Compression:
         batch = b"..." + build_batch(TWO, compression=codec) + b"..."

@@ -30,7 +30,9 @@ ORDINARY = st.tuples(
 )
 
 
-def nothing(p: Any, pos: int, end: int, index: int, count: int, max_delta: int) -> Any:
+def nothing(
+    p: Any, pos: int, end: int, index: int, count: int, max_delta: int, absent_delta: int
+) -> Any:
     """What the shortcut says when there is no ordinary record."""
     return index, pos, 0, max_delta, 0, 0
 
@@ -85,7 +87,7 @@ def test_ten_thousand_records_are_ordinary() -> None:
         (index // 50, 5 if index % 3 else None, 100, ()) for index in range(9_999)
     ]
     payload = payload_of(shapes)
-    found = _walk_ordinary(payload, 0, len(payload), 0, 10_000, 0)
+    found = _walk_ordinary(payload, 0, len(payload), 0, 10_000, 0, -1)
     assert found == (10_000, len(payload), 0, 199, 9_951, 3_334)
 
 
@@ -101,7 +103,7 @@ def test_no_byte_behind_the_end_is_read(size: int) -> None:
         for value in (0, 1, 0x7E, 0x7F, 0x80, 0xFF):
             changed = bytearray(payload)
             changed[at] = value
-            _walk_ordinary(Fenced(changed), 0, size, 0, 5, 0)
+            _walk_ordinary(Fenced(changed), 0, size, 0, 5, 0, -1)
 
 
 @needs_compiled
