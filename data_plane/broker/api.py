@@ -113,11 +113,11 @@ class HandlerEntry:
     api_key: ApiKey
     min_version: int
     max_version: int
-    handler: Handler | None
-    raw_handler: RawHandler | None = None
     # What ApiVersions says. Lower than `min_version` where clients take a higher one for a sign
     # that the broker lacks something else.
-    advertised_min_version: int = 0
+    advertised_min_version: int
+    handler: Handler | None
+    raw_handler: RawHandler | None = None
 
 
 class HandlerTable:
@@ -132,7 +132,7 @@ class HandlerTable:
         assert api_key not in self._entries, f"{api_key.name} is registered twice"
         assert 0 <= min_version <= max_version
         self._entries[int(api_key)] = HandlerEntry(
-            api_key, min_version, max_version, handler, advertised_min_version=min_version
+            api_key, min_version, max_version, min_version, handler
         )
 
     def register_raw(
@@ -149,7 +149,7 @@ class HandlerTable:
         advertised = min_version if advertised_min_version is None else advertised_min_version
         assert 0 <= advertised <= min_version <= max_version
         self._entries[int(api_key)] = HandlerEntry(
-            api_key, min_version, max_version, None, raw_handler, advertised
+            api_key, min_version, max_version, advertised, None, raw_handler
         )
 
     def get(self, api_key: int) -> HandlerEntry | None:

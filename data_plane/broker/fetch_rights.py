@@ -21,6 +21,7 @@ from data_plane.broker.fetch_sessions import FetchPartition
 from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.replica_selector import RACK_AWARE, preferred_read_replica
 from data_plane.broker.services import Services
+from data_plane.broker.topic_partitions import ANY_LEADER_EPOCH
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FetchRequestView
@@ -93,7 +94,8 @@ class FetchRights:
     def error(self, target: FetchPartition, uses_topic_ids: bool) -> ErrorCode:
         """Why `find` finds none."""
         partitions = self._services.partitions
-        leader_epoch = target.wanted.current_leader_epoch
+        # In Fetch every negative epoch says nothing, as in Kafka.
+        leader_epoch = max(ANY_LEADER_EPOCH, target.wanted.current_leader_epoch)
         if uses_topic_ids:
             return partitions.error(target.topic_id, target.index, leader_epoch)
         return partitions.error_by_name(target.topic, target.index, leader_epoch)

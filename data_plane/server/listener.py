@@ -21,6 +21,7 @@ from collections.abc import Callable
 from itertools import count
 
 from data_plane.broker.api import ConnectionInfo
+from data_plane.broker.config.listener_definitions import connection_limits
 from data_plane.broker.dispatch import Dispatcher
 from data_plane.broker.services import Logger, Services
 from data_plane.server.clock import Clock
@@ -157,12 +158,8 @@ class Listener:
         return info
 
     def _connections_max(self, host: str) -> int:
-        overrides = self._config.get_str("max.connections.per.ip.overrides")
-        for item in filter(None, (part.strip() for part in overrides.split(","))):
-            address, _, count_text = item.rpartition(":")
-            if address.strip("[]") == host:
-                return int(count_text)
-        return self._config.get_int("max.connections.per.ip")
+        limits = connection_limits(self._config.get_str("max.connections.per.ip.overrides"))
+        return limits.get(host, self._config.get_int("max.connections.per.ip"))
 
     def _size_buffers(self, transport: asyncio.Transport) -> None:
         for option, name in (

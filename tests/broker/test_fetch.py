@@ -97,6 +97,13 @@ def test_leader_epochs(broker: BrokerPlayer, epoch: int, error: int) -> None:
     assert part.error_code == error
 
 
+@pytest.mark.parametrize("epoch", [-1, -2, -(1 << 31)])
+def test_a_negative_leader_epoch_says_nothing(broker: BrokerPlayer, epoch: int) -> None:
+    broker.produce("orders", [b"a"])
+    part = only(broker.fetch({("orders", 0): 0}, current_leader_epoch=epoch).response)
+    assert part.error_code == 0
+
+
 def test_an_old_leader_epoch_is_fenced_and_the_leader_named(broker: BrokerPlayer) -> None:
     broker.produce("orders", [b"a"])
     broker.partition("orders").leader_epoch = 3

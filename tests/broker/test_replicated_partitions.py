@@ -661,6 +661,12 @@ def test_a_follower_looks_at_the_epoch_before_it_says_that_it_does_not_lead(
         assert list_offset(broker, -1, current_leader_epoch=epoch).error_code == error
         assert epoch_end(broker, 0, epoch).error_code == error
     assert part(broker.follow(9, 0, leader_epoch=0)).current_leader.leader_id == 8
+    # In Fetch every negative epoch says nothing; elsewhere only -1 does.
+    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert part(broker.follow(9, 0, leader_epoch=-2)).error_code == error
+    error = ErrorCode.FENCED_LEADER_EPOCH
+    assert list_offset(broker, -1, current_leader_epoch=-2).error_code == error
+    assert epoch_end(broker, 0, -2).error_code == error
 
 
 def test_a_broker_without_a_replica_knows_no_epoch(broker: ReplicatedPlayer) -> None:

@@ -234,25 +234,6 @@ def _check_gzip_level(_: str, value: Value) -> str | None:
 GZIP_LEVEL = Allowed("-1, or 1 to 9", _check_gzip_level)
 
 
-def _check_retention(_: str, value: Value) -> str | None:
-    assert isinstance(value, int)
-    return None if value == -1 or value >= 1 else "Value must be at least 1, or -1 for no limit"
-
-
-RETENTION = Allowed("1 or more, or -1", _check_retention)
-
-
-def _check_connection_limits(_: str, value: Value) -> str | None:
-    assert isinstance(value, str)
-    for item in filter(None, map(str.strip, value.split(","))):
-        if re.fullmatch(r"[^,]+:[0-9]{1,9}", item) is None:
-            return f"{item!r} is not of the form address:count"
-    return None
-
-
-CONNECTION_LIMITS = Allowed("address:count,address:count", _check_connection_limits)
-
-
 def _check_throttled_replicas(name: str, value: Value) -> str | None:
     assert isinstance(value, list)
     if value == ["*"] or all(re.fullmatch(r"\d+:\d+", item) for item in value):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
 from data_plane.broker.config.definition import (
-    CONNECTION_LIMITS,
     INT32_MAX,
     Allowed,
     Update,
@@ -27,12 +28,37 @@ def _check_port(_: str, value: Value) -> str | None:
 PORT = Allowed("0 (any free port) to 65535", _check_port)
 
 
-REFUSES_EVERY_ADDRESS = "nobody could connect: max.connections.per.ip.overrides names no address"
+def connection_limits(overrides: str) -> dict[str, int]:
+    """What max.connections.per.ip.overrides says: connections by address, without the brackets of
+    IPv6. Raises ValueError, which names the item that is none."""
+    limits: dict[str, int] = {}
+    for item in filter(None, map(str.strip, overrides.split(","))):
+        parts = re.fullmatch(r"([^,]+):([0-9]{1,9})", item)
+        if parts is None:
+            raise ValueError(f"{item!r} is not of the form address:count")
+        limits[parts[1].strip("[]")] = int(parts[2])
+    return limits
+
+
+def _check_connection_limits(_: str, value: Value) -> str | None:
+    assert isinstance(value, str)
+    try:
+        connection_limits(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+CONNECTION_LIMITS = Allowed("address:count,address:count", _check_connection_limits)
+
+REFUSES_EVERY_ADDRESS = (
+    "nobody could connect: max.connections.per.ip.overrides lets no address in either"
+)
 
 
 def refuses_every_address(limit: Value, overrides: str) -> bool:
     """Whether max.connections.per.ip and its overrides leave nobody who may connect."""
-    return limit == 0 and not overrides.strip()
+    return limit == 0 and not any(connection_limits(overrides).values())
 
 
 LISTENER_DEFINITIONS = (

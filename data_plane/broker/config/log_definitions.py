@@ -5,8 +5,9 @@ from __future__ import annotations
 from data_plane.broker.config.definition import (
     GZIP_LEVEL,
     INT64_MAX,
-    RETENTION,
+    Allowed,
     Update,
+    Value,
     at_least,
     between,
     define,
@@ -27,6 +28,14 @@ _THREADS = "one event loop serves all connections, file work has a small pool of
 _CLEANER = "compaction sizes its own buffers"
 _CONTROLLER = "metadata has a store of its own and no quorum"
 _TIERED = "segments are not yet moved to other storage"
+
+
+def _check_retention(_: str, value: Value) -> str | None:
+    assert isinstance(value, int)
+    return None if value == -1 or value >= 1 else "Value must be at least 1, or -1 for no limit"
+
+
+RETENTION = Allowed("1 or more, or -1", _check_retention)
 
 LOG_DEFINITIONS = (
     define(
