@@ -6,6 +6,7 @@ texts as the client sent them, shown are the values that they mean.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Iterable, Mapping
 
@@ -75,15 +76,17 @@ def check_connections_per_ip(
     if for_all_brokers:
         replaced.add(Source.DYNAMIC_DEFAULT_BROKER)
 
-    def in_force(name: str) -> str:
-        if name in values:
-            return values[name]
-        below = [one for one in config.broker_synonyms(name) if one.source not in replaced]
-        return below[0].value
+    def in_force(name: str) -> Value:
+        texts = [values[name]] if name in values else []
+        texts += [one.value for one in config.broker_synonyms(name) if one.source not in replaced]
+        for text in texts:
+            # What an earlier release stored and this one would not is passed over.
+            with contextlib.suppress(InvalidValue):
+                return BROKER_DEFINITIONS[name].parse(text)
+        raise AssertionError(f"{name} has no default")
 
     limit_name, overrides_name = CONNECTIONS_PER_IP
-    limit = BROKER_DEFINITIONS[limit_name].parse(in_force(limit_name))
-    if refuses_every_address(limit, in_force(overrides_name)):
+    if refuses_every_address(in_force(limit_name), str(in_force(overrides_name))):
         raise _invalid_request(
             f"Invalid value 0 for configuration {limit_name}: {REFUSES_EVERY_ADDRESS}"
         )

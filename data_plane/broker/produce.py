@@ -63,8 +63,9 @@ ZSTD_VERSION = 7
 ACKS_ALL = -1
 ACKS_NONE = 0
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, 1)
-# To name the records at fault their batch is unpacked once more, record by record.
-RECORDS_UNPACKED_MAX = 10_000
+RECORD_ERRORS_VERSION = 8
+# To name the records at fault their batch is unpacked once more, and each looked at in Python.
+RECORDS_OUTLINED_MAX = 10_000
 SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
@@ -137,8 +138,8 @@ class _Appender:
         "_has_transactional_id",
         "_needs_all",
         "_now_ms",
+        "_outlined_max",
         "_services",
-        "_unpackable_count",
         "_version",
         "waiting",
     )
@@ -158,7 +159,7 @@ class _Appender:
         self._has_transactional_id = has_transactional_id
         self._now_ms = now_ms
         self._needs_all = needs_all
-        self._unpackable_count = RECORDS_UNPACKED_MAX
+        self._outlined_max = RECORDS_OUTLINED_MAX if version >= RECORD_ERRORS_VERSION else 0
         self.waiting: list[tuple[Partition, PartitionAnswer, int]] = []
 
     def append(self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer) -> None:
@@ -259,8 +260,8 @@ class _Appender:
         self._services.counters.refused_batches += 1
         if isinstance(error, AppendError):
             named: Sequence[tuple[int, str]] = ()
-            if error.record_count <= self._unpackable_count:
-                self._unpackable_count -= error.record_count
+            if error.record_count <= self._outlined_max:
+                self._outlined_max -= error.record_count
                 named = error.name_records()
             answer.fail(error.error_code, error.message, named)
             answer.log_start_offset = partition.log.log_start_offset

@@ -36,7 +36,7 @@ class AppendError(LogError):
     """An append was refused; nothing of it is stored.
 
     `name_records` gives (batch_index, message) of each record at fault, as the Produce response
-    carries them. It unpacks all `record_count` records of the batch to find them: ask only where
+    carries them. It looks at all `record_count` records of the batch to find them: ask only where
     these are few, and while the buffer that was to be appended is there.
     """
 

@@ -14,7 +14,7 @@ from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel_types import NO_TIMESTAMP
 from data_plane.wire.records import (
     BatchHeader,
-    decode_batch,
+    outline_batch,
     read_batch_header,
     recompress,
     set_log_append_time,
@@ -64,11 +64,11 @@ def timestamp_error(
         return [
             (
                 index,
-                f"Timestamp {record.timestamp} of message with offset {index} is out of range. "
+                f"Timestamp {timestamp} of message with offset {index} is out of range. "
                 f"The timestamp should be within [{oldest}, {newest}]",
             )
-            for index, record in enumerate(decode_batch(buf, header.position))
-            if record.timestamp != NO_TIMESTAMP and not oldest <= record.timestamp <= newest
+            for index, (timestamp, _) in enumerate(outline_batch(buf, header))
+            if timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest
         ]
 
     return AppendError(
@@ -128,8 +128,8 @@ def _missing_key_error(
     message = f"Compacted topic cannot accept message without key in topic partition {name}."
 
     def name_records() -> list[tuple[int, str]]:
-        records = enumerate(decode_batch(buf, header.position))
-        return [(index, message) for index, record in records if record.key is None]
+        outlines = enumerate(outline_batch(buf, header))
+        return [(index, message) for index, (_, has_key) in outlines if not has_key]
 
     return AppendError(
         ErrorCode.INVALID_RECORD,

@@ -37,6 +37,7 @@ __all__ = [
     "filter_records",
     "find_timestamp",
     "list_keys",
+    "outline_records",
     "parse_fetch",
     "parse_fetch_response",
     "parse_produce",
@@ -92,6 +93,7 @@ encode_records = kernel_records.encode_records
 filter_records = kernel_records.filter_records
 find_timestamp = kernel_records.find_timestamp
 list_keys = kernel_records.list_keys
+outline_records = kernel_records.outline_records
 scan_batches = kernel_batches.scan_batches
 scan_headers = kernel_records.scan_headers
 walk_records = kernel_records.walk_records

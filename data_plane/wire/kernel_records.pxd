@@ -33,6 +33,10 @@ cpdef object find_timestamp(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts)
 cpdef list list_keys(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count)
 
+@cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts)
+cpdef list outline_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
+                           object base_timestamp)
+
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
                kept=Py_ssize_t, last_offset_delta=int64_t, max_delta=int64_t, run_start=Py_ssize_t)
 cpdef object filter_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,

@@ -198,6 +198,31 @@ def list_keys(
         release(view)
 
 
+def outline_records(
+    buf: Any, pos: int, end: int, record_count: int, base_timestamp: int
+) -> list[tuple[int, bool]]:
+    """(timestamp, whether it has a key) of every record; whatever is in them, it takes no more
+    memory than that."""
+    outlines: list[tuple[int, bool]] = []
+    view = acquire(buf)
+    try:
+        _check_range(pos, end, length(view))
+        p = pointer(view)
+        index = 0
+        while index < record_count:
+            record = _parse_record(p, pos, end)
+            pos = record[0]
+            if pos < 0:
+                raise _bad_record(-pos, index, -1)
+            outlines.append((base_timestamp + record[1], record[4] >= 0))
+            index += 1
+            if index & 4095 == 0:
+                yield_gil()
+        return outlines
+    finally:
+        release(view)
+
+
 def filter_records(
     buf: Any, pos: int, end: int, record_count: int, base_timestamp: int, keep: bytes
 ) -> FilteredRecords:
@@ -369,7 +394,9 @@ def _summarize(
         raise _bad_record(result[0], result[1], batch_index)
     if result[6] != end:
         raise _remaining(end - result[6], batch_index)
-    has_timestamps = result[2] != 9223372036854775807
+    has_timestamps = record_count > 0 and (
+        result[2] != 9223372036854775807 or result[3] != absent_delta
+    )
     min_timestamp = base_timestamp + result[2] if has_timestamps else NO_TIMESTAMP
     max_timestamp = base_timestamp + result[3]
     if min_timestamp < TIMESTAMP_MIN or max_timestamp > TIMESTAMP_MAX:
@@ -384,8 +411,8 @@ def _walk(
     p: Any, pos: int, end: int, record_count: int, consecutive: bool, absent_delta: int
 ) -> tuple[int, int, int, int, int, int, int]:
     """(problem, index, lowest and highest timestamp delta, offset delta of the highest, null
-    keys, position behind the last record). `absent_delta` is that of records without a timestamp;
-    where all are, the lowest is the highest number of 64 bits."""
+    keys, position behind the last record). `absent_delta` is that of records without a timestamp,
+    which the lowest leaves out: the highest number of 64 bits where there are no others."""
     index = 0
     previous = -1
     min_delta = 9223372036854775807

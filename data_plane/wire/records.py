@@ -224,6 +224,12 @@ def summarize_batch(
     )
 
 
+def outline_batch(buf: Buffer, header: BatchHeader) -> list[tuple[int, bool]]:
+    """`kernel.outline_records` of the batch, unpacked when it is compressed."""
+    data, start, end = unpacked_records(buf, header, DECOMPRESSED_BYTES_MAX)
+    return kernel.outline_records(data, start, end, header.record_count, header.base_timestamp)
+
+
 def find_first_at(
     buf: Buffer, header: BatchHeader, timestamp: int, *, size_max: int = DECOMPRESSED_BYTES_MAX
 ) -> tuple[int, int] | None:

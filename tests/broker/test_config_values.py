@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from data_plane.cell.changes import AlterConfigs
 from data_plane.wire.errors import ErrorCode
 from tests.broker.admin_player import (
     APPEND,
@@ -71,6 +72,9 @@ def test_a_list_with_an_empty_item_as_apache_kafka(
         ("max.connections", "0", "max.connections: Value must be at least 1"),
         ("max.connections.per.ip", "0", "nobody could connect"),
         ("max.connections.per.ip.overrides", "127.0.0.1:x", "not of the form address:count"),
+        ("max.connections.per.ip.overrides", "localhost:5", "names of hosts are not looked up"),
+        ("max.connections.per.ip.overrides", "[::1]", "not of the form address:count"),
+        ("max.connections.per.ip.overrides", ":5", "not of the form address:count"),
         ("max.connections.per.ip.overrides", "127.0.0.1", "not of the form address:count"),
         ("log.retention.ms", "0", "Value must be at least 1, or -1 for no limit"),
         ("log.retention.ms", "-2", "Value must be at least 1, or -1 for no limit"),
@@ -94,6 +98,19 @@ def test_no_connections_but_from_named_addresses(player: AdminPlayer) -> None:
     assert code == E.INVALID_REQUEST
     assert "nobody could connect" in (message or "")
     assert player.alter(BROKER, NODE, (overrides, DELETE, None), (limit, DELETE, None)) == OK
+
+
+def test_overrides_that_an_earlier_release_took_say_nothing(player: AdminPlayer) -> None:
+    limit, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+    services = player.services
+    stored = AlterConfigs(BROKER, "", ((overrides, "127.0.0.1"),))
+    image = services.store.apply((stored,), services.image.version, "an earlier release")
+    services.apply_image(image, player.now_ms)
+    code, message = player.alter(BROKER, NODE, (limit, SET, "0"))
+    assert code == E.INVALID_REQUEST
+    assert "nobody could connect" in (message or "")
+    both = ((limit, SET, "0"), (overrides, SET, "127.0.0.1:5"))
+    assert player.alter(BROKER, NODE, *both) == OK
 
 
 @pytest.mark.parametrize("overrides", [",", " ", "127.0.0.1:0", "127.0.0.1:0,[::1]:0"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from data_plane.broker.api import CloseConnection
-from data_plane.broker.produce import RECORDS_UNPACKED_MAX
+from data_plane.broker.produce import RECORDS_OUTLINED_MAX
 from data_plane.wire.compression import Compression, compress
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import BATCH_HEADER
@@ -103,10 +104,33 @@ def test_records_of_refused_batches_are_named_up_to_a_bound(broker: BrokerPlayer
 
     late = NewRecord(1 << 50, None, None)
     code = int(ErrorCode.INVALID_TIMESTAMP)
-    assert sent(RECORDS_UNPACKED_MAX) == [(code, RECORDS_UNPACKED_MAX)]
-    assert sent(RECORDS_UNPACKED_MAX + 1) == [(code, 0)]
-    assert sent(RECORDS_UNPACKED_MAX - 5, 6) == [(code, RECORDS_UNPACKED_MAX - 5), (code, 0)]
-    assert sent(RECORDS_UNPACKED_MAX + 1, 6) == [(code, 0), (code, 6)]
+    assert sent(RECORDS_OUTLINED_MAX) == [(code, RECORDS_OUTLINED_MAX)]
+    assert sent(RECORDS_OUTLINED_MAX + 1) == [(code, 0)]
+    assert sent(RECORDS_OUTLINED_MAX - 5, 6) == [(code, RECORDS_OUTLINED_MAX - 5), (code, 0)]
+    assert sent(RECORDS_OUTLINED_MAX + 1, 6) == [(code, 0), (code, 6)]
+
+
+def test_a_record_of_countless_headers_is_named_without_them(broker: BrokerPlayer) -> None:
+    headers = ((b"", b""),) * 1_000_000
+    batch = build_batch([NewRecord(1 << 50, None, None, headers)], compression=4)
+    tracemalloc.start()
+    try:
+        answer = only(broker.produce("orders", [], batch=batch).response)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in answer.record_errors] == [0]
+    # Not a multiple of what two bytes a header unpack to.
+    assert peak_bytes < 20_000_000
+
+
+def test_records_without_keys_are_named(broker: BrokerPlayer) -> None:
+    broker.create_topic("compacted", 1, {"cleanup.policy": "compact"})
+    batch = build_batch([NewRecord(NOW_MS, key, b"v") for key in (b"a", None, b"", None)])
+    answer = only(broker.produce("compacted", [], batch=batch).response)
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in answer.record_errors] == [1, 3]
 
 
 def test_an_unknown_partition(broker: BrokerPlayer) -> None:

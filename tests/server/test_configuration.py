@@ -120,7 +120,7 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path: Path) -> None
         ("group.min.session.timeout.ms=2000000", "is more than group.max.session.timeout.ms"),
         ("max.connections.per.ip.overrides=host", "'host' is not of the form address:count"),
         ("max.connections.per.ip=0", "max.connections.per.ip: nobody could connect"),
-        ("max.connections.per.ip.overrides=host:1,host", "'host' is not of the form"),
+        ("max.connections.per.ip.overrides=[::1]:1,::2", "'::2' is not of the form"),
         ("max.connections=0", "Value must be at least 1"),
         ("log.dirs=", "needs the path of at least one folder"),
         ("log.dirs=/a,,/b", "needs the path of at least one folder"),

@@ -108,6 +108,17 @@ def test_one_address_does_not_take_all_connections() -> None:
     assert not harness.connect("10.0.0.1")[1].is_aborted
 
 
+def test_single_addresses_have_limits_of_their_own() -> None:
+    harness = Harness(
+        max_connections_per_ip="1",
+        max_connections_per_ip_overrides="10.0.0.2 : 2, [2001:DB8:0::1]:0,10.0.0.3:0,10.0.0.3:1",
+    )
+    may_connect = {"10.0.0.1": 1, "10.0.0.2": 2, "2001:db8::1": 0, "10.0.0.3": 1}
+    for host, count in may_connect.items():
+        taken = [not harness.connect(host)[1].is_aborted for _ in range(3)]
+        assert taken == [index < count for index in range(3)], host
+
+
 def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
     harness = Harness(connections_max_idle_ms="20000")
     idle, idle_transport = harness.connect()

@@ -72,6 +72,27 @@ def test_the_lowest_timestamp_is_that_of_records_that_have_one(
 
 
 @both
+@pytest.mark.parametrize(
+    ("base", "time"),
+    [
+        (base, time)
+        for base in (-(2**63), -(2**63) + 1, -(2**62), -1, 0, 5, 2**63 - 1)
+        for time in (-1, 0, 2**63 - 1, -(2**63))
+        if -(2**63) <= time - base < 2**63
+    ],
+)
+@pytest.mark.parametrize("header", [True, False])
+def test_the_lowest_timestamp_whatever_the_base(
+    implementation: Implementation, base: int, time: int, header: bool
+) -> None:
+    headers = ((b"h", None),) if header else ()
+    records = [NewRecord(time, None, None, headers)] * 2
+    payload, _ = implementation.batches.encode_records(records, base)
+    found = implementation.batches.walk_records(payload, 0, len(payload), 2, base)
+    assert (found.min_timestamp, found.max_timestamp) == (time, time)
+
+
+@both
 def test_accepts_what_clients_send(implementation: Implementation) -> None:
     for codec in Compression:
         batch = b"..." + build_batch(TWO, compression=codec) + b"..."
@@ -296,6 +317,17 @@ def test_keys(implementation: Implementation) -> None:
 
 
 @both
+def test_outlines(implementation: Implementation) -> None:
+    headers = ((b"h", b"v"),)
+    batch = build_batch(
+        [NewRecord(-1, b"a", None), NewRecord(7, None, b"", headers), NewRecord(5, b"", b"x")]
+    )
+    assert implementation.batches.outline_records(batch, 61, len(batch), 3, -1) == [
+        (-1, True), (7, False), (5, True),
+    ]  # fmt: skip
+
+
+@both
 def test_filter_wants_a_choice_for_each_record(implementation: Implementation) -> None:
     batch = build_batch(TWO)
     with pytest.raises(ValueError, match="3 choices for 2 records"):
@@ -338,6 +370,7 @@ def calls(batch: bytes | bytearray, record_count: int, seed: int) -> list[Callab
         lambda k: k.scan_headers(batch, start, end, record_count, b""),
         lambda k: k.find_timestamp(batch, start, end, record_count, base, target),
         lambda k: k.list_keys(batch, start, end, record_count),
+        lambda k: k.outline_records(batch, start, end, record_count, base),
         lambda k: k.filter_records(batch, start, end, record_count, base, keep),
         lambda k: k.decode_records(batch, start, end, record_count, base, base),
         lambda k: k.decode_records(batch, start, end, record_count, 0, 0, 99),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 
 from data_plane.broker.config.definition import (
@@ -29,14 +30,20 @@ PORT = Allowed("0 (any free port) to 65535", _check_port)
 
 
 def connection_limits(overrides: str) -> dict[str, int]:
-    """What max.connections.per.ip.overrides says: connections by address, without the brackets of
-    IPv6. Raises ValueError, which names the item that is none."""
+    """What max.connections.per.ip.overrides says: connections by address, as sockets name it.
+    Raises ValueError, which names the item that is none."""
     limits: dict[str, int] = {}
     for item in filter(None, map(str.strip, overrides.split(","))):
-        parts = re.fullmatch(r"([^,]+):([0-9]{1,9})", item)
-        if parts is None:
-            raise ValueError(f"{item!r} is not of the form address:count")
-        limits[parts[1].strip("[]")] = int(parts[2])
+        address, _, count_text = map(str.strip, item.rpartition(":"))
+        try:
+            host = str(ipaddress.ip_address(address.removeprefix("[").removesuffix("]")))
+        except ValueError:
+            host = ""
+        if not host or re.fullmatch("[0-9]{1,9}", count_text) is None:
+            raise ValueError(
+                f"{item!r} is not of the form address:count; names of hosts are not looked up"
+            )
+        limits[host] = int(count_text)
     return limits
 
 
@@ -153,7 +160,7 @@ LISTENER_DEFINITIONS = (
         "max.connections.per.ip",
         "INT",
         INT32_MAX,
-        "Connections from one address; 0 only where max.connections.per.ip.overrides names some.",
+        "Connections from one address; 0 only where max.connections.per.ip.overrides lets some in.",
         at_least(0),
         CLUSTER,
     ),
@@ -161,7 +168,7 @@ LISTENER_DEFINITIONS = (
         "max.connections.per.ip.overrides",
         "STRING",
         "",
-        "Other limits for single addresses, as address:count,address:count.",
+        "Other limits for single IP addresses, as address:count,address:count.",
         CONNECTION_LIMITS,
         CLUSTER,
     ),
