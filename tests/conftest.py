@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.plugins.leftovers",
     "tests.plugins.serial",
     "tests.plugins.interruptions",
+    "tests.plugins.watchdog",
 ]
 
 # A shared machine is slow at times; that is no property of the code, so no deadline per example.

@@ -1,4 +1,5 @@
-"""The test run's own plugins, tried on small runs: leftovers, serial tests, minutes per room."""
+"""The test run's own plugins, tried on small runs: leftovers, serial tests, minutes per room,
+tests that do not end."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from stack.processes import identify
 from tests.plugins.rooms import room_of
 from tests.repository.source_tree import ROOT
 
-PLUGINS = ["rooms", "leftovers", "serial"]
+PLUGINS = ["rooms", "leftovers", "serial", "watchdog"]
+
+SETTINGS = """
+[pytest]
+markers = serial: alone
+timeout = 100
+watchdog_delay_s = 0.5
+"""
 
 LEAVES_A_PROCESS = """
 import subprocess, sys
@@ -47,10 +55,20 @@ def test_beside(n): run(False)
 def test_alone(n): run(True)
 """
 
+GOES_ON = """
+import signal, time, pytest
+@pytest.mark.timeout(1)
+def test_goes_on():
+    # As code in C that holds the interpreter, or that swallows what is raised in it.
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    time.sleep(60)
+def test_another(): time.sleep(2)
+"""
+
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Pytest with our plugins, in a project of its own."""
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = serial: alone\n")
+    (folder / "pytest.ini").write_text(SETTINGS)
     command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider"]
     for plugin in PLUGINS:
         command += ["-p", f"tests.plugins.{plugin}"]
@@ -114,6 +132,15 @@ def test_serial_tests_run_alone_and_others_side_by_side(tmp_path: Path) -> None:
     assert len(seen) == 24
     assert seen.count("alone 0") == 8
     assert "beside 1" in seen
+
+
+def test_a_test_that_does_not_end_is_ended_and_named(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(GOES_ON)
+    result = run_pytest(tmp_path, "-n", "1")
+    assert result.returncode == 1, result.stdout
+    assert "crashed while running 'test_it.py::test_goes_on'" in result.stdout
+    assert "in test_goes_on" in result.stderr
+    assert "1 failed, 1 passed" in result.stdout.strip().splitlines()[-1]
 
 
 def test_rooms_are_the_folders_under_tests() -> None:
