@@ -38,8 +38,9 @@ from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
+from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, TooLarge
 from data_plane.wire.errors import ErrorCode, InvalidRecords
-from data_plane.wire.kernel import check_batches, parse_produce
+from data_plane.wire.kernel import check_batches, parse_produce, too_many_parts, walk_records
 from data_plane.wire.kernel_types import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -49,7 +50,7 @@ from data_plane.wire.kernel_types import (
     ProducePartition,
     ProduceTopic,
 )
-from data_plane.wire.records import read_batch_header, set_max_timestamp, summarize_batch
+from data_plane.wire.records import read_batch_header, set_max_timestamp, unpacked_records
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
@@ -65,7 +66,15 @@ ACKS_NONE = 0
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, 1)
 RECORD_ERRORS_VERSION = 8
 # To name the records at fault their batch is unpacked once more, and each looked at in Python.
-RECORDS_OUTLINED_MAX = 10_000
+RECORDS_OUTLINED_MAX = 1_000
+# Records and headers of a batch. A consumer, and now and then the broker, has to make objects of
+# all of them, and a compressed megabyte has room for 18 million.
+BATCH_PARTS_MAX = 1_000_000
+# What all batches of a request together may unpack to: this, and so many times its size.
+UNPACKED_BYTES_MAX = 256 << 20
+UNPACKED_RATIO_MAX = 32
+# Of zstd; the other codecs end far below.
+CODEC_RATIO_MAX = 33_000
 SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
@@ -140,6 +149,7 @@ class _Appender:
         "_now_ms",
         "_outlined_max",
         "_services",
+        "_unpacked_bytes_left",
         "_version",
         "waiting",
     )
@@ -150,16 +160,19 @@ class _Appender:
         version: int,
         buf: bytearray | memoryview,
         has_transactional_id: bool,
-        needs_all: bool,
+        acks: int,
         now_ms: int,
+        request_bytes: int,
     ) -> None:
         self._services = services
         self._version = version
         self._buf = buf
         self._has_transactional_id = has_transactional_id
         self._now_ms = now_ms
-        self._needs_all = needs_all
-        self._outlined_max = RECORDS_OUTLINED_MAX if version >= RECORD_ERRORS_VERSION else 0
+        self._needs_all = acks == ACKS_ALL
+        tells_records = version >= RECORD_ERRORS_VERSION and acks != ACKS_NONE
+        self._outlined_max = RECORDS_OUTLINED_MAX if tells_records else 0
+        self._unpacked_bytes_left = UNPACKED_BYTES_MAX + UNPACKED_RATIO_MAX * request_bytes
         self.waiting: list[tuple[Partition, PartitionAnswer, int]] = []
 
     def append(self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer) -> None:
@@ -177,6 +190,7 @@ class _Appender:
                 batch_bytes_max=partition.log.config.max_message_bytes,
                 zstd_allowed=self._version >= ZSTD_VERSION,
                 walk=True,
+                parts_max=BATCH_PARTS_MAX,
             )
             batch = batches[0]
             if batch.attributes & SPECIAL_BATCH_BITS:
@@ -213,7 +227,32 @@ class _Appender:
     def _unpacked_and_walked(self, batch: BatchHeader) -> BatchHeader:
         """The header with the highest timestamp of its compressed records, which are as they must
         be when this returns; raises InvalidRecords."""
-        summary = summarize_batch(self._buf, batch, unpacker=self._services.unpacker)
+        if batch.record_count > BATCH_PARTS_MAX:
+            raise too_many_parts(BATCH_PARTS_MAX)
+        size_max = min(self._unpacked_bytes_left, DECOMPRESSED_BYTES_MAX)
+        if size_max <= 0:
+            raise TooLarge(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                "the batches before it in the request unpack to all that a request may",
+            )
+        try:
+            records, start, end = unpacked_records(
+                self._buf, batch, size_max, self._services.unpacker
+            )
+        except InvalidRecords:
+            # How far it got nobody knows; no codec gets further than this.
+            packed_bytes = batch.end_position - batch.records_position
+            self._unpacked_bytes_left -= min(size_max, packed_bytes * CODEC_RATIO_MAX)
+            raise
+        self._unpacked_bytes_left -= end - start
+        summary = walk_records(
+            records,
+            start,
+            end,
+            batch.record_count,
+            batch.base_timestamp,
+            parts_max=BATCH_PARTS_MAX,
+        )
         return batch._replace(max_timestamp=summary.max_timestamp)
 
     def _find(
@@ -304,7 +343,7 @@ def handle_produce(
     acks = view.acks
     has_transactional_id = view.transactional_id is not None
     needs_all = acks == ACKS_ALL
-    appender = _Appender(services, version, buf, has_transactional_id, needs_all, now_ms)
+    appender = _Appender(services, version, buf, has_transactional_id, acks, now_ms, end - position)
     answers: Answers = []
     has_error = False
     for topic in view.topics:

@@ -7,13 +7,16 @@ when it is small. They open descriptors of their own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from data_plane.log.batch_walk import BatchWalk
-from data_plane.log.file_system import Buffer, File
+from data_plane.log.batch_walk import BatchWalk, Chunk
+from data_plane.log.errors import CorruptSegment
+from data_plane.log.file_system import File
 from data_plane.log.reads import Retired, cold_file
 from data_plane.log.segment import Segment
-from data_plane.wire.records import BatchHeader, decode_batch, find_first_at, find_max_timestamp
+from data_plane.wire.errors import InvalidRecords
+from data_plane.wire.records import BatchHeader, find_first_at, find_max_timestamp
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -52,29 +55,33 @@ def _find_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> Foun
         assert segment.offset_index is not None
         relative = segment.time_index.offset_for(timestamp_ms)
         position = segment.offset_index.position_for(relative)
-        for data, header in _batches(segment, file, position):
+        for chunk, header in _batches(segment, file, position):
             if header.max_timestamp < timestamp_ms or header.last_offset < log_start_offset:
                 continue
-            epoch = header.partition_leader_epoch
-            if header.base_offset >= log_start_offset:
-                found = find_first_at(data, header, timestamp_ms)
-                if found is not None:
-                    return found[0], found[1], epoch
-                continue
-            # The log starts within this batch.
-            for record in decode_batch(data, header.position):
-                if record.offset >= log_start_offset and record.timestamp >= timestamp_ms:
-                    return record.offset, record.timestamp, epoch
+            with _told_as_damage(segment, chunk, header):
+                found = find_first_at(chunk.data, header, timestamp_ms, log_start_offset)
+            if found is not None:
+                return found[0], found[1], header.partition_leader_epoch
     return None
 
 
-def _batches(segment: Segment, file: File, position: int) -> Iterator[tuple[Buffer, BatchHeader]]:
-    """The batches from byte `position` on with the data that they lie in, around bad ranges."""
+@contextmanager
+def _told_as_damage(segment: Segment, chunk: Chunk, header: BatchHeader) -> Iterator[None]:
+    """A stored batch that is none concerns this log alone, and says where it is."""
+    try:
+        yield
+    except InvalidRecords as error:
+        position = chunk.position + header.position
+        raise CorruptSegment(segment.path(), position, str(error)) from error
+
+
+def _batches(segment: Segment, file: File, position: int) -> Iterator[tuple[Chunk, BatchHeader]]:
+    """The batches from byte `position` on with the chunk that they lie in, around bad ranges."""
     while position < segment.size:
         walk = BatchWalk(file, position, segment.size, check_crc=False)
         for chunk in walk:
             for header in chunk.headers:
-                yield chunk.data, header
+                yield chunk, header
         bad = segment.bad_range_at(walk.end_position) if walk.problem else None
         if bad is None:
             return
@@ -123,22 +130,13 @@ def _max_in(segment: Segment, start: int, end: int) -> Found | None:
         if segment.base_offset >= start and segment.next_offset <= end:
             relative = segment.time_index.offset_for(segment.max_timestamp)
             position = segment.offset_index.position_for(relative)
-        for data, header in _batches(segment, file, position):
+        for chunk, header in _batches(segment, file, position):
             if header.base_offset >= end:
                 break
             if header.last_offset < start or (best is not None and header.max_timestamp <= best[1]):
                 continue
-            if header.base_offset >= start and header.last_offset < end:
-                offset, timestamp = find_max_timestamp(data, header)
-            else:
-                records = decode_batch(data, header.position)
-                inside = [
-                    (one.timestamp, -one.offset) for one in records if start <= one.offset < end
-                ]
-                if not inside:
-                    continue
-                timestamp, negative = max(inside)
-                offset = -negative
-            if best is None or timestamp > best[1]:
-                best = (offset, timestamp, header.partition_leader_epoch)
+            with _told_as_damage(segment, chunk, header):
+                found = find_max_timestamp(chunk.data, header, start, end)
+            if found is not None and (best is None or found[1] > best[1]):
+                best = (*found, header.partition_leader_epoch)
     return best

@@ -13,8 +13,8 @@ bits of the batch's attributes.
 
 Invariants
 - `decompress` never returns, and never reserves, more than `size_max` bytes whatever the input says
-  about itself. An input that would need more is refused with INVALID_RECORD: the sender must send
-  less, and sending the same again is pointless.
+  about itself. An input that would need more is refused with MESSAGE_TOO_LARGE: the sender must
+  send less, and sending the same again is pointless.
 - Input from outside never raises anything but `InvalidRecords`.
 
 Deliberately absent: dictionaries, streaming, and reading lz4 or snappy variants older than message
@@ -39,6 +39,11 @@ DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
 
 UNPACKER_KEPT_BYTES: Final = 2 * 1024 * 1024
 """What one `Unpacker` keeps: the largest batch of default settings, twice."""
+
+# Clients write blocks of 32 and 64 KiB, which take several hundred bytes however well they pack. A
+# block costs a microsecond though it be empty, so there must not be one for every few bytes.
+_BLOCKS_ANYWAY: Final = 1024
+_BLOCK_BYTES_MEAN_MIN: Final = 64
 
 _FIRST_GUESS_BYTES_MIN: Final = 64 * 1024
 _FIRST_GUESS_RATIO: Final = 8
@@ -113,8 +118,9 @@ def decompress(
 ) -> bytes | bytearray:
     """What `data` unpacks to, at most `size_max` bytes. The buffer is the caller's own.
 
-    Raises InvalidRecords: INVALID_RECORD when the bytes are not what the codec says or unpack to
-    more than `size_max`, UNSUPPORTED_COMPRESSION_TYPE for an unknown codec.
+    Raises InvalidRecords: INVALID_RECORD when the bytes are not what the codec says, TooLarge
+    (MESSAGE_TOO_LARGE) when they unpack to more than `size_max`, UNSUPPORTED_COMPRESSION_TYPE for
+    an unknown codec.
     """
     if codec == Compression.NONE:
         if len(data) > size_max:
@@ -203,14 +209,17 @@ def _decompress_snappy(data: Buffer, size_max: int) -> bytearray | bytes:
     position = len(_XERIAL_HEADER)
     pieces: list[bytearray] = []
     room = size_max
+    blocks_max = _blocks_max(len(view))
     while position < len(view):
+        if len(pieces) == blocks_max:
+            raise _too_many_blocks(Compression.SNAPPY, blocks_max)
         size = int.from_bytes(view[position : position + 4], "big")
         position += 4
         if not 0 < size <= len(view) - position:
             raise _broken(Compression.SNAPPY, "a block reaches beyond the end of its batch")
         try:
             piece = _decompress_snappy_block(view[position : position + size], room)
-        except _TooLarge as error:
+        except TooLarge as error:
             raise _too_large(Compression.SNAPPY, size_max) from error
         room -= len(piece)
         pieces.append(piece)
@@ -223,10 +232,10 @@ def _decompress_snappy_block(block: memoryview, size_max: int) -> bytearray:
     expands more than 64 times (three bytes copy at most 64), so a size beyond that is a lie."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
-        if size > size_max:
-            raise _too_large(Compression.SNAPPY, size_max)
         if size > 64 * len(block):
             raise _broken(Compression.SNAPPY, "its stated size is impossible")
+        if size > size_max:
+            raise _too_large(Compression.SNAPPY, size_max)
         out = bytearray(size)
         written = cramjam.snappy.decompress_raw_into(block, out) if size else 0
     except (cramjam.DecompressionError, OSError) as error:
@@ -270,7 +279,11 @@ def _check_lz4_frame(data: Buffer) -> None:
         raise _broken(Compression.LZ4, "its blocks depend on each other")
     position = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY else 0)
     checksum_bytes = 4 if flags & _LZ4_BLOCK_CHECKSUM else 0
+    blocks_left = blocks_max = _blocks_max(size)
     while position + 4 <= size:
+        blocks_left -= 1
+        if blocks_left < 0:
+            raise _too_many_blocks(Compression.LZ4, blocks_max)
         block_bytes = int.from_bytes(data[position : position + 4], "little")
         position += 4
         if not block_bytes:
@@ -282,13 +295,21 @@ def _check_lz4_frame(data: Buffer) -> None:
     # Cut off, which the library says better.
 
 
-class _TooLarge(InvalidRecords):
-    """Apart from its class an InvalidRecords like the others."""
+def _blocks_max(packed_bytes: int) -> int:
+    return _BLOCKS_ANYWAY + packed_bytes // _BLOCK_BYTES_MEAN_MIN
 
 
-def _too_large(codec: int, size_max: int) -> _TooLarge:
-    return _TooLarge(
-        ErrorCode.INVALID_RECORD,
+def _too_many_blocks(codec: Compression, blocks_max: int) -> InvalidRecords:
+    return _broken(codec, f"it has more than {blocks_max} blocks for its size")
+
+
+class TooLarge(InvalidRecords):
+    """The records would unpack to more than is allowed."""
+
+
+def _too_large(codec: int, size_max: int) -> TooLarge:
+    return TooLarge(
+        ErrorCode.MESSAGE_TOO_LARGE,
         f"a {Compression(codec).name.lower()} batch unpacks to more than {size_max} bytes",
     )
 

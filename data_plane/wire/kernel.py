@@ -35,6 +35,7 @@ __all__ = [
     "encode_produce_response",
     "encode_records",
     "filter_records",
+    "find_max_timestamp",
     "find_timestamp",
     "list_keys",
     "outline_records",
@@ -44,6 +45,7 @@ __all__ = [
     "scan_batches",
     "scan_headers",
     "split_frames",
+    "too_many_parts",
     "walk_records",
 ]
 
@@ -91,11 +93,13 @@ check_batches = kernel_batches.check_batches
 decode_records = kernel_records.decode_records
 encode_records = kernel_records.encode_records
 filter_records = kernel_records.filter_records
+find_max_timestamp = kernel_records.find_max_timestamp
 find_timestamp = kernel_records.find_timestamp
 list_keys = kernel_records.list_keys
 outline_records = kernel_records.outline_records
 scan_batches = kernel_batches.scan_batches
 scan_headers = kernel_records.scan_headers
+too_many_parts = kernel_records.too_many_parts
 walk_records = kernel_records.walk_records
 parse_fetch = kernel_requests.parse_fetch
 parse_fetch_response = kernel_fetched.parse_fetch_response

@@ -12,7 +12,7 @@ from data_plane.wire.kernel_leaves cimport (
 @cython.locals(view=Py_buffer, p="const uint8_t *", pos=Py_ssize_t, index=Py_ssize_t,
                batch_end=Py_ssize_t)
 cdef list _check_batches(object buf, Py_ssize_t start, Py_ssize_t end, int64_t batch_bytes_max,
-                         bint one_batch, bint zstd_allowed, bint walk)
+                         bint one_batch, bint zstd_allowed, bint walk, int64_t parts_max)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", pos=Py_ssize_t, batch_length=int64_t,
                base_offset=int64_t, next_offset=int64_t, last_offset_delta=int64_t,

@@ -66,13 +66,15 @@ def check_batches(
     one_batch: bool = True,
     zstd_allowed: bool = True,
     walk: bool = False,
+    parts_max: int = 2**62,
 ) -> list[BatchHeader]:
     """Everything Kafka's broker asks of produced bytes before it looks at the log.
 
     `buf[start:end]` is what a client sent for one partition. `one_batch` is Kafka's rule for
     Produce 3 and later; `zstd_allowed` is false below Produce 7; `walk` has the records of
     uncompressed batches walked too; their headers then have the highest timestamp of the records,
-    whatever the bytes of the header say. Sizes in bytes.
+    whatever the bytes of the header say. `parts_max` bounds the records and headers of a batch that
+    is walked. Sizes in bytes.
 
     Raises InvalidRecords: CORRUPT_MESSAGE (sizes, magic, CRC), INVALID_RECORD (none or several
     batches, base offset, counts, flags, sequence, records), MESSAGE_TOO_LARGE,
@@ -84,7 +86,9 @@ def check_batches(
     flag (Kafka overwrites or stores them), unknown codecs (UNKNOWN_SERVER_ERROR there), message
     formats 0 and 1 (INVALID_RECORD there), offsets in a walk that are not consecutive.
     """
-    return _check_batches(buf, start, end, batch_bytes_max, one_batch, zstd_allowed, walk)
+    return _check_batches(
+        buf, start, end, batch_bytes_max, one_batch, zstd_allowed, walk, parts_max
+    )
 
 
 def _check_batches(
@@ -95,6 +99,7 @@ def _check_batches(
     one_batch: bool,
     zstd_allowed: bool,
     walk: bool,
+    parts_max: int,
 ) -> list[BatchHeader]:
     headers: list[BatchHeader] = []
     view = acquire(buf)
@@ -136,6 +141,7 @@ def _check_batches(
                     load_int32(p, pos + 57),
                     load_int64(p, pos + 27),
                     batch_index=index,
+                    parts_max=parts_max,
                 )
                 if summary.max_timestamp != load_int64(p, pos + 35):
                     header = header._replace(max_timestamp=summary.max_timestamp)

@@ -19,7 +19,8 @@ ctypedef (Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, Py_ssize_t) Ordinar
 
 @cython.locals(view=Py_buffer)
 cdef object _walk_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                          object base_timestamp, bint consecutive, Py_ssize_t batch_index)
+                          object base_timestamp, bint consecutive, Py_ssize_t batch_index,
+                          int64_t parts_max)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
                header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t)
@@ -28,7 +29,17 @@ cpdef list scan_headers(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t r
 
 @cython.locals(view=Py_buffer, found=Found)
 cpdef object find_timestamp(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                            object base_timestamp, object timestamp)
+                            object base_timestamp, object timestamp,
+                            int64_t offset_delta_min=*)
+
+@cython.locals(view=Py_buffer, found=Found)
+cpdef object find_max_timestamp(object buf, Py_ssize_t pos, Py_ssize_t end,
+                                Py_ssize_t record_count, object base_timestamp,
+                                int64_t offset_delta_min=*, int64_t offset_delta_end=*)
+
+@cython.locals(timestamp=object)
+cdef object _found(Py_ssize_t outcome, int64_t offset_delta, int64_t timestamp_delta,
+                   Py_ssize_t index, object base_timestamp)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts)
 cpdef list list_keys(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count)
@@ -54,13 +65,14 @@ cdef int _check_range(Py_ssize_t pos, Py_ssize_t end, Py_ssize_t size) except -1
 
 @cython.locals(result=WalkResult, absent_delta=int64_t)
 cdef object _summarize(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                       object base_timestamp, bint consecutive, Py_ssize_t batch_index)
+                       object base_timestamp, bint consecutive, Py_ssize_t batch_index,
+                       int64_t parts_max)
 
-@cython.locals(index=Py_ssize_t, previous=int64_t, min_delta=int64_t, max_delta=int64_t,
-               max_at=int64_t, null_keys=Py_ssize_t, record=RecordParts, at=Py_ssize_t,
+@cython.locals(index=Py_ssize_t, previous=int64_t, parts=int64_t, min_delta=int64_t,
+               max_delta=int64_t, max_at=int64_t, null_keys=Py_ssize_t, record=RecordParts, at=Py_ssize_t,
                ordinary=Ordinary)
 cdef WalkResult _walk(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                      bint consecutive, int64_t absent_delta) noexcept nogil
+                      bint consecutive, int64_t absent_delta, int64_t parts_max) noexcept nogil
 
 @cython.locals(min_delta=int64_t, max_at=int64_t, null_keys=Py_ssize_t, at=Py_ssize_t,
                record_end=Py_ssize_t, size=uint32_t, delta=uint32_t, offset=uint32_t,
@@ -69,9 +81,24 @@ cdef Ordinary _walk_ordinary(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, P
                              Py_ssize_t record_count, int64_t max_delta,
                              int64_t absent_delta) noexcept nogil
 
+@cython.locals(found=Found)
+cdef Found _search(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
+                   int64_t target, int64_t offset_delta_min) noexcept
+
+@cython.locals(found=Found)
+cdef Found _search_max(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
+                       int64_t offset_delta_min, int64_t offset_delta_end) noexcept
+
 @cython.locals(index=Py_ssize_t, record=RecordParts)
 cdef Found _find_timestamp(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,
-                           Py_ssize_t record_count, int64_t target) noexcept nogil
+                           Py_ssize_t record_count, int64_t target,
+                           int64_t offset_delta_min) noexcept nogil
+
+@cython.locals(index=Py_ssize_t, record=RecordParts, is_found=Py_ssize_t, max_at=int64_t,
+               max_delta=int64_t)
+cdef Found _find_max_timestamp(const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,
+                               Py_ssize_t record_count, int64_t offset_delta_min,
+                               int64_t offset_delta_end) noexcept nogil
 
 @cython.locals(size=int64_t, record_end=Py_ssize_t, timestamp_delta=int64_t, offset_delta=int64_t,
                key_size=int64_t, key_start=Py_ssize_t, value_size=int64_t, value_start=Py_ssize_t,

@@ -62,6 +62,9 @@ GIL_RELEASE_BYTES: Final = 262_144
 """As in `kernel_batches.py`; written as a number where C must know it."""
 
 # What can be wrong with a record, as numbers that pass through C, and as words.
+PARTS_ANY_NUMBER: Final = 2**62
+"""Records and headers of a batch, where their bytes alone bound them."""
+
 _PROBLEMS: Final = (
     "",
     "premature end of the records",
@@ -73,6 +76,7 @@ _PROBLEMS: Final = (
     "its offset is not one more than that of the record before",
     "its offset is not higher than that of the record before",
     "its timestamp or offset leaves the range of 64 bits",
+    "there are more records and headers than are allowed",
 )
 """Literals below are positions in this tuple."""
 
@@ -86,15 +90,19 @@ def walk_records(
     *,
     consecutive: bool = True,
     batch_index: int = -1,
+    parts_max: int = PARTS_ANY_NUMBER,
 ) -> WalkSummary:
     """Check the uncompressed records in buf[pos:end]: `record_count` of them, nothing else.
 
     `consecutive`: offsets must be 0, 1, 2, … as a producer numbers them; otherwise they need only
     increase, as in a compacted batch. Errors name `batch_index` unless it is -1.
 
-    Raises InvalidRecords (INVALID_RECORD; INVALID_TIMESTAMP for one that leaves 64 bits).
+    Raises InvalidRecords (INVALID_RECORD; INVALID_TIMESTAMP for one that leaves 64 bits;
+    MESSAGE_TOO_LARGE for more than `parts_max` records and headers, as soon as that is known).
     """
-    return _walk_records(buf, pos, end, record_count, base_timestamp, consecutive, batch_index)
+    return _walk_records(
+        buf, pos, end, record_count, base_timestamp, consecutive, batch_index, parts_max
+    )
 
 
 def _walk_records(
@@ -105,12 +113,20 @@ def _walk_records(
     base_timestamp: int,
     consecutive: bool,
     batch_index: int,
+    parts_max: int,
 ) -> WalkSummary:
     view = acquire(buf)
     try:
         _check_range(pos, end, length(view))
         return _summarize(
-            pointer(view), pos, end, record_count, base_timestamp, consecutive, batch_index
+            pointer(view),
+            pos,
+            end,
+            record_count,
+            base_timestamp,
+            consecutive,
+            batch_index,
+            parts_max,
         )
     finally:
         release(view)
@@ -156,21 +172,63 @@ def scan_headers(
 
 
 def find_timestamp(
-    buf: Any, pos: int, end: int, record_count: int, base_timestamp: int, timestamp: int
+    buf: Any,
+    pos: int,
+    end: int,
+    record_count: int,
+    base_timestamp: int,
+    timestamp: int,
+    offset_delta_min: int = 0,
 ) -> tuple[int, int] | None:
-    """(offset delta, timestamp) of the first record at or after `timestamp`, None without one."""
+    """(offset delta, timestamp) of the first record at or after `timestamp` and from
+    `offset_delta_min` on, None without one."""
     target = timestamp - base_timestamp
     if target > TIMESTAMP_MAX:
         return None
+    target = max(target, TIMESTAMP_MIN)
     view = acquire(buf)
     try:
         _check_range(pos, end, length(view))
-        found = _find_timestamp(pointer(view), pos, end, record_count, max(target, TIMESTAMP_MIN))
+        found = _search(pointer(view), pos, end, record_count, target, offset_delta_min)
     finally:
         release(view)
-    if found[0] < 0:
-        raise _bad_record(-found[0], found[3], -1)
-    return (found[1], base_timestamp + found[2]) if found[0] else None
+    return _found(found[0], found[1], found[2], found[3], base_timestamp)
+
+
+def find_max_timestamp(
+    buf: Any,
+    pos: int,
+    end: int,
+    record_count: int,
+    base_timestamp: int,
+    offset_delta_min: int = 0,
+    offset_delta_end: int = 2**31,
+) -> tuple[int, int] | None:
+    """(offset delta, timestamp) of the first record that has the highest timestamp of those in
+    [offset_delta_min, offset_delta_end), None without any."""
+    view = acquire(buf)
+    try:
+        _check_range(pos, end, length(view))
+        found = _search_max(
+            pointer(view), pos, end, record_count, offset_delta_min, offset_delta_end
+        )
+    finally:
+        release(view)
+    return _found(found[0], found[1], found[2], found[3], base_timestamp)
+
+
+def _found(
+    outcome: int, offset_delta: int, timestamp_delta: int, index: int, base_timestamp: int
+) -> tuple[int, int] | None:
+    """(offset delta, timestamp) from what a search gives."""
+    if outcome < 0:
+        raise _bad_record(-outcome, index, -1)
+    if outcome == 0:
+        return None
+    timestamp = base_timestamp + timestamp_delta
+    if timestamp > TIMESTAMP_MAX or timestamp < TIMESTAMP_MIN:
+        raise _bad_record(9, index, -1)
+    return offset_delta, timestamp
 
 
 def list_keys(
@@ -383,13 +441,16 @@ def _summarize(
     base_timestamp: Any,
     consecutive: bool,
     batch_index: int,
+    parts_max: int,
 ) -> WalkSummary:
     absent_delta = NO_TIMESTAMP - base_timestamp
     if end - pos < 262144:  # GIL_RELEASE_BYTES
-        result = _walk(p, pos, end, record_count, consecutive, absent_delta)
+        result = _walk(p, pos, end, record_count, consecutive, absent_delta, parts_max)
     else:
         with cython.nogil:
-            result = _walk(p, pos, end, record_count, consecutive, absent_delta)
+            result = _walk(p, pos, end, record_count, consecutive, absent_delta, parts_max)
+    if result[0] == 10:
+        raise too_many_parts(parts_max, batch_index)
     if result[0] != 0:
         raise _bad_record(result[0], result[1], batch_index)
     if result[6] != end:
@@ -408,13 +469,23 @@ def _summarize(
 
 
 def _walk(
-    p: Any, pos: int, end: int, record_count: int, consecutive: bool, absent_delta: int
+    p: Any,
+    pos: int,
+    end: int,
+    record_count: int,
+    consecutive: bool,
+    absent_delta: int,
+    parts_max: int,
 ) -> tuple[int, int, int, int, int, int, int]:
     """(problem, index, lowest and highest timestamp delta, offset delta of the highest, null
     keys, position behind the last record). `absent_delta` is that of records without a timestamp,
     which the lowest leaves out: the highest number of 64 bits where there are no others."""
     index = 0
     previous = -1
+    parts = record_count
+    # A count that the bytes have no room for is a lie, found by walking.
+    if parts > parts_max and (end - pos) // 7 >= record_count:
+        return 10, 0, 0, 0, 0, 0, 0
     min_delta = 9223372036854775807
     max_delta = max_at = null_keys = 0
     while index < record_count:
@@ -436,6 +507,9 @@ def _walk(
         if pos < 0:
             return -pos, index, 0, 0, 0, 0, 0
         if record[7] != 0:
+            parts += record[7]
+            if parts > parts_max and record_count <= parts_max:
+                return 10, index, 0, 0, 0, 0, 0
             at = _skip_headers(p, record[8], pos, record[7])
             if at < 0:
                 return -at, index, 0, 0, 0, 0, 0
@@ -537,8 +611,34 @@ def _walk_ordinary(
     return index, pos, min_delta, max_delta, max_at, null_keys
 
 
+def _search(
+    p: Any, pos: int, end: int, record_count: int, target: int, offset_delta_min: int
+) -> tuple[int, int, int, int]:
+    """`_find_timestamp`, without the lock where it is long."""
+    if end - pos < 262144:  # GIL_RELEASE_BYTES
+        found = _find_timestamp(p, pos, end, record_count, target, offset_delta_min)
+    else:
+        with cython.nogil:
+            found = _find_timestamp(p, pos, end, record_count, target, offset_delta_min)
+    return found
+
+
+def _search_max(
+    p: Any, pos: int, end: int, record_count: int, offset_delta_min: int, offset_delta_end: int
+) -> tuple[int, int, int, int]:
+    """`_find_max_timestamp`, without the lock where it is long."""
+    if end - pos < 262144:  # GIL_RELEASE_BYTES
+        found = _find_max_timestamp(p, pos, end, record_count, offset_delta_min, offset_delta_end)
+    else:
+        with cython.nogil:
+            found = _find_max_timestamp(
+                p, pos, end, record_count, offset_delta_min, offset_delta_end
+            )
+    return found
+
+
 def _find_timestamp(
-    p: Any, pos: int, end: int, record_count: int, target: int
+    p: Any, pos: int, end: int, record_count: int, target: int, offset_delta_min: int
 ) -> tuple[int, int, int, int]:
     """(1 found, 0 not, less than 0 a problem; offset delta; timestamp delta; index)."""
     index = 0
@@ -547,10 +647,30 @@ def _find_timestamp(
         pos = record[0]
         if pos < 0:
             return pos, 0, 0, index
-        if record[1] >= target:
+        if record[1] >= target and record[2] >= offset_delta_min:
             return 1, record[2], record[1], index
         index += 1
     return 0, 0, 0, index
+
+
+def _find_max_timestamp(
+    p: Any, pos: int, end: int, record_count: int, offset_delta_min: int, offset_delta_end: int
+) -> tuple[int, int, int, int]:
+    """As `_find_timestamp` gives it."""
+    index = is_found = max_at = max_delta = 0
+    while index < record_count:
+        record = _parse_record(p, pos, end)
+        pos = record[0]
+        if pos < 0:
+            return pos, 0, 0, index
+        if record[2] >= offset_delta_end:
+            break
+        if record[2] >= offset_delta_min and (is_found == 0 or record[1] > max_delta):
+            is_found = 1
+            max_at = record[2]
+            max_delta = record[1]
+        index += 1
+    return is_found, max_at, max_delta, index
 
 
 def _parse_record(p: Any, pos: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
@@ -635,6 +755,14 @@ def _parse_header(p: Any, pos: int, end: int) -> tuple[int, int, int, int]:
     if value_size > end - pos:
         return -6, 0, 0, 0
     return pos + value_size, key_start, key_end, pos
+
+
+def too_many_parts(parts_max: int, batch_index: int = -1) -> InvalidRecords:
+    """The refusal of a batch with more than `parts_max` records and headers."""
+    return InvalidRecords(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        _where(batch_index) + f"it has more than {parts_max} records and headers",
+    )
 
 
 def _invalid(batch_index: int, text: str) -> InvalidRecords:

@@ -269,10 +269,13 @@ class Reader:
                     f"{field} claims {count} items at byte {self.pos}, "
                     f"but only {self.end - self.pos} bytes follow"
                 )
-            self.items_left -= count
-            if self.items_left < 0:
-                raise MalformedFrame(f"more than {ARRAY_ITEMS_MAX} array items, in {field}")
+            self._count_items(count, field)
         return count
+
+    def _count_items(self, count: int, field: str) -> None:
+        self.items_left -= count
+        if self.items_left < 0:
+            raise MalformedFrame(f"more than {ARRAY_ITEMS_MAX} array items, in {field}")
 
     def read_int8_array(self, count: int) -> list[int]:
         return self._number_array("b", 1, count)
@@ -302,9 +305,16 @@ class Reader:
 
     def skip_tagged_fields(self) -> None:
         """Skips the tagged fields of a structure of which none is known (KIP-482)."""
-        for _ in range(self.read_uvarint()):
+        for _ in range(self.read_tagged_fields_count()):
             self.read_uvarint()
             self.pos = self.read_tagged_field_end()
+
+    def read_tagged_fields_count(self) -> int:
+        """How many tagged fields a structure has; they count as items of the frame."""
+        count = self.read_uvarint()
+        if count:
+            self._count_items(count, "tagged fields")
+        return count
 
     def read_tagged_field_end(self) -> int:
         """Reads a tagged field's size; the position where it ends."""

@@ -231,9 +231,15 @@ def outline_batch(buf: Buffer, header: BatchHeader) -> list[tuple[int, bool]]:
 
 
 def find_first_at(
-    buf: Buffer, header: BatchHeader, timestamp: int, *, size_max: int = DECOMPRESSED_BYTES_MAX
+    buf: Buffer,
+    header: BatchHeader,
+    timestamp: int,
+    offset_min: int = 0,
+    *,
+    size_max: int = DECOMPRESSED_BYTES_MAX,
 ) -> tuple[int, int] | None:
-    """(offset, timestamp) of the batch's first record at or after `timestamp`, or None."""
+    """(offset, timestamp) of the batch's first record at or after `timestamp`, and from offset
+    `offset_min` on, or None."""
     wanted = timestamp
     if header.log_append_time:
         if header.max_timestamp < timestamp:
@@ -241,7 +247,13 @@ def find_first_at(
         wanted = header.base_timestamp - 2**63  # Any record will do, and the first is found.
     data, start, end = unpacked_records(buf, header, size_max)
     found = kernel.find_timestamp(
-        data, start, end, header.record_count, header.base_timestamp, wanted
+        data,
+        start,
+        end,
+        header.record_count,
+        header.base_timestamp,
+        wanted,
+        _delta_of(header, offset_min),
     )
     if found is None:
         return None
@@ -249,15 +261,38 @@ def find_first_at(
     return header.base_offset + found[0], found_timestamp
 
 
+def _delta_of(header: BatchHeader, offset: int) -> int:
+    """`offset` as an offset delta, or the nearest there can be: 2^31 is behind all of them."""
+    return max(0, min(offset - header.base_offset, 2**31))
+
+
 def find_max_timestamp(
-    buf: Buffer, header: BatchHeader, *, size_max: int = DECOMPRESSED_BYTES_MAX
-) -> tuple[int, int]:
-    """(offset, timestamp) of the batch's first record with the highest timestamp, which is its
-    first one where the broker has stamped it."""
+    buf: Buffer,
+    header: BatchHeader,
+    offset_min: int = 0,
+    offset_end: int = 2**63 - 1,
+    *,
+    size_max: int = DECOMPRESSED_BYTES_MAX,
+) -> tuple[int, int] | None:
+    """(offset, timestamp) of the first record with the highest timestamp of the batch's records in
+    [offset_min, offset_end), or None when it has none there. That is their first one where the
+    broker has stamped the batch."""
     if header.log_append_time:
-        return header.base_offset, header.max_timestamp
-    summary = summarize_batch(buf, header, consecutive=False, size_max=size_max)
-    return header.base_offset + summary.max_timestamp_offset_delta, summary.max_timestamp
+        if offset_min <= header.base_offset and header.last_offset < offset_end:
+            return header.base_offset, header.max_timestamp
+        found = find_first_at(buf, header, header.max_timestamp, offset_min, size_max=size_max)
+        return found if found is not None and found[0] < offset_end else None
+    data, start, end = unpacked_records(buf, header, size_max)
+    found = kernel.find_max_timestamp(
+        data,
+        start,
+        end,
+        header.record_count,
+        header.base_timestamp,
+        _delta_of(header, offset_min),
+        _delta_of(header, offset_end),
+    )
+    return None if found is None else (header.base_offset + found[0], found[1])
 
 
 def build_batch(

@@ -110,7 +110,7 @@ def _decode_tagged(module: ModuleWriter, struct: Struct, version: int) -> list[s
     tagged = tagged_fields(struct)
     if not tagged:
         return ["reader.skip_tagged_fields()"]
-    lines = ["for _ in range(reader.read_uvarint()):"]
+    lines = ["for _ in range(reader.read_tagged_fields_count()):"]
     body = ["tag = reader.read_uvarint()", "end = reader.read_tagged_field_end()"]
     for index, f in enumerate(tagged):
         keyword = "elif" if index else "if"

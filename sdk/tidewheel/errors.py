@@ -140,7 +140,8 @@ class MessageTooLarge(SendError):
 
     default_hint = (
         "Send less per message, or raise `message_bytes_max` of the client and "
-        "`max.message.bytes` of the topic"
+        "`max.message.bytes` of the topic; records that compress extremely well are also refused "
+        "where a batch unpacks to more than 128 MiB"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 from typing import Any
 from uuid import UUID
@@ -9,8 +10,10 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
+from data_plane.broker import produce
 from data_plane.broker.api import CloseConnection
-from data_plane.broker.produce import RECORDS_OUTLINED_MAX
+from data_plane.broker.produce import BATCH_PARTS_MAX, RECORDS_OUTLINED_MAX
+from data_plane.log import validation
 from data_plane.wire.compression import Compression, compress
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import BATCH_HEADER
@@ -20,15 +23,19 @@ from data_plane.wire.messages.produce_request import (
     TopicProduceData,
 )
 from data_plane.wire.records import (
+    BatchHeader,
     NewRecord,
     build_batch,
     is_crc_valid,
     iter_batch_headers,
+    outline_batch,
     read_batch_header,
+    recompress,
     set_max_timestamp,
 )
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, NOW_MS, BrokerPlayer, make_batch, values_of
+from tests.wire.kernel_pairs import with_crc
 
 VERSIONS = range(3, 14)
 
@@ -110,8 +117,36 @@ def test_records_of_refused_batches_are_named_up_to_a_bound(broker: BrokerPlayer
     assert sent(RECORDS_OUTLINED_MAX + 1, 6) == [(code, 0), (code, 6)]
 
 
+@pytest.mark.parametrize(
+    ("version", "acks", "is_unpacked_again"),
+    [(7, 1, False), (8, 0, False), (8, 1, True), (13, -1, True), (13, 0, False)],
+)
+def test_records_are_looked_for_where_the_answer_names_them(
+    broker: BrokerPlayer,
+    monkeypatch: pytest.MonkeyPatch,
+    version: int,
+    acks: int,
+    is_unpacked_again: bool,
+) -> None:
+    outlined: list[BatchHeader] = []
+
+    def outline(buf: bytearray, header: BatchHeader) -> list[tuple[int, bool]]:
+        outlined.append(header)
+        return outline_batch(buf, header)
+
+    monkeypatch.setattr(validation, "outline_batch", outline)
+    batch = build_batch([NewRecord(1 << 50, None, None)], compression=Compression.GZIP)
+    with contextlib.suppress(CloseConnection):  # What acks=0 gets.
+        answer = only(
+            broker.produce("orders", [], version=version, acks=acks, batch=batch).response
+        )
+        assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert broker.services.counters.refused_batches == 1
+    assert bool(outlined) is is_unpacked_again
+
+
 def test_a_record_of_countless_headers_is_named_without_them(broker: BrokerPlayer) -> None:
-    headers = ((b"", b""),) * 1_000_000
+    headers = ((b"", b""),) * 900_000
     batch = build_batch([NewRecord(1 << 50, None, None, headers)], compression=4)
     tracemalloc.start()
     try:
@@ -373,5 +408,113 @@ def test_a_bomb_is_refused(broker: BrokerPlayer) -> None:
     batch = build_batch([NewRecord(NOW_MS, None, bytes(200 << 20), ())], compression=4)
     assert len(batch) < 100_000
     answer = only(broker.produce("orders", [], batch=bytes(batch)).response)
-    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert "unpacks to more than" in answer.error_message
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("with_headers", [False, True])
+def test_a_batch_of_countless_parts_is_refused(
+    broker: BrokerPlayer, compression: Compression, with_headers: bool
+) -> None:
+    broker.create_topic("wide", configs={"max.message.bytes": str(100 << 20)})
+
+    def send(parts_count: int) -> Any:
+        headers_count = parts_count // 2 if with_headers else 0
+        record = NewRecord(NOW_MS, None, None)
+        records = [record] * (parts_count - headers_count)
+        records[7] = record._replace(headers=((b"", b""),) * headers_count)
+        batch = build_batch(records, compression=compression)
+        return only(broker.produce("wide", [], batch=bytes(batch)).response)
+
+    assert send(BATCH_PARTS_MAX).error_code == 0
+    answer = send(BATCH_PARTS_MAX + 1)
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+    assert "more than 1000000 records and headers" in answer.error_message
+    assert broker.partition("wide").log.log_end_offset == (
+        BATCH_PARTS_MAX // 2 if with_headers else BATCH_PARTS_MAX
+    )
+
+
+def test_a_batch_of_too_many_records_is_not_unpacked(broker: BrokerPlayer) -> None:
+    batch = make_batch([b"value"], compression=Compression.ZSTD)
+    batch[61:65] = bytes(4)  # Nothing that would unpack.
+    batch[23:27] = BATCH_PARTS_MAX.to_bytes(4, "big")
+    batch[57:61] = (BATCH_PARTS_MAX + 1).to_bytes(4, "big")
+    answer = only(broker.produce("orders", [], batch=with_crc(batch)).response)
+    assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip"])
+def test_what_is_beyond_the_bounds_is_not_compressed_anew(
+    broker: BrokerPlayer, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    monkeypatch.setattr(produce, "UNPACKED_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(produce, "BATCH_PARTS_MAX", 10)
+    broker.create_topic("rewritten", configs={"compression.type": codec})
+    rewritten: list[int] = []
+
+    def rewrite(buf: bytearray, position: int, *options: Any) -> bytearray:
+        rewritten.append(position)
+        return recompress(buf, position, *options)
+
+    monkeypatch.setattr(validation, "recompress", rewrite)
+
+    def send(values: list[bytes], headers_count: int = 0) -> int:
+        headers = ((b"", b""),) * headers_count
+        records = [NewRecord(NOW_MS, None, value, headers) for value in values]
+        batch = build_batch(records, compression=Compression.ZSTD)
+        return int(only(broker.produce("rewritten", [], batch=batch).response).error_code)
+
+    too_large = int(ErrorCode.MESSAGE_TOO_LARGE)
+    assert send([bytes(1_100_000)]) == too_large
+    assert send([b"v"] * 11) == too_large
+    assert send([b"v"], 10) == too_large
+    assert rewritten == []
+    assert send([bytes(900_000)]) == send([b"v"] * 10) == send([b"v"], 9) == 0
+    assert len(rewritten) == 3
+
+
+def test_what_a_request_unpacks_to_is_bounded(
+    broker: BrokerPlayer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce, "UNPACKED_BYTES_MAX", 1_000_000)
+    broker.create_topic("many", 4)
+
+    def send(*batches: bytearray) -> list[int]:
+        pieces = [
+            PartitionProduceData(index=index, records=bytes(batch))
+            for index, batch in enumerate(batches)
+        ]
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=1,
+            timeout_ms=1000,
+            topic_data=[TopicProduceData(name="many", partition_data=pieces)],
+        )
+        (topic,) = broker.send(ApiKey.PRODUCE, 9, request).response.responses
+        return [part.error_code for part in topic.partition_responses]
+
+    def packed(size: int, codec: Compression = Compression.ZSTD) -> bytearray:
+        return make_batch([bytes(size)], compression=codec)
+
+    too_large = int(ErrorCode.MESSAGE_TOO_LARGE)
+    assert send(packed(450_000), packed(450_000)) == [0, 0]
+    assert send(packed(450_000), packed(450_000), packed(450_000)) == [0, 0, too_large]
+    # Plain records take part in nothing but the request's size, which allows for more.
+    plain = make_batch([bytes(20_000)])
+    assert send(plain, packed(450_000), packed(450_000), packed(450_000)) == [0, 0, 0, 0]
+    # What breaks while it is unpacked has been unpacked, nobody knows how far, but a few bytes do
+    # not get far.
+    monkeypatch.setattr(produce, "UNPACKED_BYTES_MAX", 4_000_000)
+    broken = packed(10, Compression.GZIP)[:85]
+    broken[8:12] = (len(broken) - 12).to_bytes(4, "big")
+    broken = with_crc(broken)
+    assert send(broken, broken, broken, packed(450_000)) == [int(ErrorCode.INVALID_RECORD)] * 3 + [
+        0
+    ]
+    monkeypatch.setattr(produce, "UNPACKED_BYTES_MAX", 1_000_000)
+    broken = packed(900_000, Compression.GZIP)
+    broken[-3] ^= 255  # In the size that ends it.
+    broken = with_crc(broken)
+    assert send(broken, packed(450_000)) == [int(ErrorCode.INVALID_RECORD), too_large]

@@ -9,7 +9,13 @@ import pytest
 
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
-from tests.broker.broker_player import BrokerPlayer, values_of
+from data_plane.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from data_plane.wire.registry import ApiKey
+from tests.broker.broker_player import NOW_MS, BrokerPlayer, values_of
 from tests.broker.test_fetch import parts
 from tests.broker.test_produce import only
 
@@ -111,6 +117,34 @@ def test_a_corrupt_batch_is_not_served(broker: BrokerPlayer) -> None:
     part = only(poll.response)
     assert part.error_code == ErrorCode.CORRUPT_MESSAGE
     assert values_of(part.records) == []
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS, -3])
+def test_a_search_by_time_in_a_corrupt_batch_concerns_its_partition_alone(
+    broker: BrokerPlayer, timestamp: int
+) -> None:
+    fill(broker)
+    broker = restarted(broker)
+    (topic_id, bad), (_, good) = broker.logs.partition_ids()
+    path = f"{broker.logs.get(topic_id, bad).folder}/{0:020d}.log"
+    broker.fs.flip_bit(path, 61, 6)  # In the size of the first record.
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        topics=[
+            ListOffsetsTopic(
+                name="orders",
+                partitions=[
+                    ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+                    for index in (bad, good)
+                ],
+            )
+        ],
+    )
+    (topic,) = broker.ask(ApiKey.LIST_OFFSETS, 7, request).topics
+    assert [(part.error_code, part.offset) for part in topic.partitions] == [
+        (ErrorCode.CORRUPT_MESSAGE, -1),
+        (0, 0),
+    ]
 
 
 def test_logs_of_topics_that_are_gone_are_deleted_at_start(broker: BrokerPlayer) -> None:

@@ -22,6 +22,7 @@ from data_plane.log.indexes import (
 )
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log import Log
+from data_plane.wire import kernel
 from data_plane.wire.records import iter_batch_headers
 from tests.log.one_log import START_MS, OneLog, batch_of
 from tests.log.test_corruption import served
@@ -188,6 +189,24 @@ def test_look_ups_by_time_keep_to_the_visible_part_of_a_batch() -> None:
     assert one.log.max_timestamp_offset(max_offset=5) == (4, 85, 0)
     assert one.log.max_timestamp_offset(max_offset=3) == (2, 80, 0)
     assert one.log.max_timestamp_offset(max_offset=2) is None
+
+
+@pytest.mark.parametrize("compression", [0, 1])
+def test_look_ups_by_time_make_no_objects_of_records(
+    compression: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = OneLog()
+    one.append(batch_of(*[b"v"] * 4, timestamps=[70, 90, 80, 60], compression=compression))
+    one.log.delete_records(2)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("records were made into objects")
+
+    for name in ("decode_records", "outline_records", "list_keys"):
+        monkeypatch.setattr(kernel, name, refuse)
+    assert one.log.offset_for_timestamp(65, max_offset=4) == (2, 80, 0)
+    assert one.log.max_timestamp_offset(max_offset=4) == (2, 80, 0)
+    assert one.log.max_timestamp_offset(max_offset=3) == (2, 80, 0)
 
 
 def test_lost_indexes_are_made_again_as_they_were() -> None:

@@ -108,6 +108,39 @@ def test_an_unpacker_gives_what_decompress_gives(codec: Compression) -> None:
             unpacker.unpack(codec, b"\xff\xfe\xfdnoise" if codec else bytes(11), 10)
 
 
+def snappy_of_empty_blocks(count: int) -> bytes:
+    return b"\x82SNAPPY\0" + bytes((0, 0, 0, 1)) * 2 + b"\0\0\0\1\0" * count
+
+
+def lz4_of_empty_blocks(count: int) -> bytes:
+    return b"\x04\x22\x4d\x18\x60\x40\x82" + b"\0\0\0\x80" * count + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("codec", "data"),
+    [
+        (Compression.SNAPPY, snappy_of_empty_blocks(200_000)),
+        (Compression.LZ4, lz4_of_empty_blocks(250_000)),
+    ],
+    ids=["snappy", "lz4"],
+)
+def test_a_frame_of_countless_blocks_is_refused(codec: Compression, data: bytes) -> None:
+    with pytest.raises(InvalidRecords, match=r"it has more than \d+ blocks for its size") as caught:
+        decompress(codec, data)
+    assert caught.value.error_code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("size", [1 << 20, 60 << 20])
+@pytest.mark.parametrize("codec", [Compression.SNAPPY, Compression.LZ4])
+def test_blocks_that_pack_as_well_as_they_can_are_read(codec: Compression, size: int) -> None:
+    assert decompress(codec, compress(codec, bytes(size))) == bytes(size)
+
+
+def test_a_thousand_small_blocks_are_read() -> None:
+    assert decompress(Compression.SNAPPY, snappy_of_empty_blocks(1_000)) == b""
+    assert decompress(Compression.LZ4, lz4_of_empty_blocks(1_000)) == b""
+
+
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 def test_an_unpacker_keeps_its_own_memory_and_no_more(codec: Compression) -> None:
     bomb, small = compress(codec, bytes(64 << 20)), compress(codec, MIXED[:5000])
@@ -133,7 +166,7 @@ def test_size_limit_is_exact(codec: Compression) -> None:
     assert decompress(codec, data, len(MIXED) + 1) == MIXED
     with pytest.raises(InvalidRecords, match=f"more than {len(MIXED) - 1} bytes") as caught:
         decompress(codec, data, len(MIXED) - 1)
-    assert caught.value.error_code is ErrorCode.INVALID_RECORD
+    assert caught.value.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @packed_codecs

@@ -317,6 +317,32 @@ def test_keys(implementation: Implementation) -> None:
 
 
 @both
+@pytest.mark.parametrize("headers_first", [False, True])
+@pytest.mark.parametrize("consecutive", [False, True])
+def test_records_and_headers_are_bounded_together(
+    implementation: Implementation, headers_first: bool, consecutive: bool
+) -> None:
+    headers = ((b"h", b"v"),) * 4
+    records = [NewRecord(5, b"a", None)] * 3
+    records.insert(0 if headers_first else 3, NewRecord(5, b"a", None, headers))
+    batch = build_batch(records)
+    walk = implementation.batches.walk_records
+    where = (batch, 61, len(batch), 4, 5)
+    assert walk(*where, consecutive=consecutive, parts_max=8).record_count == 4
+    for parts_max in (7, 4, 3, 0):
+        with pytest.raises(InvalidRecords, match=f"more than {parts_max} records and h") as caught:
+            walk(*where, consecutive=consecutive, parts_max=parts_max)
+        assert caught.value.error_code is ErrorCode.MESSAGE_TOO_LARGE
+    # A count that the bytes have no room for is wrong, not too large.
+    with pytest.raises(InvalidRecords, match="record 4: ") as caught:
+        walk(batch, 61, len(batch), 1000, 5, consecutive=consecutive, parts_max=20)
+    assert caught.value.error_code is ErrorCode.INVALID_RECORD
+    with pytest.raises(InvalidRecords, match="batch 0: it has more than 7 records") as caught:
+        implementation.batches.check_batches(batch, 0, len(batch), walk=True, parts_max=7)
+    assert len(implementation.batches.check_batches(batch, 0, len(batch), parts_max=7)) == 1
+
+
+@both
 def test_outlines(implementation: Implementation) -> None:
     headers = ((b"h", b"v"),)
     batch = build_batch(
@@ -360,7 +386,7 @@ def calls(batch: bytes | bytearray, record_count: int, seed: int) -> list[Callab
     base = rng.choice([0, 5, 2**63 - 1, -(2**63)])
     target = rng.choice([-1, 0, 7, 2**63 - 1, -(2**63)])
     return [
-        lambda k: k.check_batches(batch, 0, end, batch_bytes_max=400, walk=True),
+        lambda k: k.check_batches(batch, 0, end, batch_bytes_max=400, walk=True, parts_max=9),
         lambda k: k.check_batches(batch, 0, end, one_batch=False),
         lambda k: k.scan_batches(batch, 0, end),
         lambda k: k.scan_batches(batch, 0, end, check_crc=False),
@@ -368,7 +394,11 @@ def calls(batch: bytes | bytearray, record_count: int, seed: int) -> list[Callab
         lambda k: k.walk_records(batch, start, end, record_count, base, consecutive=False),
         lambda k: k.scan_headers(batch, start, end, record_count),
         lambda k: k.scan_headers(batch, start, end, record_count, b""),
+        lambda k: k.walk_records(batch, start, end, record_count, base, parts_max=5),
         lambda k: k.find_timestamp(batch, start, end, record_count, base, target),
+        lambda k: k.find_timestamp(batch, start, end, record_count, base, target, 3),
+        lambda k: k.find_max_timestamp(batch, start, end, record_count, base),
+        lambda k: k.find_max_timestamp(batch, start, end, record_count, base, 2, 4),
         lambda k: k.list_keys(batch, start, end, record_count),
         lambda k: k.outline_records(batch, start, end, record_count, base),
         lambda k: k.filter_records(batch, start, end, record_count, base, keep),

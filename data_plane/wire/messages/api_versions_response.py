@@ -162,7 +162,7 @@ def decode_api_versions_response(reader: Reader, version: int) -> ApiVersionsRes
     message.finalized_features = []
     message.zk_migration_ready = False
     if version >= 3:
-        for _ in range(reader.read_uvarint()):
+        for _ in range(reader.read_tagged_fields_count()):
             tag = reader.read_uvarint()
             end = reader.read_tagged_field_end()
             if tag == 0:

@@ -140,7 +140,7 @@ def _decode_creatable_topic_result(reader: Reader, version: int) -> CreatableTop
         message.configs = []
     message.topic_config_error_code = 0
     if version >= 5:
-        for _ in range(reader.read_uvarint()):
+        for _ in range(reader.read_tagged_fields_count()):
             tag = reader.read_uvarint()
             end = reader.read_tagged_field_end()
             if tag == 0:

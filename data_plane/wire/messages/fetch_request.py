@@ -222,7 +222,7 @@ def _decode_fetch_partition(reader: Reader, version: int) -> FetchPartition:
     message.replica_directory_id = ZERO_UUID
     message.high_watermark = 9223372036854775807
     if version >= 12:
-        for _ in range(reader.read_uvarint()):
+        for _ in range(reader.read_tagged_fields_count()):
             tag = reader.read_uvarint()
             end = reader.read_tagged_field_end()
             if tag == 0 and version >= 17:
@@ -351,7 +351,7 @@ def decode_fetch_request(reader: Reader, version: int) -> FetchRequest:
     message.cluster_id = None
     message.replica_state = ReplicaState()
     if version >= 12:
-        for _ in range(reader.read_uvarint()):
+        for _ in range(reader.read_tagged_fields_count()):
             tag = reader.read_uvarint()
             end = reader.read_tagged_field_end()
             if tag == 0:

@@ -296,7 +296,7 @@ def _decode_partition_data(reader: Reader, version: int) -> PartitionData:
     message.current_leader = LeaderIdAndEpoch()
     message.snapshot_id = SnapshotId()
     if version >= 12:
-        for _ in range(reader.read_uvarint()):
+        for _ in range(reader.read_tagged_fields_count()):
             tag = reader.read_uvarint()
             end = reader.read_tagged_field_end()
             if tag == 0:
@@ -373,7 +373,7 @@ def decode_fetch_response(reader: Reader, version: int) -> FetchResponse:
         ]
     message.node_endpoints = []
     if version >= 12:
-        for _ in range(reader.read_uvarint()):
+        for _ in range(reader.read_tagged_fields_count()):
             tag = reader.read_uvarint()
             end = reader.read_tagged_field_end()
             if tag == 0 and version >= 16:

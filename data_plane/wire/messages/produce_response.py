@@ -219,7 +219,7 @@ def _decode_partition_produce_response(reader: Reader, version: int) -> Partitio
         message.error_message = None
     message.current_leader = LeaderIdAndEpoch()
     if version >= 9:
-        for _ in range(reader.read_uvarint()):
+        for _ in range(reader.read_tagged_fields_count()):
             tag = reader.read_uvarint()
             end = reader.read_tagged_field_end()
             if tag == 0 and version >= 10:
@@ -285,7 +285,7 @@ def decode_produce_response(reader: Reader, version: int) -> ProduceResponse:
     message.throttle_time_ms = reader.read_int32()
     message.node_endpoints = []
     if version >= 9:
-        for _ in range(reader.read_uvarint()):
+        for _ in range(reader.read_tagged_fields_count()):
             tag = reader.read_uvarint()
             end = reader.read_tagged_field_end()
             if tag == 0 and version >= 10:
