@@ -14,6 +14,7 @@ from data_plane.broker.cell_view import controller_of
 from data_plane.broker.controller_settings import controller_settings
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
+from data_plane.broker.topic_names import quoted_name
 from data_plane.cell.changes import Change
 from data_plane.cell.election import elect, elect_preferred
 from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage, TopicImage
@@ -133,7 +134,7 @@ def _elect_one(
 ) -> PartitionResult:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
-        return _result(index, unknown, f"No such topic as {name}")
+        return _result(index, unknown, f"No such topic as {quoted_name(name)}")
     if not 0 <= index < len(topic.partitions):
         return _result(index, unknown, f"No such partition as {name}-{index}")
     place = Place(topic, index)

@@ -128,10 +128,12 @@ def handle_alter_replica_log_dirs(
     services: Services, context: RequestContext, request: AlterReplicaLogDirsRequest, now_ms: int
 ) -> AlterReplicaLogDirsResponse:
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = defaultdict(list)
+    known = {posixpath.normpath(item.path): item.path for item in services.logs.directories}
     for wanted in request.dirs:
+        directory = known.get(posixpath.normpath(wanted.path))
         for topic in wanted.topics:
             for index in topic.partitions:
-                code = _alter(services, wanted.path, topic.name, index)
+                code = _alter(services, directory, topic.name, index)
                 by_topic[topic.name].append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=int(code))
                 )
@@ -143,9 +145,8 @@ def handle_alter_replica_log_dirs(
     )
 
 
-def _alter(services: Services, path: str, name: str, index: int) -> ErrorCode:
-    target = posixpath.normpath(path)
-    if not any(posixpath.normpath(item.path) == target for item in services.logs.directories):
+def _alter(services: Services, directory: str | None, name: str, index: int) -> ErrorCode:
+    if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
     topic = services.image.topic(name)
     if topic is None or not 0 <= index < len(topic.partitions):
@@ -156,7 +157,7 @@ def _alter(services: Services, path: str, name: str, index: int) -> ErrorCode:
         return error.error_code
     if partition is None:
         return services.partitions.error_by_name(name, index)
-    if posixpath.normpath(partition.log.log_directory.path) == target:
+    if partition.log.log_directory.path == directory:
         return ErrorCode.NONE
     return ErrorCode.INVALID_REQUEST
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from data_plane.broker.auto_creation import auto_creation_of
 from data_plane.broker.cell_view import controller_id, live_brokers, live_ids
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.metadata_encoding import (
@@ -22,7 +23,6 @@ from data_plane.broker.metadata_encoding import (
 )
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
-from data_plane.broker.topics import ensure_topic
 from data_plane.cell.metadata import INTERNAL_TOPICS, OFFSETS_TOPIC
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_request import (
@@ -148,6 +148,7 @@ def _by_name(
     may_create = allow_auto_topic_creation and services.config.get_bool("auto.create.topics.enable")
     found: list[Item] = []
     missing: list[Item] = []
+    to_create: list[str] = []
     for name in dict.fromkeys(topic.name for topic in wanted):
         assert name is not None
         topic = services.image.topics_by_name.get(name)
@@ -158,7 +159,7 @@ def _by_name(
         if invalid_name_reason(name) is not None:
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
         elif may_create:
-            _create(services, name)
+            to_create.append(name)
         missing.append(
             MetadataResponseTopic(
                 error_code=int(error),
@@ -167,15 +168,11 @@ def _by_name(
                 topic_authorized_operations=operations,
             )
         )
-    return found + missing
-
-
-def _create(services: Services, name: str) -> None:
-    if name == OFFSETS_TOPIC:
+    if OFFSETS_TOPIC in to_create:
         # The group service knows how its topic has to be.
         services.groups.topic.create()
-    elif name not in INTERNAL_TOPICS:
-        ensure_topic(services, name, services.config.get_int("num.partitions"))
+    auto_creation_of(services).create(name for name in to_create if name not in INTERNAL_TOPICS)
+    return found + missing
 
 
 def register(table: HandlerTable) -> None:

@@ -7,7 +7,9 @@ their version has: several groups in one OffsetFetch from version 8 on, topic id
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from data_plane.broker.api import RequestContext
 from data_plane.broker.groups import GroupService, Reply, client_of, service_of
@@ -120,6 +122,10 @@ def _merge_commit(
     return OffsetCommitResponse(topics=merged)
 
 
+# A group, and the member and its epoch on whose behalf its offsets are asked for.
+Asking = tuple[str, str | None, int]
+
+
 def handle_offset_fetch(
     services: Services, context: RequestContext, request: OffsetFetchRequest, now_ms: int
 ) -> Any:
@@ -136,6 +142,7 @@ def handle_offset_fetch(
                 for each in request.topics
             ]
         groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+    groups = without_repetitions(groups)
     reply = Reply()
 
     def confirmed(refused: frozenset[str]) -> None:
@@ -152,6 +159,37 @@ def handle_offset_fetch(
 
     service.confirm([group.group_id for group in groups], now_ms, confirmed)
     return reply.result()
+
+
+def without_repetitions(
+    groups: Iterable[OffsetFetchRequestGroup],
+) -> list[OffsetFetchRequestGroup]:
+    """`groups` without what a group has been asked for before: an answer may be a thousand times as
+    long as the question."""
+    answered_whole: set[Asking] = set()
+    answered: dict[tuple[Asking, str, UUID], set[int]] = {}
+    kept: list[OffsetFetchRequestGroup] = []
+    for group in groups:
+        asking = (group.group_id, group.member_id, group.member_epoch)
+        if group.topics is None:
+            if asking in answered_whole:
+                continue
+            answered_whole.add(asking)
+        elif group.topics:
+            topics = []
+            for topic in group.topics:
+                key = (asking, topic.name, topic.topic_id)
+                known = answered.setdefault(key, set())
+                wanted = dict.fromkeys(topic.partition_indexes)
+                topic.partition_indexes = [index for index in wanted if index not in known]
+                known.update(topic.partition_indexes)
+                if topic.partition_indexes or not wanted:
+                    topics.append(topic)
+            if not topics:
+                continue
+            group.topics = topics
+        kept.append(group)
+    return kept
 
 
 def _fetch_group(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.messages.describe_producers_request import (
-    DescribeProducersRequest,
-    TopicRequest,
-)
+from data_plane.wire.messages.describe_producers_request import DescribeProducersRequest
 from data_plane.wire.messages.describe_producers_response import (
     DescribeProducersResponse,
     PartitionResponse,
@@ -25,30 +24,34 @@ MIN_VERSION, MAX_VERSION = 0, 0
 def handle_describe_producers(
     services: Services, context: RequestContext, request: DescribeProducersRequest, now_ms: int
 ) -> DescribeProducersResponse:
+    """Each partition once, however often it is named: it may have many producers."""
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(services, topic, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
+        topics=[_describe_topic(services, name, indexes) for name, indexes in wanted.items()]
     )
 
 
-def _describe(services: Services, topic: TopicRequest, index: int) -> PartitionResponse:
+def _describe_topic(services: Services, name: str, indexes: Iterable[int]) -> TopicResponse:
+    reason = invalid_name_reason(name)
+    return TopicResponse(
+        name=name, partitions=[_describe(services, name, index, reason) for index in indexes]
+    )
+
+
+def _describe(services: Services, name: str, index: int, reason: str | None) -> PartitionResponse:
     response = PartitionResponse(partition_index=index)
-    reason = invalid_name_reason(topic.name)
     if reason is not None:
         response.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
         response.error_message = reason
         return response
-    partition = services.partitions.get_by_name(topic.name, index)
+    partition = services.partitions.get_by_name(name, index)
     if partition is None:
-        code = services.partitions.error_by_name(topic.name, index)
+        code = services.partitions.error_by_name(name, index)
         response.error_code = int(code)
         # Kafka explains an unknown topic, not an unknown partition of a known one.
-        if topic.name not in services.image.topics_by_name:
+        if name not in services.image.topics_by_name:
             response.error_message = code.message
         return response
     try:

@@ -14,6 +14,7 @@ from data_plane.broker.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.placement import check_manual_assignment, registered_brokers
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
+from data_plane.broker.topic_names import quoted_name
 from data_plane.cell.changes import Change
 from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from data_plane.cell.partitions_draft import PartitionsDraft, Place
@@ -110,7 +111,10 @@ def _find(image: MetadataImage, name: str, index: int) -> Place:
     """Raises Refusal."""
     topic = image.topic(name)
     if topic is None:
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        raise Refusal(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Unable to find a topic named {quoted_name(name)}.",
+        )
     if not 0 <= index < len(topic.partitions):
         raise Refusal(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}."

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 
 NAME_CHARACTERS_MAX = 249
+QUOTED_CHARACTERS_MAX = 300
 # What DescribeQuorum names. No client may make a topic of this name.
 METADATA_TOPIC = "__cluster_metadata"
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -22,7 +23,8 @@ def invalid_name_reason(name: str) -> str | None:
         reason = f"'{name}' is not allowed"
     elif len(name) > NAME_CHARACTERS_MAX:
         reason = (
-            f"the length of '{name}' is longer than the max allowed length {NAME_CHARACTERS_MAX}"
+            f"the length of '{quoted_name(name)}' is longer than the max allowed length "
+            f"{NAME_CHARACTERS_MAX}"
         )
     elif _LEGAL.fullmatch(name) is None:
         reason = (
@@ -32,6 +34,12 @@ def invalid_name_reason(name: str) -> str | None:
     else:
         return None
     return f"Topic name is invalid: {reason}"
+
+
+def quoted_name(name: str) -> str:
+    """`name` for an error message, which may stand there once for each of many partitions: one
+    that is far longer than any topic's is cut."""
+    return name if len(name) <= QUOTED_CHARACTERS_MAX else f"{name[:QUOTED_CHARACTERS_MAX]}…"
 
 
 class CollisionIndex:

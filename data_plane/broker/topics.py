@@ -178,6 +178,7 @@ def _manual_assignments(new: NewPartitions, topic: CreatableTopic) -> tuple[Assi
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
         )
     by_index: dict[int, Assignment] = {}
+    first: Assignment | None = None
     for assignment in topic.assignments:
         index = assignment.partition_index
         if index in by_index:
@@ -185,8 +186,9 @@ def _manual_assignments(new: NewPartitions, topic: CreatableTopic) -> tuple[Assi
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
-        by_index[index] = new.check_manual(index, assignment.broker_ids)
-        check_same_replication([*by_index.values()])
+        replicas = by_index[index] = new.check_manual(index, assignment.broker_ids)
+        first = first or replicas
+        check_same_replication((first, replicas))
     if sorted(by_index) != list(range(len(by_index))):
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -283,35 +285,6 @@ def _array_place(version: int) -> ArrayPlace:
     """Behind the topics of the response, and behind the configs of a topic, stand tags."""
     is_flexible = version >= CONFIGS_VERSION
     return ArrayPlace(is_flexible, int(is_flexible))
-
-
-def ensure_topic(
-    services: Services, name: str, partitions_count: int, configs: Sequence[tuple[str, str]] = ()
-) -> None:
-    """Start making a topic on a client's behalf or the broker's own; nothing happens when it
-    exists by then or cannot be. The outcome shows in the image."""
-
-    def decide(image: MetadataImage) -> Sequence[Change]:
-        collisions = CollisionIndex(image.topics_by_name)
-        if (
-            name in image.topics_by_name
-            or name == METADATA_TOPIC
-            or collisions.find(name) is not None
-        ):
-            return ()
-        new = NewPartitions(services, image)
-        assignments = new.place(partitions_count, new.default_factor("default.replication.factor"))
-        topic_id = new_topic_id(services.random)
-        return (
-            CreateTopic(name, topic_id, assignments, tuple(configs)),
-            *new.initial_states(topic_id, 0, assignments),
-        )
-
-    def done(error: BaseException | None) -> None:
-        if error is not None:
-            services.log.error("topic_not_created", topic=name, error=repr(error))
-
-    services.metadata.write(decide, done)
 
 
 def register(table: HandlerTable) -> None:

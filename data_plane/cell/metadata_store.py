@@ -32,13 +32,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from data_plane.cell.changes import Change, apply_changes
+from data_plane.cell.changes import (
+    AddPartitions,
+    AlterConfigs,
+    Change,
+    CreateTopic,
+    apply_changes,
+)
 from data_plane.cell.metadata import MetadataImage
 
 # A writer asks again within seconds; this many later commits may have gone by until then.
 REQUEST_IDS_REMEMBERED = 1024
 # A reader that is further behind reads the whole image, which is cheaper by then anyway.
 FEED_COMMITS_KEPT = 4096
+# And what they may hold in memory, the latest one excepted: partitions, and 64 characters of a
+# setting's value each.
+FEED_PARTS_KEPT = 200_000
 # The epoch of the controller lease where only one broker can ever hold it.
 ONLY_CONTROLLER_EPOCH = 1
 
@@ -187,13 +196,18 @@ class CommitHistory:
     def __init__(self, version: int) -> None:
         self._first_version = version + 1
         self._commits: deque[Commit] = deque()
+        self._parts_count = 0
         self._request_ids: OrderedDict[str, None] = OrderedDict()
 
     def record(self, commit: Commit) -> None:
         assert commit.version == self._first_version + len(self._commits)
-        self._commits.append(commit)
-        if len(self._commits) > FEED_COMMITS_KEPT:
-            self._commits.popleft()
+        commits = self._commits
+        commits.append(commit)
+        self._parts_count += _parts_count(commit)
+        while len(commits) > FEED_COMMITS_KEPT or (
+            self._parts_count > FEED_PARTS_KEPT and len(commits) > 1
+        ):
+            self._parts_count -= _parts_count(commits.popleft())
             self._first_version += 1
         self.remember(commit.request_id)
 
@@ -214,6 +228,24 @@ class CommitHistory:
             raise FeedTruncated(f"the feed begins after version {self._first_version - 1}")
         skip = version + 1 - self._first_version
         return list(self._commits)[skip:]
+
+
+def _parts_count(commit: Commit) -> int:
+    """How much memory a commit takes, in parts of some hundred bytes."""
+    count = 0
+    for change in commit.changes:
+        count += 1
+        if isinstance(change, CreateTopic | AddPartitions):
+            count += len(change.assignments)
+        if isinstance(change, CreateTopic):
+            count += _settings_parts_count(change.configs)
+        elif isinstance(change, AlterConfigs):
+            count += _settings_parts_count(change.values)
+    return count
+
+
+def _settings_parts_count(values: Sequence[tuple[str, str | None]]) -> int:
+    return sum(1 + len(value or "") // 64 for _, value in values)
 
 
 @dataclass(slots=True)

@@ -29,7 +29,7 @@ from typing import Any
 from data_plane.groups.appends import response_error_of_append
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.deadlines import Deadlines
-from data_plane.groups.describe import describe_group, is_listed, list_group
+from data_plane.groups.describe import describe_group, list_groups
 from data_plane.groups.effects import AppendRecords, ClientContext, Effect, ReplyToken, Respond
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.loading import Folded
@@ -304,8 +304,9 @@ class GroupCoordinator:
     # ---- administration
 
     def describe_groups(self, group_ids: Iterable[str], api_version: int) -> DescribeGroupsResponse:
+        """Each group once, however often it is named."""
         response = DescribeGroupsResponse()
-        for group_id in group_ids:
+        for group_id in dict.fromkeys(group_ids):
             loaded, error = self._shard_of(group_id)
             if loaded is None:
                 response.groups.append(DescribedGroup(group_id=group_id, error_code=error))
@@ -318,9 +319,7 @@ class GroupCoordinator:
         """All groups that are coordinated here and pass the filters."""
         if self._loading:
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return ListGroupsResponse(
-            groups=[list_group(group) for group in self.groups() if is_listed(group, request)]
-        )
+        return ListGroupsResponse(groups=list_groups(self.groups(), request))
 
     def delete_groups(
         self, group_ids: Iterable[str], token: ReplyToken, now_ms: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from data_plane.groups.group import ClassicGroup, GroupState, Member
@@ -47,17 +48,15 @@ def _describe_member(
     )
 
 
-def is_listed(group: ClassicGroup, request: ListGroupsRequest) -> bool:
-    """Whether a group passes the filters. Case does not matter; no filter lets all pass."""
-    if request.states_filter:
-        states = {state.strip().lower() for state in request.states_filter}
-        if group.state.value.lower() not in states:
-            return False
-    if request.types_filter:
-        types = {each.strip().lower() for each in request.types_filter}
-        if CLASSIC_GROUP_TYPE not in types:
-            return False
-    return True
+def list_groups(groups: Iterable[ClassicGroup], request: ListGroupsRequest) -> list[ListedGroup]:
+    """Those that pass the filters. Case does not matter; no filter lets all pass."""
+    states = {state.strip().lower() for state in request.states_filter or ()}
+    types = {each.strip().lower() for each in request.types_filter or ()}
+    if types and CLASSIC_GROUP_TYPE not in types:
+        return []
+    return [
+        list_group(group) for group in groups if not states or group.state.value.lower() in states
+    ]
 
 
 def list_group(group: ClassicGroup) -> ListedGroup:

@@ -8,6 +8,8 @@ from typing import Final
 
 # Heartbeats and commits ask for the same groups over and over, and the hash is slow in Python.
 GROUPS_REMEMBERED_MAX: Final = 16_384
+# Longer ones are nobody's daily business, and would fill the memory with themselves.
+REMEMBERED_CHARACTERS_MAX: Final = 255
 
 
 def java_string_hash(text: str) -> int:
@@ -20,8 +22,16 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
-@lru_cache(maxsize=GROUPS_REMEMBERED_MAX)
 def partition_for_group(group_id: str, partition_count: int) -> int:
     """The partition that keeps `group_id`; the one hash without a positive counterpart counts 0."""
+    if len(group_id) > REMEMBERED_CHARACTERS_MAX:
+        return _partition_for_group(group_id, partition_count)
+    return _remembered_partition(group_id, partition_count)
+
+
+def _partition_for_group(group_id: str, partition_count: int) -> int:
     value = java_string_hash(group_id)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+_remembered_partition = lru_cache(maxsize=GROUPS_REMEMBERED_MAX)(_partition_for_group)

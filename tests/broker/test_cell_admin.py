@@ -136,6 +136,16 @@ def test_new_partitions_are_placed_like_the_first(cell: CellAdminPlayer) -> None
     assert (cell.state("t", 3).isr, cell.state("t", 3).leader) == ((2,), 2)
 
 
+def test_partitions_of_a_new_topic_have_equally_many_replicas(cell: CellAdminPlayer) -> None:
+    assignments = [(0, [1, 2]), (1, [2, NODE_ID]), (2, [1])]
+    code, message = cell.create_outcome(new_topic("t", -1, -1, assignments=assignments))
+    assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert message == (
+        "The manual partition assignment includes a partition with 2 replica(s), but this is not "
+        "consistent with previous partitions, which have 1 replica(s)."
+    )
+
+
 def test_draining_and_stopping_brokers_get_nothing_new(cell: CellAdminPlayer) -> None:
     cell.change_broker(1, is_draining=True)
     cell.change_broker(2, in_controlled_shutdown=True)

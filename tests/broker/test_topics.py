@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import pytest
 
-from data_plane.broker.topics import ensure_topic
+from data_plane.broker.auto_creation import auto_creation_of
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -102,9 +102,24 @@ def test_nobody_makes_the_metadata_topic() -> None:
         E.INVALID_REQUEST,
         "Creation of internal topic __cluster_metadata is prohibited.",
     )
-    ensure_topic(broker.services, "__cluster_metadata", 1)
+    auto_creation_of(broker.services).create(["__cluster_metadata"])
     broker.run_jobs()
     assert "__cluster_metadata" not in broker.services.image.topics_by_name
+
+
+def test_an_assignment_of_very_many_partitions_is_checked_in_passing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[int] = []
+
+    def check(assignments: Sequence[Sequence[int]]) -> None:
+        looked_at.append(len(assignments))
+
+    monkeypatch.setattr("data_plane.broker.topics.check_same_replication", check)
+    partitions = [(index, [NODE_ID]) for index in range(1_000)]
+    topic = new_topic("wide", -1, -1, assignments=partitions)
+    assert AdminPlayer().create_outcome(topic) == (0, None)
+    assert sum(looked_at) <= 2_000
 
 
 def test_the_longest_name_is_allowed() -> None:

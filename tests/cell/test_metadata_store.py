@@ -11,6 +11,7 @@ import pytest
 from data_plane.cell.changes import (
     AllocateProducerIds,
     AlterConfigs,
+    Change,
     CreateTopic,
     DeleteTopic,
     InvalidChange,
@@ -19,6 +20,7 @@ from data_plane.cell.local_store import LocalMetadataStore
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.metadata_store import (
     FEED_COMMITS_KEPT,
+    FEED_PARTS_KEPT,
     BrokerSession,
     Commit,
     CommitHistory,
@@ -158,6 +160,30 @@ def test_the_feed_says_when_it_does_not_reach_back_far_enough() -> None:
     assert len(history.after(1)) == FEED_COMMITS_KEPT
     with pytest.raises(FeedTruncated):
         history.after(0)
+
+
+LARGE_TOPIC = CreateTopic("wide", UUID(int=3), ((1,),) * (FEED_PARTS_KEPT // 4))
+LARGE_SETTING = AlterConfigs(
+    ResourceType.TOPIC, "orders", (("leader.replication.throttled.replicas", "x" * 3_300_000),)
+)
+
+
+@pytest.mark.parametrize("change", [LARGE_TOPIC, LARGE_SETTING], ids=["topic", "setting"])
+def test_the_feed_keeps_fewer_commits_where_these_are_large(change: Change) -> None:
+    history = CommitHistory(0)
+    for version in range(1, 11):
+        history.record(Commit(version, f"r{version}", (change,)))
+    assert [commit.version for commit in history.after(7)] == [8, 9, 10]
+    with pytest.raises(FeedTruncated):
+        history.after(6)
+    # One that is larger than everything that may be kept is kept until the next one.
+    history.record(Commit(11, "r11", (change,) * 5))
+    assert [commit.version for commit in history.after(10)] == [11]
+    history.record(Commit(12, "r12", (ORDERS,)))
+    assert [commit.version for commit in history.after(11)] == [12]
+    for version in range(13, 20):
+        history.record(Commit(version, f"r{version}", (ORDERS,)))
+    assert len(history.after(11)) == 8
 
 
 def test_a_store_of_one_broker_makes_it_the_controller() -> None:
