@@ -1,12 +1,20 @@
-"""A fetch's read of records that are not in memory, which must leave the loop.
+"""A fetch's reads of records that are not in memory, which must leave the loop.
 
 Deliberately absent: what is done with what was read (fetch_poll.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from data_plane.broker.fetch_response import PartitionResult
+from data_plane.broker.services import Services
 from data_plane.replica.partition import Partition
+
+# Answers that clients do not read fill memory. The more of it is taken the less a fetch gets: half
+# of what is left, and never less than this (or one batch).
+UNSENT_BYTES_TOTAL_MAX = 512 << 20
+ANSWER_BYTES_MIN = 64 << 10
 
 
 class ColdRead:
@@ -42,3 +50,41 @@ class ColdRead:
         except Exception as error:
             return error
         return cold.buffers, cold.size, cold.next_offset
+
+
+class ColdReads:
+    """All that are under way, and the memory they take."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        # What consumers' reads may bring. Followers are few and read one answer each.
+        self.consumers_bytes = 0
+
+    def answer_bytes_max(self) -> int:
+        """What the answer to a consumer may take."""
+        left = UNSENT_BYTES_TOTAL_MAX - self._services.unsent_bytes()
+        return max(ANSWER_BYTES_MIN, left // 2)
+
+    def bytes_max(self) -> int:
+        """What all cold reads of a consumer's fetch together may take."""
+        left = UNSENT_BYTES_TOTAL_MAX - self._services.unsent_bytes() - self.consumers_bytes
+        return max(ANSWER_BYTES_MIN, left // 2)
+
+    def run(
+        self,
+        reads: list[ColdRead],
+        consumers_bytes: int,
+        done: Callable[[list[object] | None, BaseException | None], None],
+    ) -> None:
+        """Have a worker thread do the reads of one fetch, and its loop call `done` with their
+        outcomes. `consumers_bytes` is what they may bring, if that is for a consumer."""
+        self.consumers_bytes += consumers_bytes
+
+        def read_all() -> list[object]:
+            return [read.run() for read in reads]
+
+        def read_done(outcomes: list[object] | None, error: BaseException | None) -> None:
+            self.consumers_bytes -= consumers_bytes
+            done(outcomes, error)
+
+        self._services.executor.submit(read_all, read_done)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import cast
 
 from data_plane.broker.api import Buffer, Deferred, HandlerTable, RequestContext
-from data_plane.broker.fetch_poll import PART, FetchSessions, Poll
+from data_plane.broker.fetch_poll import Poll
 from data_plane.broker.fetch_response import (
     SESSIONS_VERSION,
     TOPIC_IDS_VERSION,
@@ -27,6 +27,7 @@ from data_plane.broker.fetch_sessions import (
     NO_SESSION_ID,
     FetchSet,
 )
+from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import parse_fetch
@@ -49,17 +50,17 @@ def handle_fetch(
     view = parse_fetch(buf, position, end, context.api_version)
     if view.replica_id >= 0 and not context.connection.is_inter_broker:
         return _refuse(services, context, view, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    sessions: FetchSessions = services.parts[PART]
+    fetches: OpenFetches = services.parts[PART]
     is_full = view.session_epoch in (EPOCH_INITIAL, EPOCH_FINAL)
     if is_full:
         if view.session_id != NO_SESSION_ID:
-            sessions.cache.remove(view.session_id)
+            fetches.cache.remove(view.session_id)
         if view.session_epoch == EPOCH_INITIAL and context.api_version >= SESSIONS_VERSION:
-            fetch_set = _open_session(sessions, context, view, now_ms)
+            fetch_set = _open_session(fetches, context, view, now_ms)
         else:
-            fetch_set = _set_of_connection(sessions, context, view, now_ms)
+            fetch_set = _set_of_connection(fetches, context, view, now_ms)
     else:
-        found = _continue_session(sessions, context, view, now_ms)
+        found = _continue_session(fetches, context, view, now_ms)
         if isinstance(found, ErrorCode):
             return _refuse(services, context, view, found)
         fetch_set = found
@@ -74,24 +75,24 @@ def handle_fetch(
 
 
 def _open_session(
-    sessions: FetchSessions, context: RequestContext, view: FetchRequestView, now_ms: int
+    fetches: OpenFetches, context: RequestContext, view: FetchRequestView, now_ms: int
 ) -> FetchSet:
     """A new set, which becomes a session when there is a slot and memory for it."""
     fetch_set = FetchSet(
         context.api_version >= TOPIC_IDS_VERSION, now_ms, is_follower=view.replica_id >= 0
     )
     fetch_set.name_all(view.topics)
-    kept_count = sessions.kept_partitions_count() + fetch_set.partitions_count
+    kept_count = fetches.kept_partitions_count() + fetch_set.partitions_count
     if fetch_set.partitions_count and kept_count <= KEPT_PARTITIONS_MAX:
-        sessions.cache.keep(fetch_set, now_ms)
+        fetches.cache.keep(fetch_set, now_ms)
     return fetch_set
 
 
 def _continue_session(
-    sessions: FetchSessions, context: RequestContext, view: FetchRequestView, now_ms: int
+    fetches: OpenFetches, context: RequestContext, view: FetchRequestView, now_ms: int
 ) -> FetchSet | ErrorCode:
     """The session with the request's changes, or the error that is the whole answer."""
-    cache = sessions.cache
+    cache = fetches.cache
     uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
     fetch_set = cache.find(
         view.session_id,
@@ -112,7 +113,7 @@ def _continue_session(
             fetch_set.forget(gone.name, gone.topic_id, index)
     if (
         fetch_set.partitions_count > before_count
-        and sessions.kept_partitions_count() > KEPT_PARTITIONS_MAX
+        and fetches.kept_partitions_count() > KEPT_PARTITIONS_MAX
     ):
         # The client opens a new session, and gets none as long as memory is short.
         cache.remove(fetch_set.session_id)
@@ -125,7 +126,7 @@ def _continue_session(
 
 
 def _set_of_connection(
-    sessions: FetchSessions, context: RequestContext, view: FetchRequestView, now_ms: int
+    fetches: OpenFetches, context: RequestContext, view: FetchRequestView, now_ms: int
 ) -> FetchSet:
     """The set of the connection's last poll with this one's changes, or a new set."""
     connection = context.connection
@@ -134,10 +135,11 @@ def _set_of_connection(
     kept: FetchSet | None = connection.fetch_set
     if kept is not None and (
         kept.parked is not None
+        or kept.is_being_read
         or kept.uses_topic_ids != uses_topic_ids
         or kept.is_follower != is_follower
     ):
-        # A second poll while the first one waits: it has a set of its own.
+        # A second poll while the first one is open: it has a set of its own.
         kept = None
     fetch_set = kept
     if fetch_set is None:
@@ -145,43 +147,43 @@ def _set_of_connection(
     before_count = fetch_set.partitions_count
     fetch_set.name_all(view.topics)
     if kept is not None:
-        sessions.connection_partitions_count += fetch_set.partitions_count - before_count
+        fetches.connection_partitions_count += fetch_set.partitions_count - before_count
     elif (
         connection.fetch_set is None
-        and sessions.kept_partitions_count() + fetch_set.partitions_count <= KEPT_PARTITIONS_MAX
+        and fetches.kept_partitions_count() + fetch_set.partitions_count <= KEPT_PARTITIONS_MAX
     ):
-        _keep_with_connection(sessions, context, fetch_set)
+        _keep_with_connection(fetches, context, fetch_set)
     if (
         kept is not None
         and fetch_set.partitions_count > before_count
-        and sessions.kept_partitions_count() > KEPT_PARTITIONS_MAX
+        and fetches.kept_partitions_count() > KEPT_PARTITIONS_MAX
     ):
-        _drop_from_connection(sessions, context)
+        _drop_from_connection(fetches, context)
     return fetch_set
 
 
 def _keep_with_connection(
-    sessions: FetchSessions, context: RequestContext, fetch_set: FetchSet
+    fetches: OpenFetches, context: RequestContext, fetch_set: FetchSet
 ) -> None:
     connection = context.connection
     connection.fetch_set = fetch_set
     fetch_set.is_kept = True
-    sessions.connection_partitions_count += fetch_set.partitions_count
+    fetches.connection_partitions_count += fetch_set.partitions_count
 
     def closed() -> None:
         if connection.fetch_set is fetch_set:
-            _drop_from_connection(sessions, context)
+            _drop_from_connection(fetches, context)
             fetch_set.close()
 
     connection.on_close.append(closed)
 
 
-def _drop_from_connection(sessions: FetchSessions, context: RequestContext) -> None:
+def _drop_from_connection(fetches: OpenFetches, context: RequestContext) -> None:
     """Let the set go with its poll."""
     fetch_set: FetchSet = context.connection.fetch_set
     context.connection.fetch_set = None
     fetch_set.is_kept = False
-    sessions.connection_partitions_count -= fetch_set.partitions_count
+    fetches.connection_partitions_count -= fetch_set.partitions_count
 
 
 def _refuse(

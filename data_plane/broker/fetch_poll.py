@@ -29,14 +29,13 @@ from data_plane.broker.fetch_response import (
     encode_fetch_response,
     encode_full_response,
 )
-from data_plane.broker.fetch_rights import FetchRights, RightsOfRequests
+from data_plane.broker.fetch_rights import FetchRights
 from data_plane.broker.fetch_sessions import (
     NO_SESSION_ID,
     FetchPartition,
-    FetchSessionCache,
     FetchSet,
 )
-from data_plane.broker.leader_throttle import LeaderThrottle
+from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
@@ -46,13 +45,6 @@ from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FetchRequestView
 from data_plane.wire.registry import ApiKey
-
-PART = "fetch_sessions"
-
-# Answers that clients do not read fill memory. The more of it is taken the less a fetch gets: half
-# of what is left, and never less than this (or one batch).
-UNSENT_BYTES_TOTAL_MAX = 512 << 20
-ANSWER_BYTES_MIN = 64 << 10
 
 _NONE = int(ErrorCode.NONE)
 
@@ -66,6 +58,9 @@ class Poll:
         "_bytes_min",
         "_bytes_wanted",
         "_cold",
+        "_cold_bytes",
+        "_cold_bytes_max",
+        "_cold_reads",
         "_context",
         "_fetch_set",
         "_is_full",
@@ -92,7 +87,9 @@ class Poll:
     ) -> None:
         self._services = services
         self._now_ms = now_ms
-        self._rights: FetchRights = services.parts[PART].rights.of(context, view)
+        fetches: OpenFetches = services.parts[PART]
+        self._rights: FetchRights = fetches.rights.of(context, view)
+        self._cold_reads = fetches.cold_reads
         self._context = context
         self._fetch_set = fetch_set
         self._is_full = is_full
@@ -102,6 +99,9 @@ class Poll:
         self._bytes_min = view.min_bytes
         self._results: list[PartitionResult] = []
         self._cold: list[ColdRead] = []
+        # What these may bring, and what they may bring at most once one is found.
+        self._cold_bytes = 0
+        self._cold_bytes_max = 0
         # Partitions whose high watermark or log start moved, without records to send.
         self._news: dict[FetchPartition, None] = {}
         # Bytes in the results, and what counts towards `min_bytes`: that and what is there but
@@ -116,11 +116,12 @@ class Poll:
         """Collect what can be sent now. True when the answer should not wait any longer."""
         self._results = []
         self._cold = []
+        self._cold_bytes = 0
         self._size = 0
         self._available = 0
         self.must_answer = False
-        left = UNSENT_BYTES_TOTAL_MAX - self._services.unsent_bytes()
-        self._bytes_max = min(self._bytes_wanted, max(ANSWER_BYTES_MIN, left // 2))
+        if not self._rights.is_follower:
+            self._bytes_max = min(self._bytes_wanted, self._cold_reads.answer_bytes_max())
         self._bytes_min = min(self._bytes_min, self._bytes_max)
         fetch_set = self._fetch_set
         for target in list(fetch_set.dirty):
@@ -214,6 +215,9 @@ class Poll:
         result = self._result(target, partition)
         read = partition.log.read(offset, bytes_max, max_offset=limit, at_least_one_batch=is_first)
         if read.is_cold:
+            bytes_max = self._take_cold_bytes(bytes_max)
+            if bytes_max <= 0 and not is_first:
+                return None
             self._cold.append(ColdRead(partition, result, bytes_max, limit, is_first))
             self._size += max(1, bytes_max)
             self.must_answer = True
@@ -234,6 +238,16 @@ class Poll:
         if self._rights.is_read_committed:
             result.aborted = partition.log.aborted_transactions(offset, read.next_offset)
         return result
+
+    def _take_cold_bytes(self, bytes_max: int) -> int:
+        """How many of the bytes a cold read may bring."""
+        if self._rights.is_follower:
+            return bytes_max
+        if not self._cold:
+            self._cold_bytes_max = self._cold_reads.bytes_max()
+        bytes_max = max(0, min(bytes_max, self._cold_bytes_max - self._cold_bytes))
+        self._cold_bytes += bytes_max
+        return bytes_max
 
     def _result(self, target: FetchPartition, partition: Partition) -> PartitionResult:
         result = PartitionResult(target)
@@ -332,15 +346,20 @@ class Poll:
         )
         self._unpark()
         self._context.connection.close(f"request failed: {error!r}")
+        if not self._fetch_set.is_kept:
+            self._fetch_set.close()
 
     def finish_early(self) -> None:
-        """The session's next request has come: answer with what there is."""
-        self.evaluate()
-        self._finish_parked()
+        """Answer with what there is: the session's next request has come, or the broker stops."""
+        try:
+            self.evaluate()
+            self._finish_parked()
+        except Exception as error:
+            # As above: neither that request nor the stop must suffer.
+            self._fail(error)
 
     def _timed_out(self, now_ms: int) -> None:
-        self.evaluate()
-        self._finish_parked()
+        self.finish_early()
 
     def _finish_parked(self) -> None:
         deferred = self.deferred
@@ -353,7 +372,8 @@ class Poll:
             deferred.complete(answer)
 
     def _unpark(self) -> None:
-        self._fetch_set.parked = None
+        if self._fetch_set.parked is self:
+            self._fetch_set.parked = None
         self._services.parts[PART].parked.pop(self, None)
         self._services.wakes.forget(self)
         if self._timer is not None:
@@ -375,31 +395,40 @@ class Poll:
         deferred: Deferred[list[Buffer]] = Deferred()
         cold = self._cold
         self._cold = []
-
-        def read_all() -> list[object]:
-            return [read.run() for read in cold]
+        # What is asked meanwhile is asked of another set, or this answer would be about that.
+        self._fetch_set.is_being_read = True
 
         def done(outcomes: list[object] | None, error: BaseException | None) -> None:
-            for number, read in enumerate(cold):
-                outcome = error if outcomes is None else outcomes[number]
-                self._take_cold(read, outcome)
-            deferred.complete(self._encode())
+            self._fetch_set.is_being_read = False
+            try:
+                for number, read in enumerate(cold):
+                    self._take_cold(read, error if outcomes is None else outcomes[number])
+                frame = self._encode()
+            except Exception as failure:
+                self._fail(failure)
+                return
+            deferred.complete(frame)
 
-        self._services.executor.submit(read_all, done)
+        self._cold_reads.run(cold, self._cold_bytes, done)
         return deferred
 
     def _take_cold(self, read: ColdRead, outcome: object) -> None:
         result = read.result
-        if isinstance(outcome, BaseException):
-            failed = self._read_failed(result.target, outcome)
-            result.error_code = failed.error_code
-            result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
-            return
-        buffers, size, next_offset = cast("tuple[list[Buffer], int, int]", outcome)
-        result.buffers = buffers
-        result.size = size
-        if self._rights.is_read_committed:
-            result.aborted = read.partition.log.aborted_transactions(read.offset, next_offset)
+        if not isinstance(outcome, BaseException):
+            buffers, size, next_offset = cast("tuple[list[Buffer], int, int]", outcome)
+            try:
+                if self._rights.is_read_committed:
+                    log = read.partition.log
+                    result.aborted = log.aborted_transactions(read.offset, next_offset)
+                result.buffers = buffers
+                result.size = size
+                return
+            except LogError as error:
+                # The log, or its list of them, has been lost since.
+                outcome = error
+        failed = self._read_failed(result.target, outcome)
+        result.error_code = failed.error_code
+        result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
 
     def _encode(self) -> list[Buffer]:
         fetch_set = self._fetch_set
@@ -447,34 +476,3 @@ class Poll:
         return encode_full_response(
             self._services, self._context, fetch_set, by_target, self._rights.is_read_committed
         )
-
-
-class FetchSessions:
-    """The component that holds all sessions and parked polls."""
-
-    def __init__(self, services: Services) -> None:
-        slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
-        self.cache = FetchSessionCache(slots_max, services.random)
-        self.throttle = LeaderThrottle(services)
-        self.rights = RightsOfRequests(services, self.throttle)
-        self.parked: dict[Poll, None] = {}
-        # Partitions in sets that connections keep.
-        self.connection_partitions_count = 0
-
-    def kept_partitions_count(self) -> int:
-        """Partitions that sessions and connections remember."""
-        return self.cache.partitions_count() + self.connection_partitions_count
-
-    def start(self, now_ms: int) -> None:
-        """Nothing runs by itself."""
-
-    def tick(self, now_ms: int) -> None:
-        """Deadlines of polls are in the broker's timers."""
-
-    def next_deadline_ms(self) -> int | None:
-        return None
-
-    def stop(self, now_ms: int) -> None:
-        """Answer every parked poll with what there is."""
-        for poll in list(self.parked):
-            poll.finish_early()

@@ -148,6 +148,7 @@ class FetchSet:
         "dirty",
         "epoch",
         "generation",
+        "is_being_read",
         "is_follower",
         "is_kept",
         "isolation_level",
@@ -175,6 +176,8 @@ class FetchSet:
         self.isolation_level = -1
         # Whether it outlives its poll: a session's, or a connection's last one.
         self.is_kept = False
+        # Its poll is to be answered, and waits for records from the disk.
+        self.is_being_read = False
         # Of a follower: where it stands is to be reported with its next request, named or not.
         self.unreported: dict[FetchPartition, None] = {}
 

@@ -20,24 +20,24 @@ from data_plane.broker import (
     admin,
     api_versions,
     fetch,
-    fetch_poll,
     group_handlers,
     init_producer_id,
     list_offsets,
     log_dirs,
     log_threshold,
     offset_for_leader_epoch,
+    open_fetches,
     produce,
 )
 from data_plane.broker.api import HandlerTable
 from data_plane.broker.cell_view import MEMBERSHIP_PART
-from data_plane.broker.fetch_poll import FetchSessions
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.groups import GroupService
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.log_maintenance import LogMaintenance
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
+from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.services import Services
 from data_plane.broker.topic_partitions import TopicPartitions
 from data_plane.replica.partition import Partition
@@ -124,8 +124,8 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     services.parts[log_threshold.PART] = ports.log_threshold
     producer_ids = ProducerIds(services, entry.kept_producer_ids)
     services.parts[init_producer_id.PART] = producer_ids
-    sessions = FetchSessions(services)
-    services.parts[fetch_poll.PART] = sessions
+    sessions = OpenFetches(services)
+    services.parts[open_fetches.PART] = sessions
     services.groups = GroupService(services)
     services.components += [
         LogMaintenance(services, ports.maintenance_executor),
@@ -159,7 +159,7 @@ def close_services(services: Services, now_ms: int) -> None:
 def _add_metrics(
     collector: BrokerCollector,
     services: Services,
-    sessions: FetchSessions,
+    sessions: OpenFetches,
     group_commit: GroupCommit,
 ) -> None:
     gauges: list[tuple[str, str, Callable[[], Any]]] = [

@@ -16,20 +16,20 @@ from uuid import UUID
 from data_plane.broker import (
     api_versions,
     fetch,
-    fetch_poll,
     init_producer_id,
     list_offsets,
     offset_for_leader_epoch,
+    open_fetches,
     produce,
 )
 from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.dispatch import Dispatcher
-from data_plane.broker.fetch_poll import FetchSessions
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
+from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.services import Services
 from data_plane.broker.topic_partitions import TopicPartitions
 from data_plane.cell.changes import AlterConfigs, CreateTopic, DeleteTopic
@@ -148,8 +148,8 @@ class BrokerPlayer:
         )
         self.services.metadata = MetadataWriter(self.services, lambda: self.now_ms)
         self.services.parts[init_producer_id.PART] = ProducerIds(self.services)
-        self.sessions = FetchSessions(self.services)
-        self.services.parts[fetch_poll.PART] = self.sessions
+        self.sessions = OpenFetches(self.services)
+        self.services.parts[open_fetches.PART] = self.sessions
         self.dispatcher = Dispatcher(self.services)
         self.close_reasons: list[str] = []
         self.connection = self.connect()

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from data_plane.broker.api import ConnectionInfo
+from data_plane.broker.fetch_poll import Poll
 from data_plane.broker.waiting import WakeQueue
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, Pending, values_of
@@ -262,3 +263,40 @@ def test_one_that_fails_keeps_nobody_waiting() -> None:
 
 TestWakes = WakesMachine.TestCase
 TestWakes.settings = settings(max_examples=100, stateful_step_count=STEPS_MAX, deadline=None)
+
+
+@pytest.mark.parametrize("ending", ["time", "stop", "next request"])
+def test_a_poll_that_fails_at_its_end_closes_its_connection(
+    ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = BrokerPlayer()
+    broker.create_topic(TOPIC)
+    connection = broker.connect()
+    reasons: list[str] = []
+    connection.close = reasons.append
+    session_epoch = 0 if ending == "next request" else -1
+    wanted = {(TOPIC, 0): 0}
+    poll = broker.fetch(
+        wanted, max_wait_ms=WAIT_MS, session_epoch=session_epoch, connection=connection
+    )
+    assert not poll.is_answered
+    other = broker.fetch(wanted, max_wait_ms=WAIT_MS, connection=broker.connect())
+
+    def broken(poll: Poll) -> bool:
+        if poll._context.connection is connection:
+            raise ZeroDivisionError("a bug")
+        return evaluate(poll)
+
+    evaluate = Poll.evaluate
+    monkeypatch.setattr(Poll, "evaluate", broken)
+    if ending == "time":
+        broker.pass_time(WAIT_MS)
+    elif ending == "stop":
+        broker.sessions.stop(broker.now_ms)
+    else:
+        (session_id,) = broker.sessions.cache._sessions
+        broker.fetch({}, session_id=session_id, session_epoch=1, connection=broker.connect())
+        broker.pass_time(WAIT_MS)
+    assert reasons == ["request failed: ZeroDivisionError('a bug')"]
+    assert other.is_answered
+    assert not broker.sessions.parked

@@ -1,0 +1,55 @@
+"""What all Fetch requests share: sessions, parked polls, cold reads, and who may read what.
+
+Deliberately absent: how one request is answered (fetch.py, fetch_poll.py).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from data_plane.broker.cold_reads import ColdReads
+from data_plane.broker.fetch_rights import RightsOfRequests
+from data_plane.broker.fetch_sessions import FetchSessionCache
+from data_plane.broker.leader_throttle import LeaderThrottle
+from data_plane.broker.services import Services
+
+PART = "fetch_sessions"
+
+
+class ParkedPoll(Protocol):
+    """A poll that waits for its partitions to change."""
+
+    def finish_early(self) -> None:
+        """Answer with what there is."""
+
+
+class OpenFetches:
+    """The component that holds all sessions and parked polls."""
+
+    def __init__(self, services: Services) -> None:
+        slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
+        self.cache = FetchSessionCache(slots_max, services.random)
+        self.throttle = LeaderThrottle(services)
+        self.rights = RightsOfRequests(services, self.throttle)
+        self.cold_reads = ColdReads(services)
+        self.parked: dict[ParkedPoll, None] = {}
+        # Partitions in sets that connections keep.
+        self.connection_partitions_count = 0
+
+    def kept_partitions_count(self) -> int:
+        """Partitions that sessions and connections remember."""
+        return self.cache.partitions_count() + self.connection_partitions_count
+
+    def start(self, now_ms: int) -> None:
+        """Nothing runs by itself."""
+
+    def tick(self, now_ms: int) -> None:
+        """Deadlines of polls are in the broker's timers."""
+
+    def next_deadline_ms(self) -> int | None:
+        return None
+
+    def stop(self, now_ms: int) -> None:
+        """Answer every parked poll with what there is."""
+        for poll in list(self.parked):
+            poll.finish_early()
