@@ -24,6 +24,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from data_plane.broker import open_fetches
+from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.peers import Peers
 from data_plane.broker.services import Logger, Services
 from data_plane.cell.metadata_store import MetadataStore, StoreUnavailable
@@ -54,6 +56,8 @@ WORKER_THREADS = 8
 MAINTENANCE_THREADS = 1
 # How soon a broker that may not begin without the metadata store asks again.
 ENTRY_RETRY_S = 0.5
+# At the stop, for requests that were received before it.
+BACKLOG_S_MAX = 1.0
 # Worker threads hold the interpreter for at most this long when the loop wants it.
 SWITCH_INTERVAL_S = 0.001
 GC_THRESHOLDS = (20_000, 20, 50)
@@ -314,13 +318,12 @@ class BrokerProcess:
         services = self._services
         for listener in self._listeners:
             listener.stop_accepting()
-        for connection in self._connections():
-            connection.stop_reading()
+        drain_ms_max = services.config.get_int("shutdown.timeout.ms")
+        deadline_s = time.monotonic() + drain_ms_max / 1000
+        await self._handle_backlogs(min(deadline_s, time.monotonic() + BACKLOG_S_MAX))
         now_ms = self._clock.now_ms()
         services.stop(now_ms)
         services.wakes.run(now_ms)
-        drain_ms_max = services.config.get_int("shutdown.timeout.ms")
-        deadline_s = time.monotonic() + drain_ms_max / 1000
         await self._until(lambda: self._is_drained(), deadline_s)
         for connection in self._connections():
             connection.close("the broker stops", is_expected=True)
@@ -337,6 +340,20 @@ class BrokerProcess:
         if self._member is not None:
             self._member.close()
         self._log.info("stopped")
+
+    async def _handle_backlogs(self, deadline_s: float) -> None:
+        """Have what was received handled, before anything that handles it stops."""
+        for connection in self._connections():
+            connection.stop_reading()
+        # Some wait behind polls that wait.
+        fetches: OpenFetches = self._services.parts[open_fetches.PART]
+        fetches.stop(self._clock.now_ms())
+        await self._until(
+            lambda: not any(connection.has_backlog for connection in self._connections()),
+            deadline_s,
+        )
+        for connection in self._connections():
+            connection.drop_backlog()
 
     def _close_executors(self) -> None:
         if self._member is not None:

@@ -7,8 +7,9 @@ An answer that is not ready keeps a slot, and later answers queue behind it:
     A done  →  A and B leave    slots: [C waiting]
 
 Back-pressure: while more than UNSENT_BYTES_MAX are unsent or OPEN_SLOTS_MAX answers are open the
-connection is not read, and a pass stops after PASS_BYTES_MAX; complete frames that were already
-read wait in the backlog (at most one shared buffer's size).
+connection is not read, and a pass stops after PASS_BYTES_MAX or PASS_MS_MAX; complete frames that
+were already read wait in the backlog (at most one shared buffer's size). Answers that are held
+behind one which is not ready count as unsent.
 
 Invariants
 - At most one half frame, and it is the last thing read. Reads for it never go beyond its end.
@@ -38,6 +39,8 @@ SIZE_BYTES = 4
 
 # Answers made in one pass before the socket gets them and the other connections a turn.
 PASS_BYTES_MAX = 4 << 20
+# Requests that take long, one after the other, must not keep the others waiting for all of them.
+PASS_MS_MAX = 50
 # A client that leaves more than this unread is not served further. One answer may be larger; what
 # is left unread is counted (`Listener.unsent_bytes`), and Fetch gives less when it is much.
 UNSENT_BYTES_MAX = 64 << 10
@@ -48,10 +51,12 @@ OPEN_SLOTS_MAX = 256
 class _Slot:
     """The place of an answer that is not ready."""
 
-    __slots__ = ("buffers",)
+    __slots__ = ("buffers", "held_bytes")
 
     def __init__(self) -> None:
         self.buffers: Sequence[Buffer] | None = None
+        # Of an answer that is ready and waits for an earlier one.
+        self.held_bytes = 0
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -60,9 +65,11 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_backlog",
         "_half",
+        "_held_bytes",
         "_is_in_pass",
         "_is_reading",
         "_is_resume_due",
+        "_is_stopping",
         "_is_write_paused",
         "_listener",
         "_out",
@@ -70,6 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         "_proven_bytes",
         "_slots",
         "_unsent_bytes",
+        "_unsent_bytes_swept",
         "closing_since_ms",
         "info",
         "last_active_ms",
@@ -85,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._half: HalfFrame | None = None
         self._backlog: bytearray | None = None
         self._proven_bytes = 0
+        self._held_bytes = 0
         self._slots: deque[_Slot] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -92,7 +101,9 @@ class Connection(asyncio.BufferedProtocol):
         self._is_in_pass = False
         self._is_reading = True
         self._is_resume_due = False
+        self._is_stopping = False
         self._is_write_paused = False
+        self._unsent_bytes_swept = 0
 
     # What the event loop calls.
 
@@ -127,11 +138,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._handle_frames(memory.shared, memory.shared_view, 0, nbytes, now_ms)
             else:
                 self._continue_half(half, nbytes, now_ms)
-        except (WireError, CloseConnection) as error:
-            self.close(str(error))
         except Exception as error:
-            listener.log.error("connection_failed", peer=info.peer, error=repr(error))
-            self.close(f"internal error: {error!r}")
+            self._fail(error)
         finally:
             self._is_in_pass = False
         # Consumers that wait for what this read brought get it before the producer's answer: the
@@ -140,6 +148,15 @@ class Connection(asyncio.BufferedProtocol):
         if self._out:
             self._flush()
         self._adjust_reading()
+
+    def _fail(self, error: Exception) -> None:
+        """What was received cannot be handled, for the client's fault or for ours."""
+        if isinstance(error, WireError | CloseConnection):
+            self.close(str(error))
+            return
+        peer = "" if self.info is None else self.info.peer
+        self._listener.log.error("connection_failed", peer=peer, error=repr(error))
+        self.close(f"internal error: {error!r}")
 
     def eof_received(self) -> bool:
         # A client that has shut down its side gets no more answers, as with Kafka.
@@ -153,6 +170,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._unsent_bytes_swept = 0
         self._count_unsent(0)
         self._resume()
 
@@ -160,11 +178,15 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.unsent_bytes += unsent_bytes - self._unsent_bytes
         self._unsent_bytes = unsent_bytes
 
+    def _count_held(self, held_bytes: int) -> None:
+        self._listener.unsent_bytes += held_bytes - self._held_bytes
+        self._held_bytes = held_bytes
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop_half()
         self._count_unsent(0)
         self._backlog = None
-        self._slots.clear()
+        self._drop_slots()
         self._out.clear()
         info = self.info
         if info is None:
@@ -186,6 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         dispatch = listener.dispatcher.dispatch
         info = self.info
         assert info is not None
+        has_handled = False
         while end - position >= SIZE_BYTES:
             (size,) = _SIZE.unpack_from(buf, position)
             if size < 0 or size > frame_bytes_max:
@@ -194,9 +217,12 @@ class Connection(asyncio.BufferedProtocol):
             if frame_end > end:
                 self._start_half(view[position:end], SIZE_BYTES + size, now_ms)
                 return
-            if self._must_pause():
+            if self._must_pause() or (
+                has_handled and listener.clock.now_ms() - now_ms > PASS_MS_MAX
+            ):
                 self._backlog = bytearray(view[position:end])
                 return
+            has_handled = True
             self._take(dispatch(info, buf, position + SIZE_BYTES, frame_end, now_ms))
             position = frame_end
             if info.closed:
@@ -256,22 +282,39 @@ class Connection(asyncio.BufferedProtocol):
             answer.when_complete(partial(self._slot_done, slot))
         elif self._slots:
             slot = _Slot()
-            slot.buffers = answer
             self._slots.append(slot)
+            self._hold(slot, answer)
         else:
             self._send(answer)
 
     def _slot_done(self, slot: _Slot, buffers: Sequence[Buffer]) -> None:
-        slot.buffers = buffers
         slots = self._slots
-        if not slots or slots[0] is not slot:
+        if not slots:
+            # The connection is closed.
             return
+        if slots[0] is not slot:
+            self._hold(slot, buffers)
+            return
+        slot.buffers = buffers
         while slots and slots[0].buffers is not None:
-            self._send(slots.popleft().buffers or ())
+            first = slots.popleft()
+            if first.held_bytes:
+                self._count_held(self._held_bytes - first.held_bytes)
+            self._send(first.buffers or ())
         if not self._is_in_pass:
             self._flush()
             if not self._is_reading:
                 self._resume()
+
+    def _hold(self, slot: _Slot, buffers: Sequence[Buffer]) -> None:
+        """Keep an answer until the earlier ones have left."""
+        slot.buffers = buffers
+        slot.held_bytes = sum(map(len, buffers))
+        self._count_held(self._held_bytes + slot.held_bytes)
+
+    def _drop_slots(self) -> None:
+        self._slots.clear()
+        self._count_held(0)
 
     def _send(self, buffers: Sequence[Buffer]) -> None:
         out = self._out
@@ -301,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
     def _must_pause(self) -> bool:
         return (
             self._is_write_paused
-            or self._out_bytes > PASS_BYTES_MAX
+            or self._out_bytes + self._held_bytes > PASS_BYTES_MAX
             or len(self._slots) >= OPEN_SLOTS_MAX
         )
 
@@ -312,12 +355,15 @@ class Connection(asyncio.BufferedProtocol):
             # The socket took all answers at once, so nobody will say that it has room again.
             self._is_resume_due = True
             self._listener.call_soon(self._resume_when_due)
-        should_read = self._backlog is None and not must_pause
+        should_read = self._backlog is None and not must_pause and not self._is_stopping
         if should_read != self._is_reading and self.transport is not None:
             self._is_reading = should_read
             if self.transport.is_closing():
                 return
             if should_read:
+                if self._half is not None:
+                    # Its client could not send the rest.
+                    self._half.started_ms = self._listener.clock.now_ms()
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
@@ -337,8 +383,8 @@ class Connection(asyncio.BufferedProtocol):
             self._is_in_pass = True
             try:
                 self._handle_frames(backlog, memoryview(backlog), 0, len(backlog), now_ms)
-            except (WireError, CloseConnection) as error:
-                self.close(str(error))
+            except Exception as error:
+                self._fail(error)
             finally:
                 self._is_in_pass = False
             self._flush()
@@ -356,9 +402,25 @@ class Connection(asyncio.BufferedProtocol):
     def is_answered(self) -> bool:
         """Nothing to answer and nothing unsent."""
         transport = self.transport
-        return not self._slots and (
-            transport is None or transport.is_closing() or transport.get_write_buffer_size() == 0
-        )
+        if transport is None or transport.is_closing():
+            return True
+        return not self._slots and not transport.get_write_buffer_size()
+
+    @property
+    def has_unread_answers(self) -> bool:
+        """Whether its client keeps it from sending."""
+        return self._is_write_paused
+
+    def note_progress(self, now_ms: int) -> None:
+        """Called now and then: to take some of what it has left unread makes a client active."""
+        transport = self.transport
+        if transport is None or not self._is_write_paused:
+            return
+        before = self._unsent_bytes_swept
+        self._unsent_bytes_swept = transport.get_write_buffer_size()
+        if not before or self._unsent_bytes_swept < before:
+            # The first look, or there is less: that there is more is not the client's doing.
+            self.last_active_ms = now_ms
 
     def close(self, reason: str, *, is_expected: bool = False) -> None:
         """Send what is ready, then close. Logged with peer and reason."""
@@ -370,13 +432,23 @@ class Connection(asyncio.BufferedProtocol):
         info.closed = True
         self.closing_since_ms = self._listener.clock.now_ms()
         self._listener.log_close(info, reason, is_expected=is_expected)
-        self._slots.clear()
+        self._drop_slots()
         self._backlog = None
         transport.close()
 
+    # For the shutdown.
+
     def stop_reading(self) -> None:
-        """For the shutdown: requests that are not complete yet are not taken any more."""
-        if self.transport is not None and not self.transport.is_closing():
-            self._is_reading = False
-            self._is_write_paused = True
-            self.transport.pause_reading()
+        """What has not been received yet is not taken any more; requests in the backlog are."""
+        self._is_stopping = True
+        self._adjust_reading()
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether requests that were received wait for their turn."""
+        return self._backlog is not None
+
+    def drop_backlog(self) -> None:
+        """Nothing is handled any more, nor read."""
+        self._backlog = None
+        self.stop_reading()

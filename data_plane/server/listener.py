@@ -2,7 +2,8 @@
 
 Bounds and their effect
 - max.connections, max.connections.per.ip: a client's connection beyond is closed at once;
-- connections.max.idle.ms: closed when nothing came for so long and nothing is to be answered;
+- connections.max.idle.ms: closed when nothing came for so long and nothing is to be answered, or
+  when the client has taken nothing of its answers for so long;
 - a frame must be complete FRAME_DEADLINE_MS after its first byte, plus the time its size takes at
   FRAME_BYTES_PER_MS_MIN;
 - a closing connection that does not take its last bytes is aborted after CLOSE_DEADLINE_MS.
@@ -224,9 +225,11 @@ class Listener:
                         f"half a frame for {now_ms - half.started_ms} ms:"
                         f" {half.received} of {half.total} bytes"
                     )
-            elif (
-                idle_ms_max >= 0
-                and connection.is_idle
-                and now_ms - connection.last_active_ms > idle_ms_max
-            ):
+                continue
+            connection.note_progress(now_ms)
+            if idle_ms_max < 0 or now_ms - connection.last_active_ms <= idle_ms_max:
+                continue
+            if connection.has_unread_answers:
+                connection.close(f"has taken nothing of its answers for {idle_ms_max} ms")
+            elif connection.is_idle:
                 connection.close(f"idle for more than {idle_ms_max} ms", is_expected=True)

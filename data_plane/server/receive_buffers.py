@@ -6,7 +6,8 @@ into a buffer of its own, and later reads of that connection go straight there u
 complete. So an idle connection holds no buffer at all.
 
 A frame's buffer grows with the bytes that really arrived, up to four times as many (or up to what
-this connection has proven to send before); a size prefix alone reserves next to nothing.
+this connection has proven to send before, at most a megabyte); a size prefix alone reserves next to
+nothing.
 
 Bounds: `SHARED_BYTES` once, and `half_frames_bytes_max` for all half frames together.
 """
@@ -81,7 +82,11 @@ class HalfFrame:
         now_ms: int,
     ) -> HalfFrame | None:
         """A half frame beginning with `data`; None when there is no memory for it."""
-        size = max(FRAME_BUFFER_BYTES_MIN, GROWTH_FACTOR * len(data), proven_bytes)
+        size = max(
+            FRAME_BUFFER_BYTES_MIN,
+            GROWTH_FACTOR * len(data),
+            min(proven_bytes, POOLED_BUFFER_BYTES),
+        )
         buffer = memory.reserve(min(total, size))
         if buffer is None:
             return None

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from data_plane.broker.api import Buffer, CloseConnection, Deferred
 from data_plane.server.connection import OPEN_SLOTS_MAX, PASS_BYTES_MAX
+from data_plane.server.receive_buffers import POOLED_BUFFER_BYTES
 from data_plane.wire.errors import MalformedFrame
+from tests.broker.doubles import RememberingLog
 from tests.server.connection_player import PlayedListener, connect, feed, frame
 
 
@@ -50,6 +52,17 @@ def test_a_large_frame_arrives_through_its_own_buffer() -> None:
         feed(connection, data[start : start + 65_536])
     assert listener.dispatcher.frames == [body, b"next"]
     assert transport.sent == data
+
+
+def test_who_has_sent_a_large_frame_reserves_no_more_than_a_pooled_buffer_for_the_next() -> None:
+    listener = PlayedListener(lambda request: None)
+    connection, _ = connect(listener)
+    large = frame(bytes(5_000_000))
+    for start in range(0, len(large), 1_000_000):
+        feed(connection, large[start : start + 1_000_000])
+    assert listener.memory.half_frames_bytes == 0
+    feed(connection, large[:10])
+    assert listener.memory.half_frames_bytes == POOLED_BUFFER_BYTES
 
 
 def test_later_answers_wait_for_earlier_ones() -> None:
@@ -158,6 +171,109 @@ def test_what_slow_clients_leave_unread_is_counted() -> None:
     assert listener.unsent_bytes == 100_000
     other.connection_lost(None)
     assert listener.unsent_bytes == 0
+
+
+def test_answers_held_behind_one_that_is_not_ready_count_as_unsent() -> None:
+    pending: dict[bytes, Deferred[Any]] = {}
+
+    def script(request: bytes) -> Sequence[Buffer] | Deferred[Any]:
+        if request == b"ready":
+            return [bytes(PASS_BYTES_MAX // 2), bytes(1)]
+        pending[request] = Deferred()
+        return pending[request]
+
+    listener = PlayedListener(script)
+    connection, transport = connect(listener)
+    feed(connection, frame(b"A") + frame(b"B") + frame(b"ready"))
+    assert listener.unsent_bytes == PASS_BYTES_MAX // 2 + 1
+    assert transport.is_reading_now
+    pending[b"B"].complete([bytes(PASS_BYTES_MAX // 2)])
+    assert listener.unsent_bytes == PASS_BYTES_MAX + 1
+    feed(connection, frame(b"C") + frame(b"ready"))
+    # More answers would only be kept, too.
+    assert b"C" not in pending
+    assert not transport.is_reading_now
+    pending[b"A"].complete(echo(b"A"))
+    assert listener.unsent_bytes == PASS_BYTES_MAX // 2 + 1
+    assert transport.is_reading_now
+    assert len(transport.sent) == len(frame(b"A")) + PASS_BYTES_MAX + 1
+    connection.connection_lost(None)
+    assert listener.unsent_bytes == 0
+    pending[b"C"].complete([bytes(1_000)])
+    assert listener.unsent_bytes == 0
+
+
+def test_answers_held_by_a_connection_that_is_closed_are_let_go() -> None:
+    answers: list[Any] = [Deferred(), [bytes(1_000)]]
+    listener = PlayedListener(lambda request: answers.pop(0))
+    connection, _ = connect(listener)
+    feed(connection, frame(b"x") * 2)
+    assert listener.unsent_bytes == 1_000
+    connection.close("a test")
+    assert listener.unsent_bytes == 0
+
+
+def test_requests_that_take_long_leave_the_others_a_turn() -> None:
+    def script(request: bytes) -> Sequence[Buffer]:
+        listener.clock.ms += 30
+        return echo(request)
+
+    listener = PlayedListener(script)
+    connection, transport = connect(listener)
+    feed(connection, frame(b"x") * 5 + b"\0")
+    for handled in (4, 5):
+        assert not transport.is_reading_now
+        listener.take_turn()
+        assert len(listener.dispatcher.frames) == handled
+    assert listener.soon == []
+    assert transport.is_reading_now
+    feed(connection, frame(b"y")[1:])
+    assert transport.sent == frame(b"x") * 5 + frame(b"y")
+
+
+def test_requests_that_were_received_are_answered_before_the_end() -> None:
+    answer = bytes(PASS_BYTES_MAX // 2 + 1)
+    listener = PlayedListener(lambda request: [answer])
+    connection, transport = connect(listener)
+    feed(connection, frame(b"x") * 5 + frame(b"half")[:6])
+    assert len(listener.dispatcher.frames) == 2
+    connection.stop_reading()
+    for handled in (4, 5):
+        assert connection.has_backlog
+        listener.take_turn()
+        assert len(listener.dispatcher.frames) == handled
+    assert not connection.has_backlog
+    assert not transport.is_reading_now
+    listener.take_turn()
+    assert not transport.is_reading_now
+
+
+def test_requests_that_nobody_got_to_in_time_are_dropped() -> None:
+    listener = PlayedListener(lambda request: [bytes(PASS_BYTES_MAX + 1)])
+    connection, transport = connect(listener)
+    feed(connection, frame(b"x") * 2)
+    connection.drop_backlog()
+    listener.take_turn()
+    assert len(listener.dispatcher.frames) == 1
+    # What comes next is not handled either, or it would get the answer of what was dropped.
+    assert not transport.is_reading_now
+
+
+def test_a_bug_in_what_was_left_for_later_closes_the_connection() -> None:
+    def script(request: bytes) -> Sequence[Buffer]:
+        if request == b"bad":
+            raise ZeroDivisionError("a bug")
+        return [bytes(PASS_BYTES_MAX + 1)]
+
+    listener = PlayedListener(script)
+    listener.log = RememberingLog()
+    connection, transport = connect(listener)
+    feed(connection, frame(b"x") + frame(b"bad"))
+    assert not transport.is_closed
+    listener.take_turn()
+    assert transport.is_closed
+    assert listener.reasons == ["internal error: ZeroDivisionError('a bug')"]
+    assert [event for _, event, _ in listener.log.events] == ["connection_failed"]
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 10_001, 2**31 - 1])

@@ -146,6 +146,54 @@ def test_who_waits_for_an_answer_is_not_idle() -> None:
     assert transport.is_closed
 
 
+def test_who_takes_nothing_of_its_answers_is_closed_and_who_is_slow_is_not() -> None:
+    harness = Harness(connections_max_idle_ms="20000")
+    stuck, stuck_transport = harness.connect()
+    slow, slow_transport = harness.connect()
+    for connection, transport in ((stuck, stuck_transport), (slow, slow_transport)):
+        transport.unsent = 900_000
+        connection.pause_writing()
+        # What it sent before it stopped to read waits, too.
+        connection._backlog = bytearray(9)
+    for _ in range(6):
+        harness.pass_time(10_000)
+        slow_transport.unsent -= 1_000
+        # Answers that become ready are not its doing.
+        stuck_transport.unsent += 1_000
+    assert stuck_transport.is_closed
+    assert not slow_transport.is_closed
+    assert harness.reasons() == ["has taken nothing of its answers for 20000 ms"]
+    harness.pass_time(40_000)
+    assert slow_transport.is_closed
+
+
+def test_half_a_frame_has_its_whole_time_once_it_is_read_again() -> None:
+    harness = Harness()
+    connection, transport = harness.connect()
+    feed(connection, struct.pack(">i", 100))
+    connection.pause_writing()
+    harness.pass_time(2 * FRAME_DEADLINE_MS)
+    connection.resume_writing()
+    harness.pass_time(FRAME_DEADLINE_MS - SWEEP_INTERVAL_MS)
+    assert not transport.is_closed
+    harness.pass_time(3 * SWEEP_INTERVAL_MS)
+    assert transport.is_closed
+
+
+def test_an_answer_that_came_late_may_be_taken_late() -> None:
+    harness = Harness(connections_max_idle_ms="20000")
+    connection, transport = harness.connect()
+    connection._slots.append(object())  # type: ignore[arg-type]
+    harness.pass_time(60_000)
+    connection._slots.clear()
+    transport.unsent = 900_000
+    connection.pause_writing()
+    harness.pass_time(15_000)
+    assert not transport.is_closed
+    harness.pass_time(15_000)
+    assert transport.is_closed
+
+
 @pytest.mark.parametrize("size", [100, 10_000_000])
 def test_half_a_frame_has_a_deadline_that_grows_with_its_size(size: int) -> None:
     harness = Harness()
