@@ -44,6 +44,7 @@ from data_plane.server.logging_setup import THRESHOLD
 from data_plane.server.ports import NoPeers, Ports
 from data_plane.server.shared_store import open_shared_store
 from data_plane.server.thread_executor import ThreadExecutor
+from data_plane.server.tick_timer import TickTimer
 from data_plane.wire.kernel import WHY_INTERPRETED
 
 if TYPE_CHECKING:
@@ -77,8 +78,7 @@ class BrokerProcess:
         self._clock = Clock()
         self._started_s = time.monotonic()
         self._stop_requested = asyncio.Event()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        self._timer: TickTimer
         self._is_pass_due = False
         self._is_open = False
         self._is_ready = False
@@ -88,6 +88,7 @@ class BrokerProcess:
         """Raises what `enter_cell` raises, and SupersededError after having stopped."""
         loop = asyncio.get_running_loop()
         self._loop = loop
+        self._timer = TickTimer(loop, self._clock, self._tick)
         if WHY_INTERPRETED:
             # Correct, and several times slower where every record is looked at.
             self._log.warning("kernel_interpreted", reason=WHY_INTERPRETED)
@@ -116,7 +117,7 @@ class BrokerProcess:
             return
         services = make_services(settings, ports, entry)
         self._make_listeners(services, taken, budget.connections_max)
-        services.timers.on_earlier = self._wake_at
+        services.timers.on_earlier = self._timer.wake_at
         services.unsent_bytes = lambda: self._listener.unsent_bytes
         self._add_metrics(services)
         self._services = services
@@ -125,7 +126,7 @@ class BrokerProcess:
         if member is not None:
             member.join(services)
         self._end_pass_now()
-        self._tick()
+        self._timer.tick()
         _tune_interpreter()
         # Only now: a client that comes earlier would be told of a broker that cannot answer yet.
         for listener in self._listeners:
@@ -242,7 +243,7 @@ class BrokerProcess:
             dispatcher.has_called_handlers = False
             deadline_ms = services.next_deadline_ms()
             if deadline_ms is not None:
-                self._wake_at(deadline_ms)
+                self._timer.wake_at(deadline_ms)
 
     def _end_pass_now(self) -> None:
         self._listener.dispatcher.has_called_handlers = True
@@ -258,18 +259,7 @@ class BrokerProcess:
         self._is_pass_due = False
         self._end_pass_now()
 
-    def _wake_at(self, deadline_ms: int) -> None:
-        """Tick at `deadline_ms`, if no tick comes sooner anyway."""
-        if self._timer is not None and self._timer_ms <= deadline_ms:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        delay_ms = max(1, deadline_ms - self._clock.now_ms())
-        self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         now_ms = self._clock.now_ms()
         services = self._services
         try:
@@ -281,7 +271,7 @@ class BrokerProcess:
             self._log.error("tick_failed", error=repr(error), exc_info=True)
         deadline_ms = services.next_deadline_ms()
         latest_ms = now_ms + TICK_INTERVAL_MS_MAX
-        self._wake_at(latest_ms if deadline_ms is None else min(deadline_ms, latest_ms))
+        self._timer.wake_at(latest_ms if deadline_ms is None else min(deadline_ms, latest_ms))
 
     # Starting and stopping.
 
@@ -331,8 +321,7 @@ class BrokerProcess:
         for connection in self._connections():
             if connection.transport is not None:
                 connection.transport.abort()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.cancel()
         self._close_executors()
         # What the last file work reported back is still queued on the loop.
         await asyncio.sleep(0)
