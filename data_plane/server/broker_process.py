@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -39,6 +37,7 @@ from data_plane.server.connection import Connection
 from data_plane.server.disk_space import measure_space
 from data_plane.server.entry import Addresses, Entry, enter_cell
 from data_plane.server.http import HttpListener, HttpResponse
+from data_plane.server.interpreter import tune_interpreter
 from data_plane.server.listener import Listener
 from data_plane.server.logging_setup import THRESHOLD
 from data_plane.server.ports import NoPeers, Ports
@@ -59,9 +58,6 @@ MAINTENANCE_THREADS = 1
 ENTRY_RETRY_S = 0.5
 # At the stop, for requests that were received before it.
 BACKLOG_S_MAX = 1.0
-# Worker threads hold the interpreter for at most this long when the loop wants it.
-SWITCH_INTERVAL_S = 0.001
-GC_THRESHOLDS = (20_000, 20, 50)
 
 
 class SupersededError(Exception):
@@ -127,7 +123,9 @@ class BrokerProcess:
             member.join(services)
         self._end_pass_now()
         self._timer.tick()
-        _tune_interpreter()
+        moved = tune_interpreter()
+        if moved is not None:
+            self._log.info("heap_in_huge_pages", bytes=moved.moved_bytes, of=moved.heap_bytes)
         # Only now: a client that comes earlier would be told of a broker that cannot answer yet.
         for listener in self._listeners:
             await listener.serve()
@@ -383,14 +381,6 @@ class BrokerProcess:
         from data_plane.server.process_metrics import ProcessCollector
 
         services.metrics.register(ProcessCollector(self._listener, self._executor))
-
-
-def _tune_interpreter() -> None:
-    """What exists now lives for ever: the collector need not walk it again and again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
 
 
 def run_broker(settings: BrokerConfig, ready_fd: int | None, log: Logger) -> None:
