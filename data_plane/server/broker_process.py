@@ -123,9 +123,7 @@ class BrokerProcess:
             member.join(services)
         self._end_pass_now()
         self._timer.tick()
-        moved = tune_interpreter()
-        if moved is not None:
-            self._log.info("heap_in_huge_pages", bytes=moved.moved_bytes, of=moved.heap_bytes)
+        self._log.debug("interpreter_tuned", huge_pages_bytes=tune_interpreter())
         # Only now: a client that comes earlier would be told of a broker that cannot answer yet.
         for listener in self._listeners:
             await listener.serve()

@@ -19,7 +19,6 @@ import os
 import time
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,29 +34,20 @@ SHARE_IN_USE_MIN = 0.75
 SECONDS_MAX = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """What came of it, in bytes: what lies in huge pages now, and the whole heap."""
-
-    moved_bytes: int
-    heap_bytes: int
-
-
-def move_heap() -> Moved | None:
-    """Move what is in use of this process's private memory into huge pages; None where that
-    cannot be had. Takes about half a millisecond for each 2 MiB. Call it from the thread that
-    waits for nobody: others stand still meanwhile when they ask for memory."""
+def move_heap() -> int | None:
+    """Move what is in use of this process's private memory into huge pages. Returns how many bytes
+    these have; None where there are none to be had. Takes some milliseconds for each of them, in
+    which other threads that ask for memory stand still."""
     madvise = _find_madvise()
     huge_bytes = _huge_page_bytes()
     if madvise is None or huge_bytes is None:
         return None
-    moved_bytes = heap_bytes = 0
+    moved_bytes = 0
     deadline_s = time.monotonic() + SECONDS_MAX
     try:
         maps = Path("/proc/self/maps").read_text()
         with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
             for start, end in heap_ranges(maps):
-                heap_bytes += end - start
                 for address in range(-(-start // huge_bytes) * huge_bytes, end, huge_bytes):
                     if address + huge_bytes > end or time.monotonic() > deadline_s:
                         break
@@ -69,7 +59,7 @@ def move_heap() -> Moved | None:
     except OSError:
         # No /proc, or not for us.
         return None
-    return Moved(moved_bytes, heap_bytes)
+    return moved_bytes
 
 
 def heap_ranges(maps: str) -> Iterator[tuple[int, int]]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import gc
 import sys
 
-from data_plane.server.huge_pages import Moved, move_heap
+from data_plane.server.huge_pages import move_heap
 
 # Worker threads hold the interpreter for at most this long when the loop wants it.
 SWITCH_INTERVAL_S = 0.001
 GC_THRESHOLDS = (20_000, 20, 50)
 
 
-def tune_interpreter() -> Moved | None:
+def tune_interpreter() -> int | None:
     """What exists now lives for ever: the collector need not walk it again and again, and it may
-    lie in huge pages. Returns what does (huge_pages.py)."""
+    lie in huge pages. Returns how many bytes do (huge_pages.py)."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -50,7 +50,7 @@ moved = move_heap()
 grown = figure("Anonymous") - before
 assert all(full[start : start + 256] == line for start in range(0, SIZE, 256)), "only moved"
 assert all(sparse[page * mmap.PAGESIZE] == (page + 1) % 2 for page in range(64))
-print(None if moved is None else moved.moved_bytes, figure("AnonHugePages"), grown)
+print(moved, figure("AnonHugePages"), grown)
 """
 
 
@@ -97,8 +97,7 @@ def test_nothing_moves_where_the_kernel_has_none(
 
 def test_a_start_waits_for_so_long_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huge_pages, "SECONDS_MAX", -1)
-    moved = move_heap()
-    assert moved is None or moved.moved_bytes == 0
+    assert move_heap() in (None, 0)
 
 
 def test_pages_in_use_are_counted() -> None:
