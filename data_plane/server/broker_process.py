@@ -123,7 +123,8 @@ class BrokerProcess:
             member.join(services)
         self._end_pass_now()
         self._timer.tick()
-        self._log.debug("interpreter_tuned", huge_pages_bytes=tune_interpreter())
+        huge_pages_bytes = tune_interpreter()
+        self._log.debug("interpreter_tuned", huge_pages_bytes=huge_pages_bytes)
         # Only now: a client that comes earlier would be told of a broker that cannot answer yet.
         for listener in self._listeners:
             await listener.serve()

@@ -5,8 +5,8 @@ lies in some thousand small pages: looking up where these are is a good part of 
 that heap is made during the start and lives for ever (code, types, modules, configurations).
 Linux 6.1 can move it into huge pages from within (MADV_COLLAPSE); ADR 23 has what that saves.
 
-Only what is mostly in use already is moved, so memory grows by less than it saves elsewhere, and
-nothing is asked of memory that comes later. Where the system administrator has turned huge pages
+Only what is mostly in use already is moved, so that memory grows by little, and nothing is asked
+of memory that comes later. Where the system administrator has turned huge pages
 off ("never"), or the kernel is older or another one, nothing happens.
 """
 
@@ -20,7 +20,6 @@ import time
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 SETTINGS = Path("/sys/kernel/mm/transparent_hugepage")
 # madvise(2); the standard library has names for other advice only.
@@ -38,28 +37,35 @@ def move_heap() -> int | None:
     """Move what is in use of this process's private memory into huge pages. Returns how many bytes
     these have; None where there are none to be had. Takes some milliseconds for each of them, in
     which other threads that ask for memory stand still."""
-    madvise = _find_madvise()
     huge_bytes = _huge_page_bytes()
-    if madvise is None or huge_bytes is None:
+    if huge_bytes is None:
         return None
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     moved_bytes = 0
     deadline_s = time.monotonic() + SECONDS_MAX
     try:
         maps = Path("/proc/self/maps").read_text()
         with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
-            for start, end in heap_ranges(maps):
-                for address in range(-(-start // huge_bytes) * huge_bytes, end, huge_bytes):
-                    if address + huge_bytes > end or time.monotonic() > deadline_s:
-                        break
-                    if _share_in_use(pagemap.fileno(), address, huge_bytes) < SHARE_IN_USE_MIN:
-                        continue
-                    # It may find no room, or not know the advice: all stays as it is then.
-                    if madvise(address, huge_bytes, MADV_COLLAPSE) == 0:
-                        moved_bytes += huge_bytes
+            for address in _huge_parts(maps, huge_bytes):
+                if time.monotonic() > deadline_s:
+                    break
+                if _share_in_use(pagemap.fileno(), address, huge_bytes) < SHARE_IN_USE_MIN:
+                    continue
+                # It may find no room, or not know the advice: all stays as it is then.
+                if madvise(address, huge_bytes, MADV_COLLAPSE) == 0:
+                    moved_bytes += huge_bytes
     except OSError:
         # No /proc, or not for us.
         return None
     return moved_bytes
+
+
+def _huge_parts(maps: str, huge_bytes: int) -> Iterator[int]:
+    """Where the heap could have a huge page."""
+    for start, end in heap_ranges(maps):
+        first = -(-start // huge_bytes) * huge_bytes
+        yield from range(first, end - huge_bytes + 1, huge_bytes)
 
 
 def heap_ranges(maps: str) -> Iterator[tuple[int, int]]:
@@ -85,12 +91,3 @@ def _huge_page_bytes() -> int | None:
         if "[never]" not in (SETTINGS / "enabled").read_text():
             return int((SETTINGS / "hpage_pmd_size").read_text())
     return None
-
-
-def _find_madvise() -> Any | None:
-    try:
-        madvise = ctypes.CDLL(None).madvise
-    except (AttributeError, OSError):
-        return None
-    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    return madvise

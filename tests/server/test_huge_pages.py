@@ -72,8 +72,10 @@ def test_what_is_in_use_moves_and_what_is_not_stays() -> None:
     moved, in_huge_pages, grown = done.stdout.split()
     if moved in ("None", "0"):
         pytest.skip("this kernel moves no memory into huge pages")
-    # The full one and what the interpreter has, as far as the kernel has room; not the sparse one.
-    assert int(moved) < 26 << 20
+    # The full one and what the interpreter has, as far as the kernel has room; not the sparse one,
+    # unless the system has filled that with huge pages of its own accord.
+    if "[always]" not in (huge_pages.SETTINGS / "enabled").read_text():
+        assert int(moved) < 26 << 20
     assert int(in_huge_pages) > 0
     # A quarter of what was moved at most, and in practice next to nothing.
     assert int(grown) <= int(moved) // 4
@@ -103,6 +105,8 @@ def test_a_start_waits_for_so_long_only(monkeypatch: pytest.MonkeyPatch) -> None
 def test_pages_in_use_are_counted() -> None:
     pages = 64
     memory = mmap.mmap(-1, pages * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # One page for each that is touched, whatever this system does otherwise.
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
     for page in range(16):
         memory[page * mmap.PAGESIZE] = 1
     view = (ctypes.c_char * len(memory)).from_buffer(memory)
