@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from awscrt.checksums import crc32c as large_crc32c
 from crc32c import crc32c
 
 from data_plane.wire.errors import ErrorCode, InvalidRecords
@@ -224,7 +225,11 @@ def _scan_batches(
 
 def _crc(whole: memoryview, start: int, end: int) -> int:
     with whole[start:end] as covered:
-        value: int = crc32c(covered, 0, 0 if end - start < 262144 else 1)  # GIL_RELEASE_BYTES
+        if end - start < 262144:  # GIL_RELEASE_BYTES
+            value: int = crc32c(covered, 0, 0)
+        else:
+            # In half the time, and without the lock (docs/adr/0024).
+            value = large_crc32c(covered)
     return value
 
 

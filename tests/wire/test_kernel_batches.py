@@ -456,3 +456,24 @@ def test_a_walk_tells_the_highest_timestamp_of_the_records(
     check = implementation.batches.check_batches
     assert check(batch, 0, len(batch), walk=True)[0].max_timestamp == 9
     assert check(batch, 0, len(batch))[0].max_timestamp == lie
+
+
+@both
+@pytest.mark.parametrize("size", [262_143, 262_144, 262_145, 1_000_001])
+def test_no_byte_of_a_large_batch_may_be_another(implementation: Implementation, size: int) -> None:
+    """From 256 KiB on another library computes the checksum."""
+    batches, rng = implementation.batches, random.Random(size)
+    others = len(build_batch([NewRecord(5, None, bytes(size))])) - size
+    # Of these bytes the first 21 are not covered.
+    batch = build_batch([NewRecord(5, None, rng.randbytes(size + 21 - others))])
+    assert len(batch) == 21 + size
+    assert batches.check_batches(batch, 0, len(batch), batch_bytes_max=1 << 30)
+    assert batches.scan_batches(batch, 0, len(batch))[2] == ""
+    for position in (21, 60, *(rng.randrange(61, len(batch)) for _ in range(20)), len(batch) - 1):
+        for buf in (batch, b"x" * 3 + batch):
+            spoilt = bytearray(buf)
+            start = len(buf) - len(batch)
+            spoilt[start + position] ^= 1 << rng.randrange(8)
+            with pytest.raises(InvalidRecords, match="corrupt"):
+                batches.check_batches(spoilt, start, len(buf), batch_bytes_max=1 << 30)
+            assert "crc" in batches.scan_batches(spoilt, start, len(buf))[2]
