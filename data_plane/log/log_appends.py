@@ -68,7 +68,7 @@ class LogAppends(LogState):
         directory = self._directory
         if directory.failure is not None:
             directory.check_online()
-        config = self._config
+        config = self.config
         is_client = origin == CLIENT
         if batches is None:
             batches = self._headers_of(buf, start, end, is_client=is_client)
@@ -125,7 +125,7 @@ class LogAppends(LogState):
         try:
             if not is_client:
                 return list(iter_batch_headers(buf, start, end))
-            size_max = self._config.max_message_bytes
+            size_max = self.config.max_message_bytes
             return check_batches(buf, start, end, batch_bytes_max=size_max, one_batch=False)
         except InvalidRecords as error:
             raise AppendError(error.error_code, str(error)) from error
@@ -148,7 +148,8 @@ class LogAppends(LogState):
         """
         if self._segments is None:
             self.load()
-        self._directory.check_online()
+        if self._directory.failure is not None:
+            self._directory.check_online()
         headers, stop, problem = scan_batches(buf, start, end)
         if problem and problem != "incomplete":
             raise AppendError(ErrorCode.CORRUPT_MESSAGE, f"batch at byte {stop - start}: {problem}")
@@ -163,15 +164,14 @@ class LogAppends(LogState):
                 f"offset {headers[0].base_offset} lies below the log end {self.log_end_offset}",
             )
         last = headers[-1]
-        self._store(
-            buf, start, stop, headers, last.base_offset + last.last_offset_delta + 1, now_ms
-        )
+        end_offset = last.base_offset + last.last_offset_delta + 1
+        self._store(buf, start, stop, headers, end_offset, now_ms)
         if last.partition_leader_epoch > self.epochs.latest_epoch:
             for header in headers:
                 self.epochs.assign(header.partition_leader_epoch, header.base_offset)
             self.dirty |= Dirty.EPOCHS
         return AppendResult(
-            headers[0].base_offset, last.last_offset, -1, False, self.log_start_offset
+            headers[0].base_offset, end_offset - 1, -1, False, self.log_start_offset
         )
 
     def _store(
@@ -184,7 +184,7 @@ class LogAppends(LogState):
         now_ms: int,
     ) -> None:
         """Write once, then let indexes, folds and ends follow."""
-        config = self._config
+        config = self.config
         size = end - start
         assert self._segments is not None
         segment = self._segments[-1]
@@ -225,7 +225,6 @@ class LogAppends(LogState):
                     fold.apply(header, buf, header.position)
         if producers.aborted:
             segment.aborted_transactions().extend(producers.take_aborted())
-        segment.hint(self.log_end_offset, position)
         self._tail = None if tail is None else (self.log_end_offset, next_offset, tail)
         self.log_end_offset = next_offset
         if self.unflushed_since_ms < 0:
@@ -245,7 +244,7 @@ class LogAppends(LogState):
     # Rolling
 
     def _is_roll_due(self, segment: Segment, now_ms: int) -> bool:
-        config = self._config
+        config = self.config
         waited_ms = now_ms - segment.first_append_ms
         if waited_ms >= config.segment_ms - config.segment_jitter_ms:
             return True
@@ -258,12 +257,12 @@ class LogAppends(LogState):
         )
 
     def _make_room(self, segment: Segment, size: int, next_offset: int, now_ms: int) -> Segment:
-        if size > self._config.segment_bytes:
+        if size > self.config.segment_bytes:
             raise AppendError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"Message batch size is {size} bytes in append to partition "
                 f"{self.topic}-{self.partition} which exceeds the maximum configured segment size "
-                f"of {self._config.segment_bytes}.",
+                f"of {self.config.segment_bytes}.",
             )
         if segment.size or segment.base_offset != self.log_end_offset:
             segment = self.roll()

@@ -29,7 +29,6 @@ class LogState:
 
     __slots__ = (
         "_closed",
-        "_config",
         "_directory",
         "_fold_factories",
         "_folds",
@@ -43,6 +42,7 @@ class LogState:
         "checkpointed_recovery_point",
         "cleaner_offset",
         "compacting",
+        "config",
         "damaged_from",
         "dirty",
         "doomed",
@@ -134,10 +134,6 @@ class LogState:
         return self._directory
 
     @property
-    def config(self) -> LogConfig:
-        return self._config
-
-    @property
     def latest_epoch(self) -> int:
         """The leader epoch of the last batch, -1 without one; touches no file."""
         if self._segments is None and self._summary is not None:
@@ -146,7 +142,7 @@ class LogState:
 
     def update_config(self, config: LogConfig) -> None:
         """Takes effect from the next call on."""
-        self._config = config
+        self.config = config
         self._needs_preparation = validation.needs_preparation(config)
         self._timestamp_after_max_ms = config.message_timestamp_after_max_ms
         if config.message_timestamp_type == LOG_APPEND_TIME:
@@ -269,7 +265,7 @@ class LogState:
     @property
     def is_compactable(self) -> bool:
         """Whether compaction could find anything; touches no file."""
-        if self._closed or self.is_uncleanable or not self._config.compact:
+        if self._closed or self.is_uncleanable or not self.config.compact:
             return False
         return self.has_sealed_segments
 
@@ -277,7 +273,7 @@ class LogState:
         """Whether retention could find anything; spares idle logs from being loaded."""
         if self._segments is not None:
             return True
-        config = self._config
+        config = self.config
         if self._summary is None or not config.delete or not self.size_bytes:
             return False
         if 0 <= config.retention_bytes < self.size_bytes:

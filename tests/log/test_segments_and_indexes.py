@@ -74,6 +74,7 @@ def test_offset_index_files_hold_pairs_of_32_bits(entries: list[tuple[int, int]]
     assert again.size_bytes == len(data)
     again.truncate(cut)
     assert again.encode() == offset_index([one for one in entries if one[0] < cut]).encode()
+    assert again.size_bytes == len(again.encode())
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))), st.integers(-1, 52))
@@ -88,7 +89,11 @@ def test_time_index_entries_increase_and_lead_to_no_later_offset(
             kept.append((timestamp, offset))
     data = index.encode()
     assert data == b"".join(struct.pack(">qI", *entry) for entry in kept)
-    assert TimeIndex.decode(data).encode() == data
+    again = TimeIndex.decode(data)
+    assert again.encode() == data
+    assert index.size_bytes == again.size_bytes == len(data)
+    again.truncate(target)
+    assert again.size_bytes == len(again.encode())
     earlier = [offset for timestamp, offset in kept if timestamp < target]
     assert index.offset_for(target) == (earlier[-1] if earlier else 0)
     assert index.last == (kept[-1] if kept else None)
