@@ -155,14 +155,14 @@ class Poll:
             return self._error(target, check_leader_epoch(partition.leader_epoch, epoch))
         log = partition.log
         offset = wanted.fetch_offset
-        # What a follower has reported in this leader epoch stays true: this log only grows.
-        is_to_compare = target.is_reporting or not rights.is_follower or epoch < 0
-        if (
-            (is_to_compare and wanted.last_fetched_epoch >= 0)
-            or offset < log.log_start_offset
-            or offset > log.log_end_offset
-        ):
-            place = partition.locate_fetch(offset, wanted.last_fetched_epoch)
+        last_epoch = wanted.last_fetched_epoch
+        # Nothing that ends with a batch of this leader's own epoch has diverged. And what a
+        # follower has reported in this epoch stays true: this log only grows.
+        is_to_compare = 0 <= last_epoch != partition.leader_epoch and (
+            target.is_reporting or not rights.is_follower or epoch < 0
+        )
+        if is_to_compare or offset < log.log_start_offset or offset > log.log_end_offset:
+            place = partition.locate_fetch(offset, last_epoch)
             if place is not ErrorCode.NONE:
                 return self._lost(target, partition, place)
         if target.is_reporting:

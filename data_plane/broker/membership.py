@@ -286,8 +286,7 @@ class Membership:
                 services.log.info("controller_elected", epoch=self.controller.epoch)
         elif was_controller:
             services.log.info("controller_resigned", reason="another broker has the lease")
-        if heartbeat.version > services.image.version:
-            self._follower.poke()
+        self._follower.heard(heartbeat.version, now_ms)
         if not self._has_registered:
             self._register()
         self._control(now_ms)

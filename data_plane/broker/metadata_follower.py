@@ -1,8 +1,9 @@
 """Keeps this broker's image up with the cell's metadata store, and a copy of it on disk.
 
 Somebody else's commit reaches this broker as an entry of the store's feed. Whoever hears of one
-calls `poke` (a thread that waits at the store, a heartbeat that names a newer version); without
-that the follower asks every POLL_INTERVAL_MS. One question is under way at a time.
+calls `poke` (a thread that waits at the store); heartbeats say which version the store has. The
+follower asks by itself when it has heard nothing for POLL_INTERVAL_MS. One question is under way at
+a time.
 
     image 7, feed(7) → 8, 9     both, in one step: 9 is the next image
     image 7, feed(7) → 9        a hole: nothing is applied, the whole image is read
@@ -115,6 +116,13 @@ class MetadataFollower:
     def stop(self, now_ms: int) -> None:
         """What is under way is waited for by whoever closes the executor; `write_now` is his."""
         self._is_stopped = True
+
+    def heard(self, version: int, now_ms: int) -> None:
+        """The store has answered somebody else's question, and was at `version`."""
+        if version > self._services.image.version:
+            self.poke()
+        elif not self._is_store_down:
+            self._next_ms = max(self._next_ms, now_ms + POLL_INTERVAL_MS)
 
     def poke(self) -> None:
         """Something newer was committed, as far as the caller knows."""

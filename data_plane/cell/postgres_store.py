@@ -50,8 +50,9 @@ DEFAULT_SCHEMA = "tidewheel_cell"
 # The commit with a number that this divides takes the snapshot: exactly one broker, without talk.
 # Reading the image then takes one snapshot and at most this many commits.
 SNAPSHOT_EVERY_COMMITS = 512
-# How often `wait` looks for itself, should a notification have got lost.
-POLL_INTERVAL_MS = 1000
+# How often `wait` looks for itself, should a notification have got lost. Heartbeats say soon enough
+# that there is something new; this is for whoever sends none.
+POLL_INTERVAL_MS = 5000
 # How soon `wait` notices that the store has been closed.
 CLOSE_NOTICED_MS = 250
 # A snapshot can be replaced, and a store recovered, between two statements; hardly twice in a row.

@@ -305,11 +305,12 @@ class _PeerConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.is_closed:
             return
-        owner = self._owner
         self._counts.bytes_in += nbytes
-        now_ms = owner.clock.now_ms()
         frames = self._frames
-        frames.received(nbytes)
+        if not frames.received(nbytes):
+            return
+        owner = self._owner
+        now_ms = owner.clock.now_ms()
         has_answers = False
         try:
             while (frame := frames.next_frame()) is not None:

@@ -31,7 +31,15 @@ _SIZE = struct.Struct(">i")
 class FrameBuffer:
     """See the module. Frames may have 0 to `frame_bytes_max` bytes behind their size."""
 
-    __slots__ = ("_buffer", "_end", "_frame_bytes_max", "_recent_bytes", "_start", "_view")
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_frame_bytes_max",
+        "_missing_bytes",
+        "_recent_bytes",
+        "_start",
+        "_view",
+    )
 
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
@@ -39,6 +47,8 @@ class FrameBuffer:
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
+        # What has to come before there can be another whole frame, as far as is known.
+        self._missing_bytes = SIZE_BYTES
         self._recent_bytes = 0
 
     @property
@@ -56,9 +66,12 @@ class FrameBuffer:
             self._make_room()
         return self._view[self._end :]
 
-    def received(self, size: int) -> None:
-        """`size` bytes were written to the front of what `free_view` returned last."""
+    def received(self, size: int) -> bool:
+        """`size` bytes were written to the front of what `free_view` returned last. Whether there
+        may be a whole frame now."""
         self._end += size
+        self._missing_bytes -= size
+        return self._missing_bytes <= 0
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its size, or None. Valid until the next call of anything
@@ -66,6 +79,7 @@ class FrameBuffer:
         start = self._start
         have = self._end - start
         if have < SIZE_BYTES:
+            self._missing_bytes = SIZE_BYTES - have
             if not have:
                 self._begin_anew()
             return None
@@ -75,6 +89,7 @@ class FrameBuffer:
                 f"a frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}"
             )
         if have < SIZE_BYTES + size:
+            self._missing_bytes = SIZE_BYTES + size - have
             if start + SIZE_BYTES + size > len(self._buffer):
                 self._make_room()
             return None

@@ -49,6 +49,23 @@ def test_without_a_poke_the_follower_asks_by_itself(member: Member) -> None:
     assert member.image.version == 1
 
 
+def test_who_hears_of_the_store_need_not_ask(member: Member) -> None:
+    before = member.store.feeds
+    member.follower.heard(0, member.now_ms())
+    for _ in range(8):
+        member.pass_time(POLL_INTERVAL_MS - 10)
+        member.follower.heard(0, member.now_ms())
+    assert member.store.feeds == before
+    commit_elsewhere(member)
+    member.follower.heard(1, member.now_ms())
+    member.run_jobs()
+    assert member.store.feeds == before + 1
+    assert member.image.version == 1
+    commit_elsewhere(member)
+    member.pass_time(POLL_INTERVAL_MS + 10)
+    assert member.image.version == 2, "the last that was heard is some time ago"
+
+
 def test_a_poke_while_it_asks_is_not_lost(member: Member) -> None:
     member.follower.poke()
     assert len(member.executor.queue) == 1

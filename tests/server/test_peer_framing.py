@@ -39,9 +39,26 @@ def feed(frames: FrameBuffer, data: bytes, piece_max: int = 1 << 30) -> list[byt
         size = min(len(view), len(data), piece_max)
         view[:size] = data[:size]
         data = data[size:]
-        frames.received(size)
-        taken += take(frames)
+        may_have_frame = frames.received(size)
+        found = take(frames)
+        assert may_have_frame or not found
+        taken += found
     return taken
+
+
+def pass_on(frames: FrameBuffer, data: bytes) -> tuple[list[bytes], int]:
+    """As the connection does it: no look for frames where there can be none. With the frames, how
+    often it looked."""
+    taken, looks_count = [], 0
+    while data:
+        view = frames.free_view()
+        size = min(len(view), len(data))
+        view[:size] = data[:size]
+        data = data[size:]
+        if frames.received(size):
+            looks_count += 1
+            taken += take(frames)
+    return taken, looks_count
 
 
 SIZES = st.integers(0, 300) | st.integers(BUFFER_BYTES_MIN - 6, BUFFER_BYTES_MIN + 6)
@@ -58,6 +75,28 @@ def test_frames_come_out_as_they_went_in(sizes: list[int], pieces: list[int]) ->
         data = data[size:]
     taken += feed(frames, data)
     assert taken == bodies
+    assert not frames.has_half_frame
+
+
+@given(st.lists(SIZES | st.integers(0, 400_000), max_size=12), st.lists(SIZES, max_size=20))
+def test_no_frame_waits_for_a_look_that_was_not_taken(sizes: list[int], pieces: list[int]) -> None:
+    bodies = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    data = b"".join(map(framed, bodies))
+    frames = FrameBuffer(FRAME_BYTES_MAX)
+    taken = []
+    for size in pieces:
+        taken += pass_on(frames, data[:size])[0]
+        data = data[size:]
+    taken += pass_on(frames, data)[0]
+    assert taken == bodies
+
+
+def test_a_frame_in_many_pieces_is_looked_for_twice() -> None:
+    frames = FrameBuffer(FRAME_BYTES_MAX)
+    data = framed(bytes(200_000))
+    looks = [pass_on(frames, data[start : start + 1000])[1] for start in range(0, len(data), 1000)]
+    # When its size has come, and when it is whole.
+    assert [number for number, count in enumerate(looks) if count] == [0, len(looks) - 1]
     assert not frames.has_half_frame
 
 
