@@ -37,14 +37,17 @@ def append_from_leader(
         log.append_as_follower(buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms)
 
 
-def forget_incomparable(log: Log, high_watermark: int, leader_epoch: int) -> None:
-    """The leader has deleted all that this log holds: begin anew at the log end, unless all of it
-    is known to be committed, or of the leader's own epoch.
+def forget_incomparable(
+    log: Log, high_watermark: int, leader_log_start_offset: int, leader_epoch: int
+) -> None:
+    """Begin anew at the log end, where the leader has deleted all that this log holds, and not all
+    of it is known to be committed.
 
     A leader knows no epochs below its log start, and so not where a log parted from its own there.
     Records of an older epoch may never have been committed; what producers are remembered by them
     would be told that they are. Raises LogDirFailure."""
-    if log.log_end_offset > high_watermark and log.latest_epoch != leader_epoch:
+    is_all_deleted = leader_log_start_offset >= log.log_end_offset
+    if is_all_deleted and log.log_end_offset > high_watermark and log.latest_epoch != leader_epoch:
         log.truncate_fully_and_start_at(log.log_end_offset)
 
 

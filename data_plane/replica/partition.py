@@ -301,11 +301,9 @@ class Partition:
         """See what is committed and who may join the ISR, by what is known now."""
         self._advance(now_ms)
         leadership = self.leadership
-        if (
-            leadership is not None
-            and leadership.has_outsiders
-            and leadership.has_candidates(self._log_ends())
-        ):
+        if leadership is None or not leadership.has_outsiders:
+            return
+        if leadership.has_candidates(self._log_ends()):
             self._host.isr_may_grow(self)
 
     def propose_isr(self, now_ms: int, *, may_shrink: bool) -> IsrProposal | None:
@@ -366,22 +364,17 @@ class Partition:
         and LogDirFailure."""
         if leader_epoch != self.leader_epoch:
             raise StaleLeaderEpoch(f"epoch {leader_epoch} is not {self.leader_epoch}")
-        if self.resigned is not _NOT_LEADER or self.is_closed or leader_epoch < 0:
-            self._check_follower()
+        self._check_follower()
         log = self.log
-        if leader_log_start >= log.log_end_offset:
-            following.forget_incomparable(log, self.high_watermark, leader_epoch)
+        following.forget_incomparable(log, self.high_watermark, leader_log_start, leader_epoch)
         if start < end:
             following.append_from_leader(log, buf, start, end, leader_epoch, now_ms)
             # It moves back where the first batch reaches below the log start.
             self.high_watermark = min(self.high_watermark, log.high_watermark)
             if not self.is_sync_pending and self._needs_sync():
                 self._sync_later()
-        if leader_high_watermark > self.high_watermark:
-            self._advance_high_watermark(min(leader_high_watermark, log.log_end_offset))
-        if leader_log_start > log.log_start_offset and following.follow_log_start(
-            log, leader_log_start
-        ):
+        self._advance_high_watermark(min(leader_high_watermark, log.log_end_offset))
+        if following.follow_log_start(log, leader_log_start):
             self._tell_all()
 
     def truncate_for_divergence(self, epoch: int, end_offset: int) -> None:
@@ -480,8 +473,7 @@ class Partition:
         leadership = self.leadership
         if leadership is not None:
             offset = leadership.committed_offset(offset, self.log.log_end_offset, now_ms)
-        if offset > self.high_watermark:
-            self._advance_high_watermark(offset)
+        self._advance_high_watermark(offset)
 
     def _advance_high_watermark(self, offset: int) -> None:
         if offset <= self.high_watermark:
