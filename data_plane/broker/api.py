@@ -125,8 +125,6 @@ class HandlerTable:
 
     def __init__(self) -> None:
         self._entries: dict[int, HandlerEntry] = {}
-        # The entry of an API key, or None.
-        self.get = self._entries.get
 
     def register(
         self, api_key: ApiKey, min_version: int, max_version: int, handler: Handler
@@ -153,6 +151,9 @@ class HandlerTable:
         self._entries[int(api_key)] = HandlerEntry(
             api_key, min_version, max_version, advertised, None, raw_handler
         )
+
+    def get(self, api_key: int) -> HandlerEntry | None:
+        return self._entries.get(api_key)
 
     def entries(self) -> list[HandlerEntry]:
         """All entries, by API key."""

@@ -38,21 +38,23 @@ class InvalidIndex(Exception):
 class OffsetIndex:
     """Relative last offset → position of its batch. Eight bytes an entry in memory."""
 
-    __slots__ = ("_offsets", "_positions", "size_bytes")
+    __slots__ = ("_offsets", "_positions")
 
     def __init__(self) -> None:
         self._offsets = array("I")
         self._positions = array("I")
-        self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._offsets) * OFFSET_ENTRY_BYTES
 
     def append(self, relative_offset: int, position: int) -> None:
         assert not self._offsets or relative_offset > self._offsets[-1]
         self._offsets.append(relative_offset)
         self._positions.append(position)
-        self.size_bytes += OFFSET_ENTRY_BYTES
 
     def position_for(self, relative_offset: int) -> int:
         """Where to begin to walk for `relative_offset`: never past its batch."""
@@ -80,7 +82,6 @@ class OffsetIndex:
         keep = bisect_left(self._offsets, relative_offset)
         del self._offsets[keep:]
         del self._positions[keep:]
-        self.size_bytes = keep * OFFSET_ENTRY_BYTES
 
     def encode(self) -> bytes:
         both = array("I", bytes(8 * len(self._offsets)))
@@ -106,22 +107,24 @@ class OffsetIndex:
                 raise InvalidIndex("entries do not increase")
         if index._positions and index._positions[-1] >= segment_size:
             raise InvalidIndex("the last entry lies beyond the segment")
-        index.size_bytes = len(data)
         return index
 
 
 class TimeIndex:
     """Largest timestamp so far → relative last offset of the batch that has it."""
 
-    __slots__ = ("_offsets", "_timestamps", "size_bytes")
+    __slots__ = ("_offsets", "_timestamps")
 
     def __init__(self) -> None:
         self._timestamps = array("q")
         self._offsets = array("I")
-        self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._offsets) * TIME_ENTRY.size
 
     @property
     def last(self) -> tuple[int, int] | None:
@@ -136,7 +139,6 @@ class TimeIndex:
             return
         self._timestamps.append(timestamp)
         self._offsets.append(relative_offset)
-        self.size_bytes += TIME_ENTRY.size
 
     def offset_for(self, timestamp: int) -> int:
         """A relative offset below which no batch has a timestamp ≥ `timestamp`."""
@@ -152,7 +154,6 @@ class TimeIndex:
         keep = bisect_left(self._offsets, relative_offset)
         del self._offsets[keep:]
         del self._timestamps[keep:]
-        self.size_bytes = keep * TIME_ENTRY.size
 
     def encode(self) -> bytes:
         entries = zip(self._timestamps, self._offsets, strict=True)
@@ -171,7 +172,6 @@ class TimeIndex:
                 raise InvalidIndex("entries do not increase")
             index._timestamps.append(timestamp)
             index._offsets.append(offset)
-        index.size_bytes = len(data)
         return index
 
 

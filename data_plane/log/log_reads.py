@@ -51,9 +51,7 @@ class LogReads(LogAppends):
         ):
             return ReadResult([tail[2]], len(tail[2]), False, tail[1])
         try:
-            index = len(segments) - 1
-            if offset < segments[index].base_offset:
-                index = reads.segments_from(segments, offset)
+            index = reads.segments_from(segments, offset)
             while index < len(segments):
                 segment = segments[index]
                 if segment.base_offset >= max_offset:
@@ -78,10 +76,7 @@ class LogReads(LogAppends):
 
     def is_sealed_at(self, offset: int) -> bool:
         """Whether `offset` lies before the segment that is appended to."""
-        segments = self._segments
-        if segments is None:
-            segments = self.segments
-        return offset < segments[-1].base_offset
+        return offset < self.segments[-1].base_offset
 
     def read_cold(
         self, offset: int, max_bytes: int, *, max_offset: int, at_least_one_batch: bool

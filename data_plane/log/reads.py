@@ -62,14 +62,8 @@ def read_segment(
     if start >= end:
         return None
     cut = end
-    boundary: tuple[int, int] | None = None
     if end - start > max_bytes:
-        if max_bytes > 0:
-            boundary = segment.recent_boundary(start + max_bytes)
-        if boundary is not None:
-            cut = boundary[0]
-        else:
-            cut = segment.cut_position(fetch, start, start + max_bytes) if max_bytes > 0 else start
+        cut = segment.cut_position(fetch, start, start + max_bytes) if max_bytes > 0 else start
         if cut <= start:
             if not at_least_one_batch:
                 return ReadResult([], 0, False, offset)
@@ -81,14 +75,11 @@ def read_segment(
                 raise CorruptSegment(segment.path(), bad.start, bad.reason)
             cut = bad.start
     data = fetch(start, cut - start)
-    if cut != end and segment.bad_ranges and segment.bad_range_at(cut) is not None:
+    if cut != end and segment.bad_range_at(cut) is not None:
         # What stands at the cut may lie about its offset.
         next_offset = _next_offset_of_last(data)
     elif cut != end:
-        if boundary is not None and boundary[0] == cut:
-            next_offset = boundary[1]
-        else:
-            next_offset = segment.next_offset_at(fetch, cut)
+        next_offset = segment.next_offset_at(fetch, cut)
         if is_hot:
             # Hints belong to the loop.
             segment.hint(next_offset, cut)

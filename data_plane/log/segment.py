@@ -137,8 +137,8 @@ class Segment:
         self.reserved_end = RESERVE_FROM_BYTES
         self._mapping: Mapping | None = None
         self._hints: dict[int, int] | None = None
-        # (position, base offset), without a gap up to the end. Only added to, else replaced: worker
-        # threads look into it, too.
+        # (position, base offset), with all sound batches up to the end. Only added to, else
+        # replaced: worker threads look into it, too.
         self._recent: list[tuple[int, int]] | None = None
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
@@ -220,14 +220,6 @@ class Segment:
         if len(recent) >= 2 * RECENT_BATCHES_MIN:
             self._recent = recent = recent[RECENT_BATCHES_MIN:]
         recent.append((position, header.base_offset))
-
-    def recent_boundary(self, limit: int) -> tuple[int, int] | None:
-        """(position, base offset) of the last batch that begins at or below `limit`, if it is one
-        of those appended last."""
-        recent = self._recent
-        if recent is None or recent[0][0] > limit:
-            return None
-        return recent[bisect_right(recent, (limit + 1,)) - 1]
 
     def hint(self, offset: int, position: int) -> None:
         """Remember that the first batch at or above `offset` begins at `position`."""
@@ -336,6 +328,9 @@ class Segment:
 
         `limit` lies below the segment's end.
         """
+        recent = self._recent
+        if recent is not None and recent[0][0] <= limit:
+            return max(start, recent[bisect_right(recent, (limit + 1,)) - 1][0])
         index = self.offset_index
         if index is None:
             raise WouldBlock
@@ -361,6 +356,11 @@ class Segment:
         """The offset where reading goes on at `position`, a batch start or the end."""
         if position >= self.size:
             return self.next_offset
+        recent = self._recent
+        if recent is not None:
+            found = bisect_left(recent, (position,))
+            if found < len(recent) and recent[found][0] == position:
+                return recent[found][1]
         return int.from_bytes(fetch(position, 27)[:8], "big")
 
     # Checks

@@ -14,7 +14,6 @@ Deliberately absent: which partitions to name and when (fetcher.py).
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
@@ -154,19 +153,16 @@ def _append_topics(body: bytearray, topics: dict[bytes, list[bytes]]) -> None:
     if not topics:
         body.append(1)
         return
-    body += _uvarint(len(topics) + 1)
+    _append_uvarint(body, len(topics) + 1)
     for topic_id, partitions in topics.items():
         body += topic_id
-        body += _uvarint(len(partitions) + 1)
+        _append_uvarint(body, len(partitions) + 1)
         body += b"".join(partitions)
         body.append(0)
 
 
-@functools.lru_cache(256)
-def _uvarint(value: int) -> bytes:
-    encoded = bytearray()
+def _append_uvarint(body: bytearray, value: int) -> None:
     while value > 0x7F:
-        encoded.append((value & 0x7F) | 0x80)
+        body.append((value & 0x7F) | 0x80)
         value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    body.append(value)

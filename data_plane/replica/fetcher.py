@@ -202,8 +202,7 @@ class ReplicaFetcher:
         problems: list[FetchProblem] = []
         if self._throttled:
             self._pause_throttled(now_ms)
-        if self._paused:
-            self._end_pauses(now_ms)
+        self._end_pauses(now_ms)
         if not self._may_send(now_ms):
             return None, problems
         session = self._session

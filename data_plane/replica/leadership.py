@@ -102,7 +102,6 @@ class Leadership:
         "_outside",
         "committed_isr",
         "followers",
-        "has_outsiders",
         "latest_ms",
         "leader_epoch",
         "node_id",
@@ -125,8 +124,6 @@ class Leadership:
         self._host = host
         self._counted: list[Follower] = []
         self._outside: list[Follower] = []
-        # Whether there are replicas outside the maximal ISR.
-        self.has_outsiders = False
         self.begin_epoch(state)
 
     # What the image says
@@ -175,7 +172,6 @@ class Leadership:
         followers = self.followers.values()
         self._counted = [follower for follower in followers if follower.node_id in maximal]
         self._outside = [follower for follower in followers if follower.node_id not in maximal]
-        self.has_outsiders = bool(self._outside)
 
     def maximal_isr(self) -> frozenset[int]:
         """All that may be in the ISR by what the store knows now."""
@@ -197,9 +193,7 @@ class Leadership:
         would run ahead of each of its fetches and it could never join under load. Without `now_ms`
         the latest time seen counts."""
         if now_ms is not None:
-            self.latest_ms = now_ms
-            if self._is_grace_due:
-                self._begin_grace(now_ms)
+            self._note_time(now_ms)
         if len(self.committed_isr) < self.settings.min_isr:
             return NOTHING_COMMITTED
         offset = own_end_offset
@@ -216,10 +210,12 @@ class Leadership:
                 offset = follower.log_end_offset
         return offset
 
-    def _begin_grace(self, now_ms: int) -> None:
-        self._is_grace_due = False
-        for follower in self._counted:
-            follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
+    def _note_time(self, now_ms: int) -> None:
+        self.latest_ms = now_ms
+        if self._is_grace_due:
+            self._is_grace_due = False
+            for follower in self._counted:
+                follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
 
     def appended(self, old_end_offset: int, now_ms: int) -> None:
         """The leader's log ended at `old_end_offset` until now: who had that was caught up."""
@@ -250,9 +246,7 @@ class Leadership:
 
     def propose(self, ends: LogEnds, now_ms: int, *, may_shrink: bool) -> IsrProposal | None:
         """Decide upon another ISR, which is in flight from then on; None when none is due."""
-        self.latest_ms = now_ms
-        if self._is_grace_due:
-            self._begin_grace(now_ms)
+        self._note_time(now_ms)
         if self.proposed_isr is not None or self._is_complete(ends.log_end_offset):
             return None
         leaving: set[int] = set()
@@ -297,6 +291,11 @@ class Leadership:
     def _lags_in_messages(self, follower: Follower, log_end_offset: int) -> bool:
         bound = self.settings.lag_messages_max
         return 0 <= bound < log_end_offset - follower.log_end_offset
+
+    @property
+    def has_outsiders(self) -> bool:
+        """Whether there are replicas outside the maximal ISR."""
+        return bool(self._outside)
 
     def in_sync_followers(self) -> Iterable[Follower]:
         """Those in the committed ISR, which consumers may be sent to (KIP-392)."""

@@ -231,8 +231,7 @@ class BrokerProcess:
     def _end_pass(self, now_ms: int) -> None:
         services = self._services
         try:
-            if services.wakes.woken:
-                services.wakes.run(now_ms)
+            services.wakes.run(now_ms)
         except Exception as error:
             # A bug in what waits must not hurt the connection whose pass this is.
             self._log.error("wake_failed", error=repr(error), exc_info=True)

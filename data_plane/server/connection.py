@@ -147,13 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         listener.end_pass(now_ms)
         if self._out:
             self._flush()
-        if (
-            self._slots
-            or self._backlog is not None
-            or self._is_write_paused
-            or not self._is_reading
-        ):
-            self._adjust_reading()
+        self._adjust_reading()
 
     def _fail(self, error: Exception) -> None:
         """What was received cannot be handled, for the client's fault or for ours."""
@@ -223,12 +217,9 @@ class Connection(asyncio.BufferedProtocol):
             if frame_end > end:
                 self._start_half(view[position:end], SIZE_BYTES + size, now_ms)
                 return
-            if has_handled:
-                is_too_much = self._must_pause() or listener.clock.now_ms() - now_ms > PASS_MS_MAX
-            else:
-                # With no answer open and none unsent there is room for this one.
-                is_too_much = bool(self._slots or self._is_write_paused) and self._must_pause()
-            if is_too_much:
+            if self._must_pause() or (
+                has_handled and listener.clock.now_ms() - now_ms > PASS_MS_MAX
+            ):
                 self._backlog = bytearray(view[position:end])
                 return
             has_handled = True

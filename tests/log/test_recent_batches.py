@@ -93,6 +93,12 @@ def test_so_many_batches_are_known_and_a_sealed_segment_keeps_none() -> None:
         assert abs(known[-1][0] - one.log.size_bytes + size) < 10
     one.log.roll()
     assert starts(one.log.segments[0]) == []
+    one.fill(2)
+    active = one.log.segments[-1]
+    assert len(starts(active)) == 2
+    # To be walked once more, from its first batch on.
+    active.start_indexes()
+    assert starts(active) == []
 
 
 def test_what_turns_out_bad_is_not_found_by_memory() -> None:
