@@ -315,6 +315,15 @@ class History:
         deposed leader that has not heard of it may still commit by itself."""
         return partition.is_lossy or self._cell.commits.allows_unclean(partition.key[0])
 
+    def _has_unclean_heir(self, partition: PartitionHistory, state: PartitionImage) -> bool:
+        """Whether somebody leads by now who owes nothing to the leader of `state`: after a loss, or
+        because an unclean election took one from outside the ISR."""
+        heirs = [heir for epoch, heir in partition.leaders.items() if epoch > state.leader_epoch]
+        if partition.is_lossy:
+            return bool(heirs)
+        is_unclean = self._cell.commits.allows_unclean(partition.key[0])
+        return is_unclean and any(heir not in state.isr for heir in heirs)
+
     def _regained(self, partition: PartitionHistory, view: DiskView) -> None:
         for ranges in (partition.lost, partition.dropped):
             lost = ranges.get(view.node_name)
@@ -342,9 +351,10 @@ class History:
             batch = batches[position]
             known = partition.by_offset.get(batch.base_offset)
             if known is None and batch.last_offset >= partition.end_offset:
-                newest_epoch = max(partition.leaders, default=0)
-                if partition.is_lossy and state is not None and state.leader_epoch < newest_epoch:
-                    break  # An unclean successor has begun without it.
+                if state is not None and self._has_unclean_heir(partition, state):
+                    # What it acknowledges now is lost, which its topic allows.
+                    partition.is_lossy = True
+                    break
                 if not is_leader:
                     if services is None or partition.is_lossy:
                         break  # It may be what the others have lost.

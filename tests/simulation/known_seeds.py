@@ -13,5 +13,6 @@ KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (11_069, 5000, "a leader sent a consumer to a follower whose log began later, for ever"),
     (20_009, 8000, "a coordinator of old, paused and without store, told offsets of long ago"),
     (10_329, 5000, "a log that began anew took the files that retention had not removed yet"),
+    (10_348, 5000, "the model took for committed what a zombie added beside its unclean heir"),
     (73, 5000, "a follower whose sync had failed acknowledged what it had not synced"),
 )
