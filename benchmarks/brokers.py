@@ -148,12 +148,21 @@ class _Process:
         self.process = None
 
 
+def code_of(checkout: Path | None) -> tuple[str, ...]:
+    """A launch's prefix: the broker runs another checkout's code, on this one's packages."""
+    return () if checkout is None else ("env", f"PYTHONPATH={checkout}")
+
+
 class Tidewheel:
-    """One Tidewheel broker from this checkout."""
+    """One Tidewheel broker from this checkout, or from another."""
 
-    name = "tidewheel"
-
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        checkout: Path | None = None,
+    ) -> None:
+        self.name = "tidewheel" if checkout is None else str(checkout)
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.port = free_port()
@@ -166,6 +175,7 @@ class Tidewheel:
             cluster_id="benchmark-cluster-00000",
             port=self.port,
             settings=tuple(f"{key}={value}" for key, value in given.items()),
+            prefix=code_of(checkout),
         )
         self.process: BrokerProcess | None = None
 

@@ -16,6 +16,7 @@ from benchmarks.brokers import (
     COMMON_SETTINGS,
     STOP_SECONDS_MAX,
     KafkaNode,
+    code_of,
     free_port,
     new_cluster_id,
     wait_for_first_answer,
@@ -55,11 +56,11 @@ class Cell(Protocol):
 
 
 class TidewheelCell:
-    """Three Tidewheel brokers from this checkout, and Postgres."""
+    """Three Tidewheel brokers from this checkout or from another, and Postgres."""
 
-    name = "tidewheel"
-
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, checkout: Path | None = None) -> None:
+        self.name = "tidewheel" if checkout is None else str(checkout)
+        self._prefix = code_of(checkout)
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._ports = {broker_id: free_port() for broker_id in range(1, BROKERS + 1)}
@@ -85,6 +86,7 @@ class TidewheelCell:
                 port=self._ports[broker_id],
                 settings=(*cell_settings(broker_id, 0), *settings),
                 environment=cell_environment(broker_id, self._postgres.dsn, BROKERS),
+                prefix=self._prefix,
             )
         )
 

@@ -5,7 +5,8 @@ ours, theirs, …), takes the median of three rounds of every figure and prints 
 Machines are noisy, so a ratio of two figures of one run is what can be quoted; absolute figures are
 printed only to show the scale.
 
-`--write` replaces docs/benchmarks.md's table; `--only NAME …` runs some of the loads; `--rounds N`.
+`--write` replaces docs/benchmarks.md's table; `--only NAME …` runs some of the loads; `--rounds N`;
+`--against CHECKOUT` compares with another version of Tidewheel.
 Nothing here passes or fails: issues and documents say which ratio is wanted.
 """
 
@@ -188,7 +189,9 @@ def main() -> None:
     arguments = parse_arguments(__doc__, "./tidewheel bench")
     with benchmark_folder() as folder:
         brokers: list[Broker] = [Tidewheel(folder / "tidewheel")]
-        if not arguments.ours_only:
+        if arguments.against is not None:
+            brokers.append(Tidewheel(folder / "against", checkout=arguments.against))
+        elif not arguments.ours_only:
             brokers.append(ApacheKafka(folder / "kafka", arguments.cache))
         try:
             for broker in brokers:

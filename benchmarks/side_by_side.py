@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -27,7 +27,7 @@ from benchmarks.resident_memory import SHARE_OF_AVAILABLE, available_bytes, resi
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
-HEAD = "| figure | unit | Tidewheel | Apache Kafka | ratio | wanted |\n|---|---|---|---|---|---|"
+HEAD = "| figure | unit | Tidewheel | {other} | ratio | wanted |\n|---|---|---|---|---|---|"
 
 # In a round, of loads that take a few seconds: a machine's own slow moments last as long.
 SHORT_TURNS = 3
@@ -123,9 +123,22 @@ def parse_arguments(description: str | None, program: str) -> argparse.Namespace
     parser.add_argument("--ours-only", action="store_true", help="leave Apache Kafka out")
     parser.add_argument("--write", action="store_true", help="put the table into the document")
     parser.add_argument(
+        "--against",
+        type=Path,
+        metavar="CHECKOUT",
+        help="another checkout of Tidewheel in Apache Kafka's place; it must be set up",
+    )
+    parser.add_argument(
         "--cache", type=Path, default=Path(tempfile.gettempdir()) / "tidewheel-benchmarks"
     )
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.against is not None:
+        arguments.against = arguments.against.resolve()
+        if arguments.write or arguments.ours_only:
+            parser.error("--against goes with neither --write nor --ours-only")
+        if not (arguments.against / "data_plane").is_dir():
+            parser.error(f"--against: {arguments.against} is no checkout of Tidewheel")
+    return arguments
 
 
 def run_comparison(
@@ -140,11 +153,18 @@ def run_comparison(
         for load in loads
         if not arguments.only or any(part in load.name for part in arguments.only)
     ]
-    lines = [HEAD]
+    other = "Apache Kafka" if arguments.against is None else arguments.against.name
+    lines = [HEAD.format(other=other)]
+    if arguments.against is not None:
+        # What is wanted is wanted of the ratio to Apache Kafka.
+        chosen = [
+            replace(load, rows=tuple(replace(row, wanted="") for row in load.rows))
+            for load in chosen
+        ]
     size = int(available_bytes() * SHARE_OF_AVAILABLE)
     print(f"Getting {size / 2**30:.1f} GiB of memory from the machine first.", file=sys.stderr)
     with resident_memory(size):
-        print(HEAD, flush=True)
+        print(*lines, flush=True)
         for load in chosen:
             for line in measure(load, compared, arguments.rounds):
                 print(line, flush=True)
