@@ -318,11 +318,11 @@ class History:
     def _has_unclean_heir(self, partition: PartitionHistory, state: PartitionImage) -> bool:
         """Whether somebody leads by now who owes nothing to the leader of `state`: after a loss, or
         because an unclean election took one from outside the ISR."""
-        heirs = [heir for epoch, heir in partition.leaders.items() if epoch > state.leader_epoch]
-        if partition.is_lossy:
-            return bool(heirs)
-        is_unclean = self._cell.commits.allows_unclean(partition.key[0])
-        return is_unclean and any(heir not in state.isr for heir in heirs)
+        return self._may_fork(partition) and any(
+            partition.is_lossy or heir not in state.isr
+            for epoch, heir in partition.leaders.items()
+            if epoch > state.leader_epoch
+        )
 
     def _regained(self, partition: PartitionHistory, view: DiskView) -> None:
         for ranges in (partition.lost, partition.dropped):
@@ -352,9 +352,8 @@ class History:
             known = partition.by_offset.get(batch.base_offset)
             if known is None and batch.last_offset >= partition.end_offset:
                 if state is not None and self._has_unclean_heir(partition, state):
-                    # What it acknowledges now is lost, which its topic allows.
                     partition.is_lossy = True
-                    break
+                    break  # What it acknowledges by itself is lost, as it may be.
                 if not is_leader:
                     if services is None or partition.is_lossy:
                         break  # It may be what the others have lost.

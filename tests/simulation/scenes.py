@@ -352,6 +352,37 @@ def old_coordinator(stage: Stage) -> Steps:
     stage.reached("a coordinator that has a successor is asked")
 
 
+def unclean_heir(stage: Stage) -> Steps:
+    """Where unclean elections are allowed, what a deposed leader adds beside an heir from outside
+    its ISR counts for nothing, even if the heir began with all that was committed.
+
+    The followers have all of a leader's records when they end, so the leader stays alone in its
+    ISR. It stands still when they are back; one of them is elected, and goes on. Then the first
+    leader gets what clients have sent to it before, and commits it on its own."""
+    leader, followers = stage.leader, stage.followers
+    stage.part_clients(leader)
+    yield from stage.until(lambda: {*map(stage.end, followers)} == {stage.end(leader)}, 300)
+    end = stage.end(leader)
+    for follower in followers:
+        stage.part(leader, follower)
+        stage.kill(follower)
+    yield from stage.until(lambda: stage.confirmed(leader) == (leader,), IS_FENCED_MS)
+    if stage.confirmed(leader) != (leader,):
+        return
+    stage.join_clients(leader)
+    stage.node(leader).pause()
+    for follower in followers:
+        stage.node(follower).start()
+    yield from stage.until(lambda: stage.state.leader not in (leader, -1), IS_FENCED_MS)
+    heir = stage.state.leader
+    yield from stage.until(lambda: stage.end(heir) > end, 300)
+    stage.node(leader).resume()
+    yield from stage.until(lambda: stage.end(leader) > end, 200)
+    if heir in followers and stage.end(heir) > end and stage.end(leader) > end:
+        stage.reached("a deposed leader goes on beside its unclean heir")
+    yield 300
+
+
 def _is_acknowledged(sent: Sequence[OffsetCommit], since_us: int = 0) -> bool:
     """Whether one of the commits was acknowledged, and sent no earlier."""
     return any(one.acknowledged_us is not None and one.sent_us >= since_us for one in sent)
@@ -372,6 +403,11 @@ PLAYS: dict[Play, dict[str, str]] = {
     lost_answer: {},
     power_cut: {},
     old_coordinator: {},
+    unclean_heir: {},
+}
+# What each play needs of its topic.
+TOPIC_CONFIGS: dict[Play, dict[str, str]] = {
+    unclean_heir: {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"},
 }
 
 
@@ -385,7 +421,7 @@ def options(play: Play) -> Options:
         brokers=3,
         faults=frozenset(),
         admin=frozenset(),
-        topics=(TopicPlan("data3", 1, 3),),
+        topics=(TopicPlan("data3", 1, 3, TOPIC_CONFIGS.get(play, {})),),
         properties=steady | PLAYS[play],
         script=directed(play),
     )

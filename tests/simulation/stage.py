@@ -182,6 +182,11 @@ class Stage:
         leadership = self.leadership(node_id)
         return () if leadership is None else (leadership.proposed_isr or ())
 
+    def confirmed(self, node_id: int) -> tuple[int, ...]:
+        """The ISR that this leader knows the store to have."""
+        leadership = self.leadership(node_id)
+        return () if leadership is None else tuple(leadership.committed_isr)
+
     def broker_epoch(self, node_id: int) -> int:
         return self.cell.store.image.brokers[node_id].broker_epoch
 
@@ -233,6 +238,11 @@ class Stage:
         """No client reaches that broker."""
         for name in self.cell.workload.client_names():
             self.cell.network.cut(name, f"b{node_id}")
+
+    def join_clients(self, node_id: int) -> None:
+        """What clients have sent to that broker arrives."""
+        for name in self.cell.workload.client_names():
+            self.cell.network.join(name, f"b{node_id}")
 
     def elect(self, node_id: int) -> bool:
         """The controller elects this one, as it does when it is the preferred leader: of the ISR,
