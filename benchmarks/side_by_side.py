@@ -136,9 +136,20 @@ def parse_arguments(description: str | None, program: str) -> argparse.Namespace
         arguments.against = arguments.against.resolve()
         if arguments.write or arguments.ours_only:
             parser.error("--against goes with neither --write nor --ours-only")
-        if not (arguments.against / "data_plane").is_dir():
-            parser.error(f"--against: {arguments.against} is no checkout of Tidewheel")
+        if why := why_not_comparable(arguments.against):
+            parser.error(f"--against: {arguments.against} {why}")
     return arguments
+
+
+def why_not_comparable(checkout: Path) -> str:
+    """ "" for another checkout of Tidewheel with a compiled kernel. What is missing would be taken
+    from this one, or run interpreted, and be measured as if it were the other's."""
+    if not (checkout / "data_plane").is_dir():
+        return "is no checkout of Tidewheel"
+    probe = "from data_plane.wire import kernel; raise SystemExit(not kernel.COMPILED)"
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    compiled = subprocess.run([sys.executable, "-P", "-c", probe], env=environment, check=False)
+    return "" if compiled.returncode == 0 else "has no compiled kernel: run its ./tidewheel once"
 
 
 def run_comparison(
