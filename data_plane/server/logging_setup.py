@@ -2,18 +2,39 @@
 
 Only the composition root imports this; everything else gets a logger handed in. `THRESHOLD` is one
 for the whole process, as its output is; clients may change it while the broker runs.
+
+Where rich happens to be installed, structlog would load it at once, for tracebacks in colours: a
+seventh of a broker's start and 3 MiB. It is not to find it; what is logged looks the same
+everywhere then, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-import structlog
-
 from data_plane.broker.log_threshold import LogThreshold
+
+
+@contextlib.contextmanager
+def _hidden(name: str) -> Iterator[None]:
+    """Nobody's import finds the module `name`, unless it is loaded already."""
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]  # what the import system looks for
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+
+
+with _hidden("rich"):
+    import structlog
 
 THRESHOLD = LogThreshold()
 
