@@ -29,11 +29,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.log.batch_walk import BadRange, BatchWalk
+from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.compaction_swap import swap_in
 from data_plane.log.compaction_writer import CompactedSegment, GroupWriter, KeyMap
 from data_plane.log.config import INT32_MAX
 from data_plane.log.file_system import File
-from data_plane.log.reads import Retired, cold_file
 from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:

@@ -104,6 +104,15 @@ class LogNotLoaded(LogError):
         super().__init__(f"{folder} is not loaded; load the log on the loop before a cold read")
 
 
+class LogDeleted(LogError):
+    """The log was deleted while a worker thread read it."""
+
+    error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"{folder} was deleted while it was read")
+
+
 class UnknownPartition(LogError):
     """The manager has no log of that topic id and partition."""
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from data_plane.log import reads
 from data_plane.log.batch_walk import BadRange
+from data_plane.log.cold_files import read_as_it_is
 from data_plane.log.errors import CorruptSegment, OffsetOutOfRange
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.log.log_appends import LogAppends
@@ -82,22 +83,24 @@ class LogReads(LogAppends):
         self, offset: int, max_bytes: int, *, max_offset: int, at_least_one_batch: bool
     ) -> ReadResult:
         """As `read`, from the disk, checking what this process has not checked yet. For a worker
-        thread; never cold. Raises LogNotLoaded as well: loading is the loop's."""
+        thread; never cold. Raises LogNotLoaded (loading is the loop's) and LogDeleted as well."""
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
-        while True:
-            try:
-                return self._read_cold(offset, max_bytes, max_offset, at_least_one_batch)
-            except reads.Retired:
-                # Retention or compaction took the segment away between look-up and open.
-                continue
-            except OSError as error:
-                raise self._directory.fail(error) from error
+        return read_as_it_is(
+            self,
+            lambda segments: self._read_cold(
+                segments, offset, max_bytes, max_offset, at_least_one_batch
+            ),
+        )
 
     def _read_cold(
-        self, offset: int, max_bytes: int, max_offset: int, at_least_one_batch: bool
+        self,
+        segments: list[Segment],
+        offset: int,
+        max_bytes: int,
+        max_offset: int,
+        at_least_one_batch: bool,
     ) -> ReadResult:
-        segments = self.loaded_segments
         if offset < segments[0].base_offset:
             # Retention came in between: what is left is not what was asked for.
             raise OffsetOutOfRange(offset, segments[0].base_offset, self.log_end_offset)

@@ -8,11 +8,11 @@ all of that in a worker thread with descriptors of its own, and checks CRCs the 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from data_plane.log.batch_walk import BadRange, BatchWalk
+from data_plane.log.cold_files import cold_file
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
 from data_plane.log.segment import Fetch, Segment
@@ -33,10 +33,6 @@ class ReadResult(NamedTuple):
     size: int
     is_cold: bool
     next_offset: int
-
-
-class Retired(Exception):
-    """The segment was replaced while a worker thread opened it: start over."""
 
 
 def read_segment(
@@ -91,23 +87,6 @@ def _next_offset_of_last(data: Buffer) -> int:
     for header in iter_batch_headers(data, 0, len(data)):
         next_offset = header.next_offset
     return next_offset
-
-
-@contextlib.contextmanager
-def cold_file(segment: Segment) -> Iterator[File]:
-    """A descriptor of the segment's own file for a worker thread; raises Retired."""
-    try:
-        file = segment.directory.fs.open(segment.path(), write=False)
-    except FileNotFoundError:
-        if segment.retired:
-            raise Retired from None
-        raise
-    try:
-        if segment.retired:
-            raise Retired
-        yield file
-    finally:
-        file.close()
 
 
 def read_segment_cold(

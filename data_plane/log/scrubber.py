@@ -9,8 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from data_plane.log.batch_walk import BadRange
+from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.log_directory import LogDirectory
-from data_plane.log.reads import Retired, cold_file
 from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:

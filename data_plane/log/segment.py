@@ -22,6 +22,7 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk, find_bad_ranges
+from data_plane.log.cold_files import cold_file
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
 from data_plane.log.indexes import (
@@ -445,13 +446,11 @@ class Segment:
         self.offset_index = offset_index
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp of a sealed segment; touches the disk the first time."""
+        """The largest timestamp of a sealed segment; touches the disk the first time. Raises
+        Retired in a worker thread."""
         if self.max_timestamp < 0 and self.sealed and self.size:
-            file = self.directory.fs.open(self.path(), write=False)
-            try:
+            with cold_file(self) as file:
                 self.load_indexes(file)
-            finally:
-                file.close()
         return self.max_timestamp
 
     def aborted_transactions(self) -> list[AbortedTransaction]:

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from data_plane.log.batch_walk import BatchWalk, Chunk
+from data_plane.log.cold_files import cold_file, read_as_it_is
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File
-from data_plane.log.reads import Retired, cold_file
 from data_plane.log.segment import Segment
 from data_plane.wire.errors import InvalidRecords
 from data_plane.wire.records import BatchHeader, find_first_at, find_max_timestamp
@@ -27,23 +27,21 @@ Found = tuple[int, int, int]
 def offset_for_timestamp(log: Log, timestamp_ms: int, max_offset: int) -> Found | None:
     """(offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`, below
     `max_offset` and not below the log start; None without one."""
-    while True:
-        try:
-            for segment in log.loaded_segments:
-                if segment.next_offset <= log.log_start_offset:
-                    continue
-                if segment.base_offset >= max_offset:
-                    return None
-                if segment.largest_timestamp() < timestamp_ms:
-                    continue
-                found = _find_in(segment, timestamp_ms, log.log_start_offset)
-                if found is not None:
-                    return found if found[0] < max_offset else None
-            return None
-        except Retired:
+    return read_as_it_is(log, lambda segments: _find(log, segments, timestamp_ms, max_offset))
+
+
+def _find(log: Log, segments: list[Segment], timestamp_ms: int, max_offset: int) -> Found | None:
+    for segment in segments:
+        if segment.next_offset <= log.log_start_offset:
             continue
-        except OSError as error:
-            raise log.log_directory.fail(error) from error
+        if segment.base_offset >= max_offset:
+            return None
+        if segment.largest_timestamp() < timestamp_ms:
+            continue
+        found = _find_in(segment, timestamp_ms, log.log_start_offset)
+        if found is not None:
+            return found if found[0] < max_offset else None
+    return None
 
 
 def _find_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> Found | None:
@@ -91,20 +89,14 @@ def _batches(segment: Segment, file: File, position: int) -> Iterator[tuple[Chun
 def max_timestamp_offset(log: Log, max_offset: int) -> Found | None:
     """(offset, timestamp, leader epoch) of the first record with the highest timestamp of all in
     [log start, `max_offset`); None without one."""
-    while True:
-        try:
-            return _max_timestamp_offset(log, max_offset)
-        except Retired:
-            continue
-        except OSError as error:
-            raise log.log_directory.fail(error) from error
+    return read_as_it_is(log, lambda segments: _find_max(log, segments, max_offset))
 
 
-def _max_timestamp_offset(log: Log, max_offset: int) -> Found | None:
+def _find_max(log: Log, segments: list[Segment], max_offset: int) -> Found | None:
     start = log.log_start_offset
     candidates = [
         segment
-        for segment in log.loaded_segments
+        for segment in segments
         if segment.size and segment.next_offset > start and segment.base_offset < max_offset
     ]
     # Only the segments at the two ends can have less to show than their largest timestamp.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from data_plane.log import reads
+from data_plane.log.cold_files import Retired
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import AppendError, LogDirFailure, OffsetOutOfRange
 from data_plane.log.flush import FlushJob
@@ -380,7 +381,7 @@ def test_a_read_that_retention_overtakes_is_out_of_range(monkeypatch: pytest.Mon
         calls.append(segment.base_offset)
         if len(calls) == 1:
             assert one.log.apply_retention(one.now_ms) == 2
-            raise reads.Retired
+            raise Retired
         return original(segment, *arguments)
 
     monkeypatch.setattr(reads, "read_segment_cold", overtaken)

@@ -1,0 +1,117 @@
+"""What worker threads read while the loop deletes a log, cuts it or replaces its segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from data_plane.log.errors import LogDeleted, LogDirFailure
+from data_plane.log.log import Log
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.records import iter_batch_headers
+from tests.log.one_log import START_MS, TOPIC_ID, OneLog
+
+BATCHES = 60
+FAR = 1 << 62
+
+
+def read_first(log: Log) -> object:
+    result = log.read_cold(0, 1, max_offset=FAR, at_least_one_batch=True)
+    return next(iter_batch_headers(result.buffers[0], 0, result.size)).base_offset
+
+
+def find_by_time(log: Log) -> object:
+    found = log.offset_for_timestamp(START_MS, max_offset=FAR)
+    return None if found is None else found[0]
+
+
+def find_newest(log: Log) -> object:
+    found = log.max_timestamp_offset(max_offset=FAR)
+    return None if found is None else found[0]
+
+
+READS = pytest.mark.parametrize("read", [read_first, find_by_time, find_newest])
+
+
+class Meanwhile:
+    """Does something on the loop right before a worker opens a file, once."""
+
+    def __init__(self, one: OneLog, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]):
+        self._open = one.fs.open
+        self._act: Callable[[], None] | None = act
+        monkeypatch.setattr(one.fs, "open", self._act_and_open)
+
+    @property
+    def is_done(self) -> bool:
+        return self._act is None
+
+    def _act_and_open(self, path: str, *, create: bool = False, write: bool = True) -> object:
+        if not write and self._act is not None:
+            act, self._act = self._act, None
+            act()
+        return self._open(path, create=create, write=write)
+
+
+def started_again() -> OneLog:
+    """A log of several segments, of which this process has read nothing yet."""
+    one = OneLog()
+    one.fill(BATCHES)
+    one.restart()
+    one.log.load()
+    assert len(one.log.segments) > 3
+    return one
+
+
+@READS
+@pytest.mark.timeout(20)
+def test_a_deleted_log_is_read_no_more(read: Callable[[Log], object]) -> None:
+    one = started_again()
+    assert read(one.log) == 0
+    one.manager.delete(TOPIC_ID, 0, one.now_ms)
+    with pytest.raises(LogDeleted, match="was deleted") as raised:
+        read(one.log)
+    assert raised.value.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert one.manager.directories[0].failure is None
+
+
+@READS
+@pytest.mark.timeout(20)
+def test_a_deletion_during_a_read_is_no_fault_of_the_disk(
+    read: Callable[[Log], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = started_again()
+    meanwhile = Meanwhile(one, monkeypatch, lambda: one.manager.delete(TOPIC_ID, 0, one.now_ms))
+    with pytest.raises(LogDeleted):
+        read(one.log)
+    assert meanwhile.is_done
+    assert one.manager.directories[0].failure is None
+
+
+@READS
+@pytest.mark.timeout(20)
+def test_a_log_that_is_cut_during_a_read_is_read_as_it_is_now(
+    read: Callable[[Log], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = started_again()
+
+    def begin_anew() -> None:
+        one.log.truncate_fully_and_start_at(0)
+        one.fill(1)
+
+    meanwhile = Meanwhile(one, monkeypatch, begin_anew)
+    assert read(one.log) == 0
+    assert meanwhile.is_done
+    assert one.manager.directories[0].failure is None
+
+
+@READS
+@pytest.mark.timeout(20)
+def test_a_replacement_that_fails_ends_the_reads(read: Callable[[Log], object]) -> None:
+    one = started_again()
+    # As a swap does it whose disk fails halfway: the segments are retired and still listed.
+    for segment in one.log.segments:
+        segment.retired = True
+    one.manager.directories[0].fail(OSError("the disk is gone"))
+    with pytest.raises(LogDirFailure):
+        read(one.log)
