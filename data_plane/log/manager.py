@@ -357,8 +357,7 @@ class LogManager:
             self._fold_factories,
         )
         try:
-            self._fs.make_directory(topic_folder)
-            self._fs.make_directory(folder)
+            self._make_folders(topic_folder, folder)
             identity = {
                 "format_version": FORMAT_VERSION,
                 "partition": partition,
@@ -380,6 +379,16 @@ class LogManager:
         if not online:
             self.directories[0].check_online()
         return min(online, key=lambda directory: self._counts.get(directory.path, 0))
+
+    def _make_folders(self, topic_folder: str, folder: str) -> None:
+        while True:
+            self._fs.make_directory(topic_folder)
+            try:
+                self._fs.make_directory(folder)
+            except FileNotFoundError:
+                # The thread that removes a deleted partition has just taken its topic's folder.
+                continue
+            return
 
     def delete(self, topic_id: UUID, partition: int, now_ms: int) -> None:
         """Take a log away; its files go later. Raises UnknownPartition, LogDirFailure."""

@@ -166,6 +166,31 @@ def test_a_deleted_log_is_gone_at_once_and_its_files_later() -> None:
     assert fs.list_directory("/data/topics") == []
 
 
+def test_a_log_comes_while_the_last_other_one_of_its_topic_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs = SimFileSystem()
+    manager = started(fs)
+    add(manager.create(TOPIC_ID, "flights", 0))
+    manager.delete(TOPIC_ID, 0, START_MS)
+    make_directory = fs.make_directory
+    made: list[str] = []
+
+    def make_and_remove(path: str) -> bool:
+        is_new = make_directory(path)
+        made.append(path)
+        if len(made) == 1:
+            # The thread takes the deleted one's folder, and that of the topic.
+            run(manager, START_MS)
+            assert fs.list_directory("/data/topics") == []
+        return is_new
+
+    monkeypatch.setattr(fs, "make_directory", make_and_remove)
+    add_durably(manager.create(TOPIC_ID, "flights", 1))
+    assert manager.directories[0].failure is None
+    assert fs.list_directory(f"/data/topics/{TOPIC_ID}") == ["Partition-1"]
+
+
 @pytest.mark.parametrize("kind", ["flush", "removal"])
 def test_a_deletion_under_a_running_job_leaves_the_directory_online(kind: str) -> None:
     fs = SimFileSystem()
