@@ -224,6 +224,19 @@ def test_an_image_is_old_when_a_heartbeat_has_told_of_a_newer_one(cell: Cell) ->
     assert member.membership.is_image_current(cell.clock.now_ms)
 
 
+def test_an_answer_that_was_held_up_makes_no_image_current(cell: Cell) -> None:
+    """It says what the store knew when it was asked; since then this broker may have died there."""
+    member = cell.members[1]
+    cell.clock.now_ms += HEARTBEAT_MS
+    member.services.tick(cell.clock.now_ms)
+    cell.clock.now_ms += SESSION_MS // 2
+    member.run_jobs()
+    assert member.image == cell.store.read()
+    assert not member.membership.is_image_current(cell.clock.now_ms)
+    cell.pass_time(HEARTBEAT_MS)
+    assert member.membership.is_image_current(cell.clock.now_ms)
+
+
 def test_a_dead_brokers_leaders_move_after_its_session(cell: Cell) -> None:
     cell.create_topic(2, 1, 3)
     cell.members[1].kill()
