@@ -92,7 +92,7 @@ class ControllerPlayer:
         new = with_log_end(old, LogEnd(node_id, leader_epoch, end_offset))
         self.image = applied(self.image, [ChangePartition(ORDERS, 0, next_epochs(old, new))])
 
-    def change_broker(self, node_id: int, **fields: bool) -> None:
+    def change_broker(self, node_id: int, **fields: int) -> None:
         brokers = dict(self.image.brokers)
         brokers[node_id] = replace(brokers[node_id], **fields)  # type: ignore[arg-type]
         self.image = replace(self.image, brokers=brokers, version=self.image.version + 1)

@@ -11,7 +11,7 @@ from data_plane.cell.metadata import ConfigResource, MetadataImage, ResourceType
 from data_plane.cell.metadata_store import ControllerLease, Heartbeat
 from data_plane.cell.settings import ControllerSettings
 from tests.cell.cell_images import applied, broker, cell, partition
-from tests.cell.controller_player import ControllerPlayer
+from tests.cell.controller_player import HEARTBEAT_MS, ControllerPlayer
 
 
 def three(*partitions: object, **configs: str) -> ControllerPlayer:
@@ -104,6 +104,20 @@ def test_no_unclean_election_while_a_better_one_may_come() -> None:
     assert player.orders().leader == 2
 
 
+def test_no_unclean_election_while_an_eligible_replica_is_not_known_to_be_dead() -> None:
+    """The ISR is empty, so that nobody of it has to be dead: the ELR has everything."""
+    player = three(partition((1, 2, 3), (), elr=(2,)), unclean_leader_election_enable="true")
+    player.kill(2)
+    player.step()
+    player.step()
+    # 1 and 3 are seen alive, 2 may be.
+    assert player.controller.electable(player.image) == {1, 3}
+    assert player.state() == ((), (2,), -1)
+    player.alive.add(2)
+    player.step()
+    assert player.orders().leader == 2
+
+
 def test_nobody_is_elected_before_the_controller_saw_it_renew() -> None:
     player = three(partition((1, 2, 3), leader=-1))
     player.step()
@@ -119,6 +133,20 @@ def test_a_fenced_broker_comes_back_and_one_that_stops_does_not() -> None:
     player.settle()
     assert not player.image.brokers[2].is_fenced
     assert player.image.brokers[3].is_fenced
+
+
+def test_a_fenced_broker_is_not_elected_on_request_before_it_is_let_in() -> None:
+    """It is alive and in the ISR, and the commit that unfences it is still to come."""
+    player = three(partition((1, 2, 3)))
+    player.settle()
+    player.restart(1, clean=True)
+    for _ in range(2):
+        player.now_ms += HEARTBEAT_MS
+        player.controller.observe_heartbeat(player.heartbeat(), player.image, player.now_ms)
+    assert player.controller.observed.is_alive(player.image.brokers[1])
+    assert player.controller.electable(player.image) == {2, 3}
+    player.tick()
+    assert player.controller.electable(player.image) == {1, 2, 3}
 
 
 def test_controlled_shutdown_moves_leaders_and_leaves_isr() -> None:

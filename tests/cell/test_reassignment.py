@@ -215,6 +215,29 @@ def test_a_broker_seen_alive_begins_at_nothing_when_it_dies_again() -> None:
     assert player.orders().replicas == (1, 2, 3)
 
 
+def test_time_alive_under_another_controller_is_no_time_dead() -> None:
+    """The same process is dead whenever the first controller looks, and was not in between."""
+    settings = ControllerSettings(rebuild_delay_ms=60_000)
+    player = ControllerPlayer(cell([1, 2, 3, 4], [partition((1, 2, 3))]), settings)
+    player.settle()
+    player.kill(3)
+    player.pass_time(20_000)
+    player.has_lease = False
+    player.alive.add(3)
+    player.pass_time(30_000)
+    # What the other controller has committed.
+    player.change_broker(3, is_fenced=False, dead_ms=0)
+    player.kill(3)
+    player.pass_time(5_000)
+    player.has_lease = True
+    player.epoch += 2
+    player.pass_time(55_000)
+    assert player.image.brokers[3].dead_ms == 54_000
+    assert player.orders().replicas == (1, 2, 3)
+    player.pass_time(6_000)
+    assert player.orders().adding_replicas == (4,)
+
+
 def test_time_without_a_controller_does_not_count() -> None:
     """The cell was off for a night; one broker takes longer to come back."""
     settings = ControllerSettings(rebuild_delay_ms=60_000)
