@@ -23,6 +23,7 @@ from tests.broker.cell_player import TOPIC, TOPIC_ID, CellPlayer
 LOOK_MS = LOOK_INTERVAL_MS + 10
 DAMAGED = 4
 SEGMENT_RECORDS = 3
+WITHOUT_SESSION = -1
 ALL = [(offset, 0) for offset in range(9)]
 
 
@@ -191,6 +192,35 @@ def test_nothing_is_cut_that_the_leader_does_not_have_either(cell: RepairCell) -
     cell.change(isr=(3,), leader=3)
     cell.run(2 * LOOK_MS)
     assert cell.stored(2) == ALL
+
+
+def test_what_one_leader_has_shown_does_not_count_for_the_next(cell: RepairCell) -> None:
+    """The answer comes when nobody leads, and whoever leads then is damaged in the same place."""
+    cell.commits_at_once = False
+    cell.rot(2)
+    cell.run(LOOK_MS)
+    cell.commits[2].commit()
+    # Asked in epoch 1; here it has ended before broker 1 answers.
+    cell.change(only=[2], leader=-1, isr=(3,))
+    cell.run()
+    assert asked(cell) == [(1, 1)]
+    cell.rot(3)
+    cell.change(leader=3)
+    cell.run(LOOK_MS)
+    assert asked(cell)[-1] == (3, 3)
+    assert cell.replica(2).log.log_end_offset == len(ALL)
+    cell.change(leader=1, isr=(1,))
+    cell.run(2 * LOOK_MS)
+    assert cell.stored(2) == ALL
+
+
+def asked(cell: RepairCell) -> list[tuple[int, int]]:
+    """Which leaders broker 2 has asked for what they have, and in which epochs."""
+    return [
+        (node_id, view.topics[0].partitions[0].current_leader_epoch)
+        for node_id, view in cell.peers[2].requests
+        if view.session_epoch == WITHOUT_SESSION
+    ]
 
 
 def test_a_dead_leader_is_waited_for(cell: RepairCell) -> None:
