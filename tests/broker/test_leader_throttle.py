@@ -156,6 +156,22 @@ def test_what_is_held_goes_on_at_once_when_it_may(change: Any) -> None:
     assert follower.offset == 1
 
 
+def test_what_is_held_again_after_a_change_still_waits_for_the_bucket() -> None:
+    broker = throttled(rate=1_000)
+    follower = Follower(broker, 9)
+    while (pending := follower.fetch(max_wait_ms=5_000)).is_answered:
+        pass
+    # Nothing that concerns it: it is looked at, and held again.
+    broker.commit(AlterConfigs(ResourceType.TOPIC, "orders", (("retention.ms", "1000000"),)))
+    broker.pass_time(0)
+    assert not pending.is_answered
+    broker.pass_time(1_100)
+    assert pending.is_answered
+    before = follower.offset
+    follower.take(pending)
+    assert follower.offset == before + 1
+
+
 def test_a_held_fetch_acknowledges_and_learns_of_high_watermarks() -> None:
     broker = throttled(rate=0)
     follower = Follower(broker, 9)
