@@ -6,11 +6,14 @@
   ELR only while the ISR is below min.insync.replicas.
 - Leaders are elected by the controller alone: the broker that holds the lease at that moment, and
   under its epoch; from the ISR or the ELR, or where there is neither, from the last known ELR one
-  that has reported where its log ends, unless the topic allows unclean elections.
+  that has reported where its log ends, unless the topic allows unclean elections. There, too,
+  nobody else is elected before all of the ISR and the ELR are dead, or have fenced themselves.
 - Whoever had everything that was committed is in the ISR or in one of the ELRs as long as the ISR
   is too small, and each of them for one reason only.
 - Nobody is fenced by mistake: not before his session has been silent for a session timeout, in
-  which the time of store outages does not count.
+  which the time of store outages does not count. Nobody is let in by mistake either: he has renewed
+  it lately, as the process that is registered, and is not about to stop.
+- Nobody joins an ISR who is fenced or about to stop (KIP-841).
 - No commit has two successors, and epochs grow by one.
 
 It also counts what a run has to reach. Deliberately absent: whether brokers follow what was
@@ -23,7 +26,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from data_plane.cell.changes import ChangeBroker, ChangePartition, RegisterBroker
-from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
+from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import Commit
 from tests.simulation.replicas import TopicPartition
 from tests.simulation.world import US_PER_MS
@@ -51,6 +54,8 @@ class CommitWatch:
         self._controller_epoch = 0
         # Incarnation → when its session was last renewed, in microseconds the store was up for.
         self._renewed_us: dict[str, int] = {}
+        # Incarnations that have renewed theirs since they registered.
+        self._heartbeats: dict[str, None] = {}
         # Incarnation → when it was heard of again after a silence that is a reason to fence it.
         self._returned_us: dict[str, int] = {}
         self._down_us = 0
@@ -80,6 +85,7 @@ class CommitWatch:
         if self._is_silent(incarnation_id):
             self._returned_us[incarnation_id] = now_us
         self._renewed_us[incarnation_id] = now_us
+        self._heartbeats[incarnation_id] = None
 
     def _is_silent(self, incarnation_id: str) -> bool:
         """Whether it has not been heard of for so long that it may be fenced."""
@@ -158,20 +164,41 @@ class CommitWatch:
             return
         if not change.broker.is_fenced:
             self._world.count("unfenced")
+            self._check_unfenced(who, before, change.broker, commit)
             return
         if who == f"b{node_id}" and commit.controller_epoch is None:
             return  # Its own farewell.
         self._world.count("fenced")
-        # By the clock of who fences, which somebody may just have set forward a little.
+        if not self._may_be_dead_to(who, old.incarnation_id):
+            self._world.violate(
+                f"{who} fences b{node_id}, whose session was renewed "
+                f"{self._silent_ms(old.incarnation_id):.0f} ms ago"
+            )
+
+    def _may_be_dead_to(self, who: str, incarnation_id: str) -> bool:
+        """Whether that controller may take a process for dead."""
+        # By its own clock, which somebody may just have set forward a little.
         set_us = self._cell.nodes[int(who[1:])].clock_set_us
         is_clock_steady = self._world.now_us - set_us > 2 * self._session_timeout_ms * US_PER_MS
-        incarnation_id = old.incarnation_id
         is_excused = self._is_silent(incarnation_id) or self._has_just_returned(incarnation_id)
-        if is_clock_steady and not is_excused:
-            silent_us = self._up_us() - self._renewed_us.get(incarnation_id, 0)
-            self._world.violate(
-                f"{who} fences b{node_id}, whose session was renewed {silent_us / 1000:.0f} ms ago"
-            )
+        return is_excused or not is_clock_steady
+
+    def _silent_ms(self, incarnation_id: str) -> float:
+        return (self._up_us() - self._renewed_us.get(incarnation_id, 0)) / US_PER_MS
+
+    def _check_unfenced(
+        self, who: str, before: MetadataImage, broker: BrokerImage, commit: Commit
+    ) -> None:
+        """Only the controller lets a broker in, which it has seen to renew its session."""
+        old = before.brokers[broker.node_id]
+        if commit.controller_epoch is None or broker.incarnation_id != old.incarnation_id:
+            self._world.violate(f"{who} lets in {broker} by {commit}")
+        if broker.in_controlled_shutdown:
+            self._world.violate(f"{who} lets in {broker}, which is about to stop")
+        silent_ms = self._silent_ms(broker.incarnation_id)
+        is_silent = silent_ms > self._session_timeout_ms * SILENCE_SHARE_MAX
+        if is_silent or broker.incarnation_id not in self._heartbeats:
+            self._world.violate(f"{who} lets in {broker}, silent for {silent_ms:.0f} ms")
 
     def _check_join(
         self,
@@ -185,7 +212,7 @@ class CommitWatch:
     ) -> None:
         """Only the leader takes somebody into the ISR, and the controller whom it elects."""
         broker = after.brokers.get(node_id)
-        if broker is None or broker.is_fenced:
+        if broker is None or broker.is_fenced or broker.in_controlled_shutdown:
             self._world.violate(f"{name}: {broker} joins the ISR")
         if commit.controller_epoch is not None:
             return
@@ -262,6 +289,8 @@ class CommitWatch:
         if commit.controller_epoch is None:
             self._world.violate(f"{name}: {new} is elected by a commit that no lease stands for")
         self._check_lives(name, new.leader, after)
+        if self.allows_unclean(change.topic_id) and new.leader not in (*old.isr, *old.elr):
+            self._check_unclean(who, name, old, new, after)
         if new.leader not in new.isr:
             self._world.violate(f"{name}: the leader of {new} is not in its ISR")
         if new.leader in (*old.isr, *old.elr) or self.allows_unclean(change.topic_id):
@@ -269,13 +298,29 @@ class CommitWatch:
         if old.isr or old.elr or new.leader not in {end.node_id for end in old.log_ends}:
             self._world.violate(f"{name}: {new} is elected from {old}")
 
+    def _check_unclean(
+        self, who: str, name: str, old: PartitionImage, new: PartitionImage, after: MetadataImage
+    ) -> None:
+        """Records are given up only when all who have them are gone."""
+        for node_id in (*old.isr, *old.elr):
+            broker = after.brokers.get(node_id)
+            if broker is None or (broker.is_fenced and broker.in_controlled_shutdown):
+                continue
+            if not broker.is_fenced or not self._may_be_dead_to(who, broker.incarnation_id):
+                self._world.violate(
+                    f"{name}: {new} is elected from {old}, although b{node_id} was heard of "
+                    f"{self._silent_ms(broker.incarnation_id):.0f} ms ago"
+                )
+        if old.isr or old.elr:
+            self._world.count("unclean elections")
+
     def _check_lives(self, name: str, leader: int, after: MetadataImage) -> None:
         """Only a broker that is known to live is elected."""
-        silent_us = self._up_us() - self._renewed_us.get(after.brokers[leader].incarnation_id, 0)
-        is_silent = silent_us > self._session_timeout_ms * SILENCE_SHARE_MAX * US_PER_MS
+        silent_ms = self._silent_ms(after.brokers[leader].incarnation_id)
+        is_silent = silent_ms > self._session_timeout_ms * SILENCE_SHARE_MAX
         if after.brokers[leader].is_fenced or is_silent:
             self._world.violate(
-                f"{name}: b{leader} is elected, silent for {silent_us / 1000:.0f} ms: "
+                f"{name}: b{leader} is elected, silent for {silent_ms:.0f} ms: "
                 f"{after.brokers[leader]}"
             )
 

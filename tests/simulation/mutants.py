@@ -15,11 +15,13 @@ from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
 from tests.simulation.mutants_retention import RETENTION_MUTANTS
 from tests.simulation.mutants_returns import RETURN_MUTANTS
+from tests.simulation.mutants_standing import STANDING_MUTANTS
 
 MUTANTS: tuple[Mutant, ...] = (
     *REPLICA_MUTANTS,
     *FOLLOWER_MUTANTS,
     *CELL_MUTANTS,
+    *STANDING_MUTANTS,
     *CLEANER_MUTANTS,
     *BROKER_MUTANTS,
     *REPAIR_MUTANTS,

@@ -383,6 +383,34 @@ def unclean_heir(stage: Stage) -> Steps:
     yield 300
 
 
+def unheard_elr(stage: Stage) -> Steps:
+    """Where unclean elections are allowed, too, who has everything is waited for until he is known
+    to be dead, also when nobody is in the ISR any more.
+
+    A leader dies and is in the ELR; the only other one in the ISR loses power. Both are back, and
+    the store hears nothing more of the first. The other one is the controller, and sees itself
+    alive."""
+    first, lost = stage.leader, stage.random.choice(stage.followers)
+    (third,) = (one for one in stage.followers if one != lost)
+    stage.kill(third)
+    yield from stage.until(lambda: third not in stage.state.isr, IS_FENCED_MS)
+    stage.kill(first)
+    yield from stage.until(lambda: stage.state.isr == (lost,), IS_FENCED_MS)
+    if (stage.state.isr, stage.state.elr) != ((lost,), (first,)):
+        return
+    stage.node(lost).die(keeps_page_cache=False)
+    stage.node(first).start()
+    yield from stage.until(lambda: stage.node(first).is_up, 1000)
+    stage.part_store(first)
+    before = stage.broker_epoch(lost)
+    stage.node(lost).start()
+    yield from stage.until(lambda: stage.is_back(lost, before), 2000)
+    if stage.is_back(lost, before) and (stage.state.isr, stage.state.elr) == ((), (first,)):
+        stage.reached("who has lost power is let in before the one with everything")
+    stage.join_store(first)
+    yield 600
+
+
 def _is_acknowledged(sent: Sequence[OffsetCommit], since_us: int = 0) -> bool:
     """Whether one of the commits was acknowledged, and sent no earlier."""
     return any(one.acknowledged_us is not None and one.sent_us >= since_us for one in sent)
@@ -404,10 +432,12 @@ PLAYS: dict[Play, dict[str, str]] = {
     power_cut: {},
     old_coordinator: {},
     unclean_heir: {},
+    unheard_elr: {},
 }
 # What each play needs of its topic.
 TOPIC_CONFIGS: dict[Play, dict[str, str]] = {
     unclean_heir: {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"},
+    unheard_elr: {"unclean.leader.election.enable": "true"},
 }
 
 
