@@ -254,7 +254,9 @@ class Controller:
         if self.epoch != before:
             self._forget_decisions()
             self._leader_check_ms = now_ms + self.settings.leader_imbalance_check_interval_ms
-        self._death_times.look(observed.dead, image.brokers, now_ms)
+        # The store takes nothing from former controllers any more.
+        has_all_notes = image.version >= heartbeat.version
+        self._death_times.look(observed.dead, image.brokers, now_ms, has_all_notes=has_all_notes)
         self._situation = replace(self._situation, observed=observed)
 
     def next_look_ms(self) -> int | None:

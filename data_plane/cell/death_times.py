@@ -13,6 +13,8 @@ come back yet.
 Invariants
 - The sum grows by time that a controller watched, and by nothing else: nobody is replaced early.
 - It is that of one process. Who is seen alive, or registers again, begins at nothing.
+- It begins with a note only once the image has all that former controllers have committed: an older
+  one may have a note of a death from which the broker has come back.
 
 Deliberately absent: who is dead (liveness.py), writing the note (controller.py).
 """
@@ -44,11 +46,19 @@ class DeathTimes:
         self._begun.clear()
 
     def look(
-        self, dead: AbstractSet[Incarnation], brokers: Mapping[int, BrokerImage], now_ms: int
+        self,
+        dead: AbstractSet[Incarnation],
+        brokers: Mapping[int, BrokerImage],
+        now_ms: int,
+        *,
+        has_all_notes: bool = True,
     ) -> None:
-        """These are dead now, and no others."""
+        """These are dead now, and no others. `has_all_notes`: whether `brokers` are as new as all
+        that former controllers have committed."""
         for incarnation in self._begun.keys() - dead:
             del self._begun[incarnation]
+        if not has_all_notes:
+            return
         for incarnation in dead - self._begun.keys():
             broker = brokers.get(incarnation[0])
             is_registered = broker is not None and broker.incarnation_id == incarnation[1]

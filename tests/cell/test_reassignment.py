@@ -238,6 +238,31 @@ def test_time_alive_under_another_controller_is_no_time_dead() -> None:
     assert player.orders().adding_replicas == (4,)
 
 
+def test_a_note_that_another_controller_has_taken_back_does_not_count() -> None:
+    """The image is behind when the first controller has the lease again."""
+    settings = ControllerSettings(rebuild_delay_ms=60_000)
+    player = ControllerPlayer(cell([1, 2, 3, 4], [partition((1, 2, 3))]), settings)
+    player.settle()
+    player.kill(3)
+    player.pass_time(50_000)
+    assert player.image.brokers[3].dead_ms == 48_000
+    player.has_lease = False
+    player.alive.add(3)
+    player.pass_time(5_000)
+    player.kill(3)
+    player.pass_time(5_000)
+    player.has_lease = True
+    player.epoch += 2
+    behind = player.image
+    player.change_broker(3, is_fenced=False, dead_ms=0)
+    heartbeat = player.heartbeat()
+    player.controller.observe_heartbeat(heartbeat, behind, player.now_ms)
+    player.controller.tick(behind, player.now_ms)
+    player.pass_time(30_000)
+    assert player.image.brokers[3].dead_ms == 29_000
+    assert player.orders().replicas == (1, 2, 3)
+
+
 def test_time_without_a_controller_does_not_count() -> None:
     """The cell was off for a night; one broker takes longer to come back."""
     settings = ControllerSettings(rebuild_delay_ms=60_000)
