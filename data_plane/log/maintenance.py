@@ -77,15 +77,25 @@ class DeletionJob:
         self.is_running = True
         self._is_due = now_ms >= self.due_ms
 
+    def makes_room_for(self, folder: str) -> bool:
+        """Whether `folder` is what the deleted partition's was called."""
+        return self.folder.startswith(f"{folder}.")
+
+    def sync_renaming(self) -> None:
+        """From here on no power loss gives the folder its old name back. Raises OSError."""
+        from data_plane.log.deletion import sync_deletion
+
+        if not self.is_renaming_synced:
+            sync_deletion(self.directory, self.folder)
+            self.is_renaming_synced = True
+
     def run(self) -> None:
         """Raises LogDirFailure."""
-        from data_plane.log.deletion import remove_folder, sync_deletion
+        from data_plane.log.deletion import remove_folder
 
         try:
             self.directory.check_online()
-            if not self.is_renaming_synced:
-                sync_deletion(self.directory, self.folder)
-                self.is_renaming_synced = True
+            self.sync_renaming()
             if self._is_due:
                 remove_folder(self.directory, self.folder)
                 self.is_done = True

@@ -357,6 +357,10 @@ class LogManager:
             self._fold_factories,
         )
         try:
+            for job in self._deletion_jobs:
+                if job.makes_room_for(folder):
+                    # Else the next power loss could put the deleted log in the place of this one.
+                    job.sync_renaming()
             self._make_folders(topic_folder, folder)
             identity = {
                 "format_version": FORMAT_VERSION,

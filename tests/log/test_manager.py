@@ -191,6 +191,21 @@ def test_a_log_comes_while_the_last_other_one_of_its_topic_goes(
     assert fs.list_directory(f"/data/topics/{TOPIC_ID}") == ["Partition-1"]
 
 
+def test_a_deleted_log_does_not_take_the_place_of_its_successor() -> None:
+    for seed in range(40):
+        fs = SimFileSystem()
+        manager = started(fs)
+        add_durably(manager.create(TOPIC_ID, "flights", 0))
+        manager.delete(TOPIC_ID, 0, START_MS)
+        # At once, before any job has run.
+        add(manager.create(TOPIC_ID, "flights", 0), b"of the second life")
+        fs.power_loss(random.Random(seed))
+        manager = started(fs)
+        if manager.partition_ids():
+            found = read_all(manager.get(TOPIC_ID, 0))
+            assert all(b"of the second life" in data for data in found), f"seed {seed}"
+
+
 @pytest.mark.parametrize("kind", ["flush", "removal"])
 def test_a_deletion_under_a_running_job_leaves_the_directory_online(kind: str) -> None:
     fs = SimFileSystem()
