@@ -100,6 +100,8 @@ class StaticMembers:
         if not is_current or group.state is not GroupState.STABLE or new.join_token is None:
             return
         token = group.take_join_token(new)
+        # While it waited for the log it was excused, and its session may have ended unseen.
+        self._rebalance.renew_session(new, now_ms)
         if error is not ErrorCode.NONE:
             self._shard.counters.append_failures += 1
             self._shard.tell(group.group_id, "append_failed", error.name)

@@ -92,6 +92,27 @@ def test_waiting_for_static_members_does_not_spin() -> None:
     assert state_of_group(broker) == "PreparingRebalance"
 
 
+def test_static_members_that_do_not_join_again_hold_up_the_others_for_two_timeouts() -> None:
+    """When the first ends nobody is there who could lead; the second ends with whoever is."""
+    broker = new_broker()
+    a, b = (
+        Member(broker, name, instance_id=f"i-{name}", session_timeout_ms=60_000) for name in "ab"
+    )
+    c = Member(broker, "c")
+    stable_group(broker, a, b, c)
+    answer(broker, c.send_leave())
+    broker.advance(10_000)
+    assert state_of_group(broker) == "PreparingRebalance"
+    result = a.send_join()
+    broker.advance(9_999)
+    assert b.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert is_waiting(result)
+    response = a.joined(result, 1)
+    assert (response.generation_id, response.leader) == (2, a.member_id)
+    assert {each.member_id for each in response.members} == {a.member_id, b.member_id}
+    assert b.beat() is ErrorCode.ILLEGAL_GENERATION
+
+
 def test_a_member_that_waits_for_the_others_need_not_beat() -> None:
     broker = new_broker()
     a, b = (Member(broker, name, rebalance_timeout_ms=60_000) for name in "ab")
@@ -111,6 +132,72 @@ def test_a_member_that_waits_for_the_others_need_not_beat() -> None:
     assert is_waiting(waiting)
     answer(broker, a.send_sync({b.member_id: b"b"}))
     assert answer(broker, waiting).assignment == b"b"
+
+
+def test_a_member_that_waited_for_longer_than_its_session_gets_a_new_one_with_its_answer() -> None:
+    """Its session ended while it was excused; one that dies with its assignment is missed."""
+    broker = new_broker()
+    a, b = (Member(broker, name, rebalance_timeout_ms=60_000) for name in "ab")
+    results = [a.send_join(), b.send_join()]
+    broker.advance(100)
+    a.joined(results[0])
+    b.joined(results[1])
+    waiting = b.send_sync()
+    for _ in range(3):
+        broker.advance(5_000)
+        assert a.beat() is ErrorCode.NONE
+    answer(broker, a.send_sync({b.member_id: b"b"}))
+    assert answer(broker, waiting).assignment == b"b"
+    broker.advance(5_000)
+    assert a.beat() is ErrorCode.NONE
+    broker.advance(4_999)
+    assert a.beat() is ErrorCode.NONE, "b has a whole session"
+    broker.advance(1)
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert b.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_waited_for_an_assignment_in_vain_gets_a_new_session() -> None:
+    """It is not removed for not joining again: only its session can end it."""
+    broker = new_broker()
+    a = Member(broker, "a", rebalance_timeout_ms=60_000)
+    b = Member(broker, "b", rebalance_timeout_ms=60_000, instance_id="i-b")
+    results = [a.send_join(), b.send_join()]
+    broker.advance(100)
+    a.joined(results[0])
+    b.joined(results[1])
+    waiting = b.send_sync()
+    for _ in range(3):
+        broker.advance(5_000)
+        assert a.beat() is ErrorCode.NONE
+    answer(broker, a.send_leave())
+    assert answer(broker, waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    broker.advance(9_999)
+    assert state_of_group(broker) == "PreparingRebalance"
+    broker.advance(1)
+    assert state_of_group(broker) == "Empty"
+
+
+def test_a_static_member_that_came_back_over_a_slow_log_gets_a_new_session() -> None:
+    """The log takes longer than its session to write down its new id."""
+    broker = new_broker(offsets_commit_timeout_ms="60000")
+    a = Member(broker, "a", rebalance_timeout_ms=60_000)
+    b = Member(broker, "b", rebalance_timeout_ms=60_000, instance_id="i-b")
+    stable_group(broker, a, b)
+    broker.topic.hold = True
+    b.member_id = ""
+    back = b.send_join()
+    for _ in range(3):
+        broker.advance(5_000)
+        assert a.beat() is ErrorCode.NONE
+    broker.settle()
+    assert b.joined(back).generation_id == 1
+    answer(broker, b.send_sync())
+    broker.advance(5_000)
+    assert a.beat() is ErrorCode.NONE
+    broker.advance(5_000)
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert b.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_an_assignment_of_the_last_generation_is_not_taken_for_this_one() -> None:
