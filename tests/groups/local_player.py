@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from prometheus_client import CollectorRegistry
@@ -25,6 +26,7 @@ from data_plane.broker.services import Services
 from data_plane.cell.changes import CreateTopic, DeleteTopic
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore
+from data_plane.log.errors import CorruptSegment
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.records import NewRecord, Record
@@ -74,6 +76,7 @@ class MemoryOffsetsTopic(BrokerOffsetsTopic):
     """`__consumer_offsets` with its records in lists; creation goes through the real metadata.
 
     `hold` keeps appends from settling; `settle` lets the oldest ones go, with an error or without.
+    Partitions in `unreadable` fail while they are read.
     """
 
     def __init__(self, services: Services) -> None:
@@ -81,6 +84,7 @@ class MemoryOffsetsTopic(BrokerOffsetsTopic):
         self.records: dict[int, list[Record]] = {}
         self.hold = False
         self.fail_with = ErrorCode.NONE
+        self.unreadable: frozenset[int] = frozenset()
         self.waiting: deque[tuple[int, Sequence[NewRecord], Callable[[ErrorCode], None]]] = deque()
 
     def append(
@@ -113,7 +117,12 @@ class MemoryOffsetsTopic(BrokerOffsetsTopic):
         on_done(True)
 
     def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
-        return lambda: iter(list(self.records.get(partition, [])))
+        return partial(self._read, partition)
+
+    def _read(self, partition: int) -> Iterator[Record]:
+        if partition in self.unreadable:
+            raise CorruptSegment(f"/data/{partition}", 0, "wrong checksum")
+        return iter(list(self.records.get(partition, [])))
 
 
 class LocalBroker:
@@ -125,6 +134,7 @@ class LocalBroker:
         *,
         store: InMemoryMetadataStore | None = None,
         records: dict[int, list[Record]] | None = None,
+        unreadable: Iterable[int] = (),
         seed: int = 0,
         now_ms: int = START_MS,
     ) -> None:
@@ -151,6 +161,7 @@ class LocalBroker:
         self.topic = MemoryOffsetsTopic(self.services)
         if records is not None:
             self.topic.records = records
+        self.topic.unreadable = frozenset(unreadable)
         self.groups = GroupService(self.services, self.topic)
         self.services.groups = self.groups
         self.services.components.append(self.groups)
@@ -194,16 +205,26 @@ class LocalBroker:
         topic = self.services.image.topics_by_name.get(name)
         if topic is not None:
             return topic.topic_id
-        self._topic_count += 1
-        topic_id = uuid.UUID(int=random.Random(f"{name} {self._topic_count}").getrandbits(128))
-        change = CreateTopic(name, topic_id, ((NODE_ID,),) * partition_count)
+        change = self._new_topic(name, partition_count)
         self.services.metadata.write(lambda image: (change,), _no_error)
-        return topic_id
+        return change.topic_id
 
     def delete_topic(self, name: str) -> None:
         topic_id = self.services.image.topics_by_name[name].topic_id
         self.services.metadata.write(lambda image: (DeleteTopic(topic_id),), _no_error)
         self.services.wakes.run(self.now_ms)
+
+    def make_topic_anew(self, name: str, partition_count: int) -> None:
+        """Delete it and create another of its name, with no image between."""
+        topic_id = self.services.image.topics_by_name[name].topic_id
+        changes = (DeleteTopic(topic_id), self._new_topic(name, partition_count))
+        self.services.metadata.write(lambda image: changes, _no_error)
+        self.services.wakes.run(self.now_ms)
+
+    def _new_topic(self, name: str, partition_count: int) -> CreateTopic:
+        self._topic_count += 1
+        topic_id = uuid.UUID(int=random.Random(f"{name} {self._topic_count}").getrandbits(128))
+        return CreateTopic(name, topic_id, ((NODE_ID,),) * partition_count)
 
     def restart(self, seed: int = 1) -> LocalBroker:
         """Another process over the same metadata and the same log; this one just stops."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from data_plane.broker.groups import LOADS_AT_ONCE_MAX
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import GroupKey, GroupRecord, MemberRecord
 from data_plane.wire.errors import ErrorCode
@@ -185,6 +186,20 @@ def test_a_partition_that_cannot_be_read_has_no_coordinator() -> None:
         ErrorCode.NOT_COORDINATOR
     )
     assert broker.handle(Api.LIST_GROUPS, 5, ListGroupsRequest()).error_code == ErrorCode.NONE
+
+
+def test_partitions_that_cannot_be_read_do_not_keep_others_from_being_loaded() -> None:
+    """As many fail as may be read at once; the next one is read all the same."""
+    count = LOADS_AT_ONCE_MAX + 1
+    broker = LocalBroker({"offsets.topic.num.partitions": str(count)})
+    broker.handle(Api.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=["g"]))
+    after = LocalBroker(
+        store=broker.store, records=broker.topic.records, unreadable=range(LOADS_AT_ONCE_MAX)
+    )
+    is_loaded = [after.groups.coordinator.is_loaded(partition) for partition in range(count)]
+    assert is_loaded == [False] * LOADS_AT_ONCE_MAX + [True]
+    failed = [fields["partition"] for event, fields in after.log.lines if "not_loaded" in event]
+    assert failed == list(range(LOADS_AT_ONCE_MAX))
 
 
 @pytest.mark.parametrize("leader_id", [None, "gone"])
