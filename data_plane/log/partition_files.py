@@ -1,4 +1,4 @@
-"""Names of the small files in a partition's folder, and the two that hold the log start."""
+"""The small files in a partition's folder: their names, and the two that hold the log start."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
 from data_plane.log.file_system import FileSystem, SyncSite
+from data_plane.log.fold import Fold
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -50,3 +51,14 @@ def write_log_start(log: Log, log_start_offset: int) -> None:
         SyncSite.LOG_START_FOLDER,
     )
     log.durable_log_start = value
+
+
+def remove_derived(fs: FileSystem, folder: str, folds: Sequence[Fold], site: SyncSite) -> None:
+    """Remove what was derived from records that are gone, durably: snapshots and leader epochs. A
+    later start would go on from them."""
+    suffixes = (LEADER_EPOCHS_FILE, *(fold.extension for fold in folds))
+    names = [name for name in fs.list_directory(folder) if name.endswith(suffixes)]
+    for name in names:
+        fs.unlink(f"{folder}/{name}")
+    if names:
+        fs.sync_directory(folder, site)

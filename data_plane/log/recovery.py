@@ -75,8 +75,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     segments = _without_removed(log, segments, log_start)
     if not segments or (may_lose and segments[0].base_offset > max(log_start, recovery_point)):
         # Nothing is there, or nothing that a lost file does not separate from the log's start.
-        _remove(log, segments)
-        return _start_anew(log, log_start)
+        return _start_anew(log, segments, log_start)
     log_start = max(log_start, segments[0].base_offset)
     first = max(
         (i for i, one in enumerate(segments) if one.base_offset < recovery_point), default=0
@@ -111,8 +110,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
         kept.append(loading.create_segment(log, kept[-1].next_offset))
     kept[-1].sealed = False
     if kept[-1].next_offset < log_start:
-        _remove(log, kept)
-        return _start_anew(log, log_start)
+        return _start_anew(log, kept, log_start)
     active = kept[-1]
     if summary is not None and summary.active_base_offset == active.base_offset:
         active.first_append_ms = summary.first_append_ms
@@ -161,8 +159,14 @@ def _without_snapshots_above(
     return [name for name in names if name not in gone]
 
 
-def _start_anew(log: Log, log_start: int) -> LoadedLog:
-    """An empty log: no file of it is left, or nothing at or above its start."""
+def _start_anew(log: Log, segments: list[Segment], log_start: int) -> LoadedLog:
+    """An empty log: no segment of it is left, or nothing at or above its start. Those of before go
+    now, durably: a later start would take them for the new log's own."""
+    doomed, log.doomed = log.doomed or [], None
+    _remove(log, [*(segment for segment, _ in doomed), *segments])
+    partition_files.remove_derived(
+        log.log_directory.fs, log.folder, log.new_folds(), SyncSite.RECOVERY_FOLDER
+    )
     segment = loading.create_segment(log, log_start)
     return LoadedLog([segment], log.new_folds(), LeaderEpochs(), log_start, log_start)
 

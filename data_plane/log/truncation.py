@@ -19,7 +19,11 @@ from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.leader_epochs import LeaderEpochs
-from data_plane.log.partition_files import forget_unsynced_log_start, write_log_start
+from data_plane.log.partition_files import (
+    forget_unsynced_log_start,
+    remove_derived,
+    write_log_start,
+)
 from data_plane.log.reads import segments_from
 from data_plane.log.removal import files_to_remove
 from data_plane.log.segment import Segment
@@ -112,7 +116,7 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
         # It may lie below what retention has noted.
         forget_unsynced_log_start(log.log_directory.fs, log.folder)
         _remove(log, [*(segment for segment, _ in doomed), *segments])
-    _remove_snapshots_above(log, -1)
+    remove_derived(log.log_directory.fs, log.folder, log.folds, SyncSite.TRUNCATED_FOLDER)
     segment = loading.create_segment(log, offset)
     log.set_folds(log.new_folds())
     log.epochs = LeaderEpochs()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from data_plane.log.errors import AppendError, LogDirFailure, OffsetOutOfRange
 from data_plane.log.flush import FlushJob
 from data_plane.log.removal import RemovalJob, removal_job
 from data_plane.log.segment import Segment
-from data_plane.log.sim_file_system import Fault
+from data_plane.log.sim_file_system import Fault, PowerLoss
 from data_plane.wire.errors import ErrorCode
 from tests.log.one_log import START_MS, OneLog, batch_of
 
@@ -307,6 +309,81 @@ def test_starting_anew_elsewhere() -> None:
         restart()
         assert one.offsets() == [1000, 1001]
     assert one.names(".log") == [f"{1000:020d}.log"]
+
+
+def one_with_a_producer() -> OneLog:
+    """Several segments, each with a snapshot in front of it."""
+    one = OneLog(segment_bytes=2 * BATCH_BYTES)
+    for sequence in range(7):
+        one.append(batch_of(bytes(100), timestamps=[START_MS], producer=(5, 0, sequence)))
+    one.log.flush()
+    assert len(one.names(".snapshot")) >= 3
+    return one
+
+
+@pytest.mark.parametrize("how", ["restart", "kill", "lose_power"])
+def test_a_log_that_begins_anew_knows_no_producer_of_before(how: str) -> None:
+    """Otherwise a retry would be acknowledged with the offset of a record that is gone."""
+    one = one_with_a_producer()
+    one.log.truncate_fully_and_start_at(1000)
+    if how == "restart":
+        one.restart()
+    elif how == "kill":
+        one.kill()
+    else:
+        one.lose_power(random.Random(1))
+    assert one.log.producers.producers == {}
+    again = one.append(batch_of(bytes(100), timestamps=[START_MS], producer=(5, 0, 6)))
+    assert (again.first_offset, again.duplicate) == (1000, False)
+
+
+@pytest.mark.parametrize("how", ["kill", "lose_power"])
+@pytest.mark.parametrize("offset", [4, 1000])
+def test_a_crash_while_a_log_begins_anew_leaves_nothing_of_records_that_are_gone(
+    how: str, offset: int
+) -> None:
+    one = one_with_a_producer()
+    first = one.fs.operations
+    one.log.truncate_fully_and_start_at(offset)
+    last = one.fs.operations
+    anew_count = 0
+    for step in range(first, last + 1):
+        one = one_with_a_producer()
+        one.fs.power_loss_at = step
+        with contextlib.suppress(PowerLoss):
+            one.log.truncate_fully_and_start_at(offset)
+        one.fs.power_loss_at = None
+        restarts = [one.kill, one.restart, one.kill]
+        if how == "lose_power":
+            restarts = [partial(one.lose_power, random.Random(step + n)) for n in range(3)]
+        for restart in restarts:
+            restart()
+            if not one.offsets():
+                anew_count += 1
+                assert one.log.producers.producers == {}, step
+                assert one.log.latest_epoch == -1, step
+    assert anew_count > 3
+
+
+def test_a_log_that_begins_anew_has_no_epochs_of_before() -> None:
+    """It would say of itself that it has records of these epochs."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    for epoch in (2, 4, 7):
+        one.epoch = epoch
+        fixed_fill(one, 4)
+    one.log.flush()
+    one.log.truncate_fully_and_start_at(5)
+    assert one.log.latest_epoch == -1
+    one.kill()
+    assert one.offsets() == []
+    assert one.log.latest_epoch == -1
+    one.epoch = 6
+    fixed_fill(one, 1)
+    for restart in (None, one.restart, one.kill):
+        if restart is not None:
+            restart()
+        assert one.offsets() == [5]
+        assert one.log.epochs.entries == [(6, 5)]
 
 
 def one_with_two_dropped_segments() -> OneLog:
