@@ -94,8 +94,6 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     kept = segments[:first]
     for index in range(first, len(segments)):
         segment = segments[index]
-        if index > first and may_lose and segment.base_offset != kept[-1].next_offset:
-            break
         goes_on = walk.walk(segment, is_last=index == len(segments) - 1)
         kept.append(segment)
         if not goes_on:
@@ -241,7 +239,10 @@ class _RecoveryWalk:
         loading.take_aborted(self._folds, segment)
         if was_cut or is_last:
             return not was_cut
-        is_short = segment.next_offset != end_offset and not segment.bad_ranges
+        # Of damage at the very end nobody knows how many offsets it has taken.
+        bad_ranges = segment.bad_ranges
+        is_end_known = not bad_ranges or bad_ranges[-1].end < segment.size
+        is_short = segment.next_offset != end_offset and is_end_known
         if self._may_lose and is_short and end_offset > self._recovery_point:
             return False
         segment.next_offset = end_offset

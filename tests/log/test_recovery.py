@@ -278,6 +278,27 @@ def test_a_segment_that_power_loss_took_ends_the_log() -> None:
     assert one.offsets() == list(range(base_offset + 3))
 
 
+@pytest.mark.parametrize("lost_index", [1, 2, 4])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_nothing_stays_behind_a_segment_that_is_lost(lost_index: int, is_damaged: bool) -> None:
+    """Whatever else is wrong: damage below the recovery point says nothing of what lies above."""
+    one = OneLog(segment_bytes=900)
+    one.fill(3)
+    one.checkpoint()
+    one.fill(30)
+    bases = [segment.base_offset for segment in one.log.segments]
+    assert bases[1] > 3
+    if is_damaged:
+        one.fs.flip_bit(one.log.segments[0].path(), 100)
+    one.unlink(f"{bases[lost_index]:020d}.log")
+    begin_again(one, "lose_power")
+    assert one.log.log_end_offset == bases[lost_index]
+    assert first_damaged_offset(one.log) == (0 if is_damaged else None)
+    one.fill(2)
+    assert one.log.log_end_offset == bases[lost_index] + 2
+    assert not [one for one in one.names(".log") if int(one.split(".")[0]) > bases[lost_index]]
+
+
 def test_the_index_interval_may_change_between_starts() -> None:
     one = lively_log()
     expected = state(one.log)
