@@ -162,8 +162,10 @@ class CheckpointJob:
         if not self._is_stored:
             return
         for log, summary in self._entries.items():
-            # A truncation in between has lowered it.
-            log.checkpointed_recovery_point = min(summary.recovery_point, log.recovery_point)
+            # What a truncation in between has lowered stays so, since its mark is for this
+            # checkpoint, too.
+            if log.truncation_marks == self._marked.get(log, 0):
+                log.checkpointed_recovery_point = min(summary.recovery_point, log.recovery_point)
         for log, marks in self._marked.items():
             if log.truncation_marks == marks and not log.is_closed:
                 try:

@@ -423,6 +423,39 @@ def test_a_crash_at_any_step_of_a_compaction_is_harmless(how: str) -> None:
     assert len(states) > 1
 
 
+@pytest.mark.parametrize("is_meanwhile", [False, True])
+def test_what_is_appended_behind_a_cut_waits_for_a_checkpoint_of_its_own(
+    is_meanwhile: bool,
+) -> None:
+    """A start would walk it from the cut on, and take what compaction has removed for lost."""
+    one = compacted_log()
+    for count in (2, 4):
+        for _ in range(count):
+            put(one, (b"a", b"old"))
+        settle(one)
+    job = one.manager.checkpoint_job(one.manager.directories[0])
+    if not is_meanwhile:
+        job.run()
+        job.finish()
+    one.log.truncate_to(2)
+    for _ in range(4):
+        put(one, (b"a", b"new"))
+    one.log.roll()
+    one.log.flush()
+    if is_meanwhile:
+        job.run()
+        job.finish()
+    assert one.log.checkpointed_recovery_point == 2
+    assert compact(one)
+    one.lose_power(random.Random(1))
+    assert [offset for offset, _, _ in pairs(one)] == [1, 2, 3, 4, 5]
+    one.checkpoint()
+    assert compact(one)
+    assert pairs(one) == [(5, b"a", b"new")]
+    one.lose_power(random.Random(1))
+    assert pairs(one) == [(5, b"a", b"new")]
+
+
 def test_a_log_truncated_or_deleted_meanwhile_keeps_its_segments() -> None:
     one, job = planned()
     job.run()
