@@ -70,6 +70,9 @@ INTERRUPT_AFTER_MS = 2
 BACKOFF_MS_MIN = 20
 # The longest pause of a partition whose own log fails.
 STORAGE_BACKOFF_MS_MAX = 30_000
+# The longest pause for the throttle, whose rate may change at any time. What one answer has taken
+# too much may be hours' worth of a low rate.
+THROTTLED_PAUSE_MS_MAX = 1000
 
 _NONE = int(ErrorCode.NONE)
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -174,6 +177,10 @@ class ReplicaFetcher:
                 self._throttled[one] = None
             else:
                 self._throttled.pop(one, None)
+                if one.paused_until_ms is not None and self._rests_for_throttle(one):
+                    # It has joined the ISR, and producers wait for it.
+                    one.paused_until_ms = None
+                    self._name_again(one)
 
     def set_replica_epoch(self, replica_epoch: int) -> None:
         """The epoch of this broker's registration. A leader takes it from the requests that name a
@@ -410,8 +417,16 @@ class ReplicaFetcher:
 
         one.replica.when_synced(synced)
 
+    @staticmethod
+    def _rests_for_throttle(one: FollowedPartition) -> bool:
+        """Whether a pause is neither for a failure nor for a sync."""
+        return not one.failures_count and one.paused_until_ms != FOR_EVER_MS
+
+    def _throttled_ms(self, now_ms: int) -> int:
+        return min(self._throttle.wait_ms(now_ms), THROTTLED_PAUSE_MS_MAX)
+
     def _pause_throttled(self, now_ms: int) -> None:
-        wait_ms = self._throttle.wait_ms(now_ms)
+        wait_ms = self._throttled_ms(now_ms)
         if wait_ms:
             for one in self._throttled:
                 if one.paused_until_ms is None:
@@ -423,7 +438,7 @@ class ReplicaFetcher:
             until_ms, _, one = heapq.heappop(paused)
             if one.paused_until_ms != until_ms:
                 continue
-            wait_ms = self._throttle.wait_ms(now_ms) if one.is_throttled else 0
+            wait_ms = self._throttled_ms(now_ms) if one.is_throttled else 0
             if wait_ms:
                 # Others of this broker have used up what there was.
                 self._pause(one, now_ms + wait_ms)

@@ -22,6 +22,7 @@ from data_plane.replica.fetcher import (
     BACKOFF_MS_MIN,
     INTERRUPT_AFTER_MS,
     STORAGE_BACKOFF_MS_MAX,
+    THROTTLED_PAUSE_MS_MAX,
     ReplicaFetcher,
 )
 from data_plane.replica.followed import FetchOutcome, FetchProblem, FetchRequest
@@ -574,6 +575,56 @@ def test_a_replica_that_is_added_comes_at_the_given_rate() -> None:
     pair.settle()
     assert len(added.log.epochs) == 200
     assert pair.now_ms - before_ms < 200
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_replica_that_has_joined_the_isr_waits_for_no_bucket(is_paused: bool) -> None:
+    """Producers wait for it from then on."""
+    pair = Pair()
+    pair.throttle.set_rate(RECORD_BYTES, pair.now_ms)
+    added = pair.add(A, 0, records=5, is_throttled=True)
+    pair.add(A, 1, records=5, is_throttled=True)
+    pair.exchange()
+    assert pair.throttle.wait_ms(pair.now_ms) > 1000
+    if is_paused:
+        pair.exchange()
+        assert named(pair) == []
+        assert pair.fetcher.paused_count == 2
+    pair.leader.logs[(A, 0)].epochs += [0, 0]
+    pair.fetcher.set_throttled(A, 0, False)
+    pair.exchange()
+    assert named(pair) == [(A, 0, 5)]
+    assert added.log.epochs == [0] * 7
+    assert pair.fetcher.paused_count == 1
+
+
+def test_a_failing_replica_that_joins_the_isr_rests_all_the_same() -> None:
+    pair = Pair()
+    replica = pair.add(A, 0, records=5, is_throttled=True)
+    replica.fails_with = LogError("the disk is gone")
+    pair.exchange()
+    assert pair.problems.pop().pause_ms == BACKOFF_MS_MIN
+    pair.fetcher.set_throttled(A, 0, False)
+    assert pair.request() is None
+    assert pair.fetcher.next_deadline_ms() == pair.now_ms + BACKOFF_MS_MIN
+
+
+def test_a_higher_rate_is_noticed_within_a_second_however_much_was_taken() -> None:
+    pair = Pair()
+    pair.throttle.set_rate(1, pair.now_ms)
+    replica = pair.add(A, 0, records=5, is_throttled=True)
+    pair.exchange()
+    pair.exchange()
+    pair.leader.logs[(A, 0)].epochs.append(0)
+    for _ in range(3):
+        assert pair.request() is None
+        assert pair.fetcher.next_deadline_ms() == pair.now_ms + THROTTLED_PAUSE_MS_MAX
+        pair.wait(THROTTLED_PAUSE_MS_MAX)
+    assert pair.request() is None
+    pair.throttle.set_rate(UNLIMITED_BYTES_PER_S, pair.now_ms)
+    pair.wait(THROTTLED_PAUSE_MS_MAX)
+    pair.exchange()
+    assert replica.log.epochs == [0] * 6
 
 
 def test_throttle_at_its_edges() -> None:
