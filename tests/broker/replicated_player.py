@@ -79,7 +79,10 @@ class ReplicatedPlayer(BrokerPlayer):
 
     @property
     def replica(self) -> Partition:
-        partition = self.services.partitions.replica(TOPIC_ID, 0)
+        return self.replica_at(0)
+
+    def replica_at(self, index: int) -> Partition:
+        partition = self.services.partitions.replica(TOPIC_ID, index)
         assert partition is not None
         return partition
 
@@ -91,6 +94,7 @@ class ReplicatedPlayer(BrokerPlayer):
         node_id: int,
         offset: int | None,
         *,
+        index: int = 0,
         session: tuple[int, int] = (0, -1),
         broker_epoch: int | None = None,
         leader_epoch: int | None = None,
@@ -108,7 +112,7 @@ class ReplicatedPlayer(BrokerPlayer):
         request.session_id, request.session_epoch = session
         if offset is not None:
             piece = FetchPartition(
-                partition=0,
+                partition=index,
                 fetch_offset=offset,
                 partition_max_bytes=bytes_max,
                 current_leader_epoch=(

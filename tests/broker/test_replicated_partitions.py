@@ -22,6 +22,11 @@ from data_plane.wire.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from data_plane.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, NOW_MS, Pending, make_batch, values_of
 from tests.broker.replicated_player import OTHERS, TOPIC_ID, ReplicatedPlayer
@@ -43,6 +48,25 @@ def part(pending: Pending) -> Any:
 def produced(pending: Pending) -> Any:
     """The only partition of a Produce answer."""
     return pending.response.responses[0].partition_responses[0]
+
+
+def produce_to_both(broker: ReplicatedPlayer) -> Pending:
+    """One request with a record for each of two partitions."""
+    parts = [
+        PartitionProduceData(index=index, records=bytes(make_batch([b"a"]))) for index in (0, 1)
+    ]
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[TopicProduceData(name="orders", partition_data=parts)],
+    )
+    return broker.send(ApiKey.PRODUCE, 12, request)
+
+
+def errors(pending: Pending) -> list[int]:
+    """What a Produce answer says of its partitions."""
+    return [one.error_code for one in pending.response.responses[0].partition_responses]
 
 
 def records(pending: Pending) -> list[tuple[int, bytes | None]]:
@@ -90,6 +114,35 @@ def test_a_produce_that_is_not_committed_in_time(broker: ReplicatedPlayer) -> No
     broker.pass_time(30_000)
     assert produced(pending).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert produced(pending).base_offset == 0
+
+
+def test_an_answer_waits_for_each_of_its_partitions() -> None:
+    broker = ReplicatedPlayer(partitions_count=2)
+    pending = produce_to_both(broker)
+    for node_id in OTHERS:
+        broker.follow(node_id, 1, index=1)
+    assert [broker.replica_at(index).high_watermark for index in (0, 1)] == [0, 1]
+    assert not pending.is_answered
+    broker.catch_up(8)
+    assert not pending.is_answered
+    broker.catch_up(9)
+    assert errors(pending) == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("how", ["too late", "replaced"])
+def test_what_is_committed_says_nothing_of_the_other_partitions(how: str) -> None:
+    broker = ReplicatedPlayer(partitions_count=2)
+    pending = produce_to_both(broker)
+    for node_id in OTHERS:
+        broker.follow(node_id, 1, index=1)
+    if how == "too late":
+        broker.pass_time(29_999)
+        assert not pending.is_answered
+        broker.pass_time(1)
+        assert errors(pending) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NONE]
+    else:
+        broker.change(leader=8, isr=OTHERS)
+        assert errors(pending) == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE]
 
 
 def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append(

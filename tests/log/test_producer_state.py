@@ -167,6 +167,18 @@ def test_silent_producers_expire_but_not_in_a_transaction() -> None:
     log.append(9)
 
 
+def test_a_producer_is_as_old_as_its_last_batch() -> None:
+    """A slow one has batches in its cache that are older than the time after which it expires."""
+    log = Log()
+    for timestamp in (0, 4_000, 8_000):
+        # Offsets are this log's timestamps.
+        log.next_offset = timestamp
+        log.append(timestamp // 4_000)
+    assert log.states.expire(12_999, 5_000) == 0
+    assert log.check(log.batch(0)) is not None
+    assert log.states.expire(13_000, 5_000) == 1
+
+
 def test_a_plain_batch_inside_a_transaction_is_refused() -> None:
     log = Log()
     log.append(0, in_txn=True)

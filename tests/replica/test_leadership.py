@@ -194,6 +194,29 @@ def test_an_image_with_a_newer_partition_epoch_ends_a_proposal() -> None:
     assert again.partition_epoch == proposal.partition_epoch + 1
 
 
+def test_the_same_image_again_withdraws_no_proposal() -> None:
+    """The topic has got another config. The proposal is on its way, and the store may take it."""
+    cell = Cell(3, isr=(1, 2))
+    leader = cell.leader
+    cell.catch_up(2, 3)
+    proposal = propose(leader)
+    assert proposal is not None
+    assert proposal.isr == (1, 2, 3)
+    leader.deliver()
+    leadership = leader.partition.leadership
+    assert leadership is not None
+    assert leadership.maximal_isr() == {1, 2, 3}
+    fates = appended(leader)
+    cell.catch_up(2)
+    # For so long that it would not be waited for outside the ISR.
+    cell.now_ms += LAG_MS + 1
+    leader.partition.review(cell.now_ms)
+    assert propose(leader) is None
+    assert (fates, leader.partition.high_watermark) == ([], 0)
+    cell.catch_up(3)
+    assert fates == [(0, NONE)]
+
+
 def test_an_idle_follower_is_in_sync_however_long_it_is_idle() -> None:
     cell = Cell(3)
     cell.leader.append()
