@@ -8,7 +8,8 @@ After each pass of a broker this looks at the logs that changed (replicas.py) an
   grows and is never rewritten. Readers may rely on what they have read;
 - in it, each idempotent producer's sequences go on by one, within an epoch, and each new epoch
   begins at zero: no duplicate, no gap, no change of order;
-- a broker that comes to lead has everything that was committed.
+- a broker that comes to lead has everything that was committed;
+- a replica's high watermark is that of its log, and not above its end.
 
 The one excuse is that disks lost what they held (`LostRange`): power loss within the unsynced tail,
 a wiped disk. As long as fewer than min.insync.replicas disks of a partition have lost a batch, and
@@ -217,6 +218,7 @@ class History:
             seen = (log.log_end_offset, log.high_watermark, log.log_start_offset)
             if seen != view.seen:
                 self._follow(node, view, log)
+                self._check_replica(node, view, log)
                 view.seen = (log.log_end_offset, log.high_watermark, log.log_start_offset)
             if isinstance(view, CompactedView):
                 view.look(node)
@@ -233,6 +235,21 @@ class History:
                 for index, state in enumerate(topic.partitions)
                 if state.leader == node.node_id
             }
+
+    def _check_replica(self, node: Node, view: DiskView, log: Log) -> None:
+        """What a replica takes for committed is what its log does, and no more than that has."""
+        assert node.services is not None
+        # To look must not open what the broker has not opened.
+        opened = node.services.partitions.opened()
+        replica = next((one for one in opened if one.log is log), None)
+        if replica is None or replica.is_closed:
+            return
+        high_watermark = replica.high_watermark
+        if high_watermark > log.log_end_offset or high_watermark != log.high_watermark:
+            self._world.violate(
+                f"{view} ends at {log.log_end_offset}, high watermark {log.high_watermark}; its "
+                f"replica's is {high_watermark}"
+            )
 
     def _image_changed(self, node: Node, image: MetadataImage) -> None:
         known = self._images.get(node.name)

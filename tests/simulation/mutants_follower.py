@@ -138,6 +138,10 @@ def _follower_high_watermark_is_its_end(patch: Patch) -> None:
     patch.set(Partition, "append_as_follower", append_as_follower)
 
 
+def _cut_keeps_high_watermark(patch: Patch) -> None:
+    patch.set(Partition, "_log_was_cut", lambda self: self._tell_all())
+
+
 def _failed_sync_acknowledges(patch: Patch) -> None:
     def fetch_state(self: Partition) -> FetchState:
         log = self.log
@@ -171,6 +175,13 @@ FOLLOWER_MUTANTS: Iterable[Mutant] = (
         "truncate at every change of leaders",
         "followers cut to their high watermark, leaders compare no epochs (before KIP-101)",
         _truncate_to_high_watermark_at_role_change,
+        is_quick=True,
+    ),
+    Mutant(
+        "a cut keeps the high watermark",
+        "a replica's high watermark stays where it was when its log is cut or begins anew",
+        _cut_keeps_high_watermark,
+        seeds=(2,),
         is_quick=True,
     ),
     Mutant(
