@@ -371,6 +371,10 @@ class SimFileSystem:
         self.check_fault("read", path)
         return bytes(self._file(path).content)
 
+    def synced_content(self, path: str) -> bytes:
+        """What a power loss leaves of a file for certain; no part of the port."""
+        return self._file(path).synced
+
     def size(self, path: str) -> int:
         return len(self._file(path).content)
 

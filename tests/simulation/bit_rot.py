@@ -167,9 +167,21 @@ class BitRot:
         is_known = self._cell.history.disks.get(node.name, {}).get(partition.key) is place.view
         if node.is_on or not is_known or not self._cell.faults.is_on:
             return
-        if place.view.holds(place.batch) and not (partition.lost or partition.rotten):
+        if (
+            place.view.holds(place.batch)
+            and not (partition.lost or partition.rotten)
+            and self._is_copied(node, partition)
+        ):
             self._flip_anywhere(node, place)
         self._start_later(node)
+
+    def _is_copied(self, node: Node, partition: PartitionHistory) -> bool:
+        """Whether others are in sync, too. While one of two stopped, its leader's ISR may have
+        shrunk to itself."""
+        topic = self._cell.store.image.topics_by_id.get(partition.key[0])
+        if topic is None or partition.key[1] >= len(topic.partitions):
+            return False
+        return any(one != node.node_id for one in topic.partitions[partition.key[1]].isr)
 
     def _start_later(self, node: Node) -> None:
         delay_ms = self._random.randint(20, DOWN_MS_MAX)

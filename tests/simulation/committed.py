@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.partition_history import PartitionHistory
-from tests.simulation.replicas import Batch, DiskView, TopicPartition
+from tests.simulation.replicas import Batch, DiskView, TopicPartition, is_on_disk
 
 if TYPE_CHECKING:
     from data_plane.cell.metadata import PartitionImage
@@ -93,7 +93,11 @@ class CommittedLogs:
         for member in sorted(members):
             view = self._disks.get(f"b{member}", {}).get(partition.key)
             log = None if view is None else view.log
-            if log is not None and log.recovery_point <= batch.last_offset < log.log_end_offset:
+            if log is None or not log.recovery_point <= batch.last_offset < log.log_end_offset:
+                continue
+            # A log whose directory has failed for another file's sake says no more what it has
+            # synced before.
+            if not log.log_directory.failure or not is_on_disk(log, batch):
                 self._world.violate(
                     f"{node.name} commits {batch} of {partition}, which b{member} has synced up to "
                     f"{log.recovery_point} only"
@@ -164,10 +168,28 @@ class CommittedLogs:
         if batch.producer_epoch != epoch:
             expected = 0
         if batch.producer_epoch < epoch or batch.base_sequence != expected:
+            if self._is_unknown_to_leader(partition, batch):
+                # As in Kafka. What follows may repeat what was deleted.
+                self._world.count("producers forgotten with their records")
+                partition.is_lossy = True
+                return
             self._world.violate(
                 f"{partition}: {batch} is committed where sequence {expected} of epoch {epoch} "
                 "was expected"
             )
+
+    def _is_unknown_to_leader(self, partition: PartitionHistory, batch: Batch) -> bool:
+        """Whether the leader that took a batch could not know its producer: its log began anew
+        behind all that this one had written."""
+        view = self._disks.get(f"b{partition.leaders.get(batch.epoch)}", {}).get(partition.key)
+        return (
+            view is not None
+            and not view.begins_at_zero
+            and not any(
+                one.producer_id == batch.producer_id and one.base_offset < batch.base_offset
+                for one in view.batches
+            )
+        )
 
     def check_deposed(
         self, partition: PartitionHistory, view: DiskView, batch: Batch, *, was_leader: bool
@@ -198,17 +220,15 @@ class CommittedLogs:
             partition.is_lossy = True
             self._begin_anew(partition, 0 if view is None else view.end_offset)
 
+    def may_be_lost(self, partition: PartitionHistory, offset: int) -> bool:
+        """Whether so many disks have lost a committed record that the cell may have, too."""
+        return len(_losers(partition, offset)) >= partition.isr_min
+
     def _missing(self, node: Node, partition: PartitionHistory, offset: int) -> None:
         """The leader lacks committed records from `offset` on."""
-        losers = [name for name, lost in partition.lost.items() if lost.start <= offset < lost.end]
-        losers += [
-            name
-            for name, batch in partition.rotten.items()
-            if batch.base_offset <= offset and name not in losers
-        ]
+        losers = _losers(partition, offset)
         is_unclean = self._cell.commits.allows_unclean(partition.key[0])
-        is_excused = len(losers) >= partition.isr_min
-        if not is_unclean and not is_excused:
+        if not is_unclean and not self.may_be_lost(partition, offset):
             self._world.violate(
                 f"{node.name} leads {partition} without the committed records from {offset} to "
                 f"{partition.end_offset}; lost by {losers or 'no disk'}, "
@@ -238,3 +258,13 @@ class CommittedLogs:
         partition.by_offset.clear()
         partition.producers.clear()
         partition.start_offset = partition.end_offset = offset
+
+
+def _losers(partition: PartitionHistory, offset: int) -> list[str]:
+    """The brokers whose disks have lost the record at `offset`."""
+    losers = [name for name, lost in partition.lost.items() if lost.start <= offset < lost.end]
+    return losers + [
+        name
+        for name, batch in partition.rotten.items()
+        if batch.base_offset <= offset and name not in losers
+    ]

@@ -96,7 +96,9 @@ class History:
             self._compare_recovered(before.get(key), view)
         for key, view in before.items():
             if key not in logs and self._is_hosted(node, key):
-                self._note_lost(view, view.start_offset)
+                # Power loss has taken it, or the directory has failed while it was opened.
+                is_failed = bool(node.services.logs.offline_directories())
+                self._note_lost(view, view.start_offset, is_disk_gone=is_failed)
         self._images.pop(node.name, None)
 
     def _compare_recovered(self, old: DiskView | None, new: DiskView) -> None:

@@ -14,5 +14,10 @@ KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (20_009, 8000, "a coordinator of old, paused and without store, told offsets of long ago"),
     (10_329, 5000, "a log that began anew took the files that retention had not removed yet"),
     (10_348, 5000, "the model took for committed what a zombie added beside its unclean heir"),
+    (1054, 5000, "the model did not know that who begins anew forgets producers, as in Kafka"),
+    (3074, 5000, "the model took a directory that fails at a start for a power loss"),
+    (5232, 5000, "the model asked a failed directory what it had synced before"),
+    (6063, 5000, "bit rot struck the only copy in sync"),
+    (6270, 5000, "a reader was not excused before its leader's loss had been noticed"),
     (73, 5000, "a follower whose sync had failed acknowledged what it had not synced"),
 )

@@ -248,7 +248,10 @@ class Reader(Client):
             self._ask_earliest(node_id, target, position, partition)
         elif partition is not None and is_lossy:
             position.offset = partition.end_offset
-        elif self.cell.is_current_leader(node_id, topic_id, target[1]):
+        elif self.cell.is_current_leader(node_id, topic_id, target[1]) and not (
+            partition is not None
+            and self.cell.history.committed.may_be_lost(partition, asked.offset - 1)
+        ):
             self._lied_to(node_id, asked, "which leads")
 
     def _lied_to(self, node_id: int, asked: Asked, why: str) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from data_plane.log.errors import CorruptSegment
+from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.wire.records import is_crc_valid, iter_batch_headers
 
 if TYPE_CHECKING:
@@ -264,3 +265,15 @@ def _read_batches(log: Log, start: int, end: int, checks_crc: bool) -> list[Batc
             break
         offset = result.next_offset
     return batches
+
+
+def is_on_disk(log: Log, batch: Batch) -> bool:
+    """Whether a batch stands in what the disk has synced, whatever its broker knows of that."""
+    fs = log.log_directory.fs
+    assert isinstance(fs, SimFileSystem)
+    for segment in log.segments:
+        if segment.base_offset <= batch.base_offset < segment.next_offset:
+            data = fs.synced_content(segment.path())[: segment.size]
+            headers = iter_batch_headers(data, 0, len(data), incomplete_tail=True)
+            return any(batch_of(header) == batch for header in headers)
+    return False
