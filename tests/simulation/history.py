@@ -112,6 +112,7 @@ class History:
             # What was written in the pass that the end came in was never seen.
             if known != batch and first_offset <= batch.base_offset < old.end_offset:
                 self._world.violate(f"{new}: recovery made {batch} of {known}")
+        new.synced_end = min(old.synced_end, new.end_offset)
         partition = self.partition(new.topic_partition)
         if partition.compacted is None and not partition.is_lossy:
             new.go_on_from(old, may_begin_anew=old.is_power_lost)

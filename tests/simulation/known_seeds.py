@@ -18,6 +18,7 @@ KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (3074, 5000, "the model took a directory that fails at a start for a power loss"),
     (5232, 5000, "the model asked a failed directory what it had synced before"),
     (6063, 5000, "bit rot struck the only copy in sync"),
+    (40_305, 5000, "the model forgot what a compacted log had synced before a kill"),
     (6270, 5000, "a reader was not excused before its leader's loss had been noticed"),
     (73, 5000, "a follower whose sync had failed acknowledged what it had not synced"),
 )

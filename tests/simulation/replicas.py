@@ -89,7 +89,6 @@ class DiskView:
 
     def go_on_from(self, old: DiskView, *, may_begin_anew: bool) -> None:
         """What the disk got before its log began where it does now, as `old` has it."""
-        self.synced_end = min(old.synced_end, self.end_offset)
         if not self.batches and may_begin_anew:
             return
         first = self.batches[0].base_offset if self.batches else self.start_offset
