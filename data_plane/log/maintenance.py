@@ -16,10 +16,13 @@ from data_plane.log.directory_checkpoint import CheckpointJob
 from data_plane.log.errors import LogError
 from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.log_directory import LogDirectory
+from data_plane.log.partition_files import PARTITION_PREFIX
 from data_plane.log.removal import removal_job
 from data_plane.log.scrubber import Scrubber
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from data_plane.log.log import Log
     from data_plane.log.manager import LogManager
 
@@ -77,28 +80,33 @@ class DeletionJob:
         self.is_running = True
         self._is_due = now_ms >= self.due_ms
 
-    def makes_room_for(self, folder: str) -> bool:
-        """Whether `folder` is what the deleted partition's was called."""
-        return self.folder.startswith(f"{folder}.")
+    def is_of(self, topic_id: UUID, partition: int) -> bool:
+        """Whether it is that partition's deletion."""
+        return f"/{topic_id}/{PARTITION_PREFIX}{partition}." in self.folder
 
     def sync_renaming(self) -> None:
-        """From here on no power loss gives the folder its old name back. Raises OSError."""
+        """From here on no power loss gives the folder its old name back. Raises LogDirFailure."""
         from data_plane.log.deletion import sync_deletion
 
-        if not self.is_renaming_synced:
+        self.directory.check_online()
+        if self.is_renaming_synced:
+            return
+        try:
             sync_deletion(self.directory, self.folder)
-            self.is_renaming_synced = True
+        except OSError as error:
+            raise self.directory.fail(error) from error
+        self.is_renaming_synced = True
 
     def run(self) -> None:
         """Raises LogDirFailure."""
         from data_plane.log.deletion import remove_folder
 
+        self.sync_renaming()
+        if not self._is_due:
+            return
         try:
-            self.directory.check_online()
-            self.sync_renaming()
-            if self._is_due:
-                remove_folder(self.directory, self.folder)
-                self.is_done = True
+            remove_folder(self.directory, self.folder)
+            self.is_done = True
         except OSError as error:
             raise self.directory.fail(error) from error
 

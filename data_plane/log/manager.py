@@ -54,7 +54,6 @@ from data_plane.log.log_summary import LogSummary
 from data_plane.log.maintenance import DeletionJob, Maintenance, MaintenanceConfig
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX, OpenFiles
 
-PARTITION_PREFIX = "Partition-"
 DELETE_SUFFIX = "-delete"
 LOCK_FILE = ".lock"
 FORMAT_VERSION = 1
@@ -230,8 +229,8 @@ class LogManager:
                 folder = f"{topic_folder}/{entry}"
                 if entry.endswith(DELETE_SUFFIX):
                     self._deletion_jobs.append(DeletionJob(directory, folder, now_ms))
-                elif entry.startswith(PARTITION_PREFIX):
-                    number = entry[len(PARTITION_PREFIX) :]
+                elif entry.startswith(partition_files.PARTITION_PREFIX):
+                    number = entry[len(partition_files.PARTITION_PREFIX) :]
                     if number.isdigit():
                         yield topic_id, int(number), folder
 
@@ -344,9 +343,15 @@ class LogManager:
         Raises LogDirFailure when no directory is online."""
         key = (topic_id, partition)
         assert key not in self._logs, f"the log of partition {partition} of {topic_id} exists"
+        for job in self._deletion_jobs:
+            if not job.is_renaming_synced and job.is_of(topic_id, partition):
+                # Else the next power loss could put the deleted log in the place of this one. If
+                # its directory fails, another may take this one.
+                with contextlib.suppress(LogDirFailure):
+                    job.sync_renaming()
         directory = self._choose_directory()
         topic_folder = f"{directory.topics_path}/{topic_id}"
-        folder = f"{topic_folder}/{PARTITION_PREFIX}{partition}"
+        folder = f"{topic_folder}/{partition_files.PARTITION_PREFIX}{partition}"
         log = Log(
             directory,
             folder,
@@ -357,10 +362,6 @@ class LogManager:
             self._fold_factories,
         )
         try:
-            for job in self._deletion_jobs:
-                if job.makes_room_for(folder):
-                    # Else the next power loss could put the deleted log in the place of this one.
-                    job.sync_renaming()
             self._make_folders(topic_folder, folder)
             identity = {
                 "format_version": FORMAT_VERSION,

@@ -13,6 +13,8 @@ from data_plane.log.fold import Fold
 if TYPE_CHECKING:
     from data_plane.log.log import Log
 
+# Of the folder itself, before the number.
+PARTITION_PREFIX = "Partition-"
 PARTITION_FILE = "partition.json"
 LEADER_EPOCHS_FILE = "leader-epoch.checkpoint"
 LOG_START_FILE = "log-start.checkpoint"

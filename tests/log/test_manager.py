@@ -191,19 +191,29 @@ def test_a_log_comes_while_the_last_other_one_of_its_topic_goes(
     assert fs.list_directory(f"/data/topics/{TOPIC_ID}") == ["Partition-1"]
 
 
-def test_a_deleted_log_does_not_take_the_place_of_its_successor() -> None:
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_deleted_log_does_not_take_the_place_of_its_successor(is_elsewhere: bool) -> None:
+    """Its folder had no time to be synced under its new name. The successor may be elsewhere."""
+    directories = ("/a", "/b") if is_elsewhere else ("/a",)
+    survivors = 0
     for seed in range(40):
         fs = SimFileSystem()
-        manager = started(fs)
+        manager = started(fs, directories)
         add_durably(manager.create(TOPIC_ID, "flights", 0))
-        manager.delete(TOPIC_ID, 0, START_MS)
-        # At once, before any job has run.
-        add(manager.create(TOPIC_ID, "flights", 0), b"of the second life")
+        before = manager.create(TOPIC_ID, "flights", 1)
+        add_durably(before)
+        for partition in (0, 1):
+            manager.delete(TOPIC_ID, partition, START_MS)
+        after = manager.create(TOPIC_ID, "flights", 1)
+        assert (after.directory != before.directory) == is_elsewhere
+        add(after, b"of the second life")
         fs.power_loss(random.Random(seed))
-        manager = started(fs)
-        if manager.partition_ids():
-            found = read_all(manager.get(TOPIC_ID, 0))
+        manager = started(fs, directories)
+        if (TOPIC_ID, 1) in manager.partition_ids():
+            found = read_all(manager.get(TOPIC_ID, 1))
             assert all(b"of the second life" in data for data in found), f"seed {seed}"
+            survivors += bool(found)
+    assert survivors
 
 
 @pytest.mark.parametrize("kind", ["flush", "removal"])
