@@ -156,7 +156,10 @@ def _alter(services: Services, directory: str | None, name: str, index: int) -> 
     except LogError as error:
         return error.error_code
     if partition is None:
-        return services.partitions.error_by_name(name, index)
+        code = services.partitions.error_by_name(name, index)
+        # Kafka has kept the older name of that one here.
+        is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else code
     if partition.log.log_directory.path == directory:
         return ErrorCode.NONE
     return ErrorCode.INVALID_REQUEST

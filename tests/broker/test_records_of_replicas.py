@@ -139,6 +139,14 @@ def test_a_follower_may_be_put_where_it_is(player: RecordsPlayer) -> None:
     assert response.results[0].partitions[0].error_code == ErrorCode.NONE
 
 
+def test_a_replica_that_is_elsewhere_is_put_nowhere(player: RecordsPlayer) -> None:
+    player.change(leader=8, replicas=(8, 9), isr=(8, 9))
+    topic = AlterReplicaLogDirTopic(name="orders", partitions=[0])
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/data", topics=[topic])])
+    response = player.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, request)
+    assert response.results[0].partitions[0].error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+
+
 def test_followers_that_wait_hear_of_a_log_start_that_retention_moved() -> None:
     """Without it their logs would begin where the leader's did until somebody produces again."""
     player = ReplicatedPlayer(configs={"retention.bytes": "0"})
