@@ -104,12 +104,17 @@ class Member:
         return self.call(Api.LEAVE_GROUP, 5, leave("g", (self.member_id, self.instance_id)))
 
 
-def stable_group(broker: LocalBroker, *members: Member) -> None:
-    """All join and sync; the first one leads. Assignments are the members' names."""
+def joined_group(broker: LocalBroker, *members: Member) -> None:
+    """All join; the first one leads, and nobody has asked for his assignment."""
     results = [member.send_join() for member in members]
     broker.advance(100)
     for member, result in zip(members, results, strict=True):
         assert member.joined(result).error_code == ErrorCode.NONE
+
+
+def stable_group(broker: LocalBroker, *members: Member) -> None:
+    """All join and sync; the first one leads. Assignments are the members' names."""
+    joined_group(broker, *members)
     assignments = {each.member_id: each.name.encode() for each in members}
     results = [each.send_sync(assignments if each is members[0] else None) for each in members]
     broker.settle()

@@ -26,6 +26,7 @@ from tests.groups.members import (
     committed,
     error_of_commit,
     is_waiting,
+    joined_group,
     new_broker,
     stable_group,
     state_of_group,
@@ -294,10 +295,7 @@ def test_a_slow_log_is_answered_for_but_its_records_count() -> None:
 def test_an_assignment_that_cannot_be_written_starts_a_rebalance() -> None:
     broker = new_broker()
     a, b = Member(broker, "a"), Member(broker, "b")
-    results = [a.send_join(), b.send_join()]
-    broker.advance(100)
-    a.joined(results[0])
-    b.joined(results[1])
+    joined_group(broker, a, b)
     waiting = b.send_sync()
     broker.topic.hold = True
     leading = a.send_sync({a.member_id: b"x"})
@@ -327,10 +325,7 @@ def test_a_leader_that_asks_twice_writes_once() -> None:
 def test_an_assignment_that_comes_too_late_for_its_generation_is_forgotten() -> None:
     broker = new_broker()
     a, b = Member(broker, "a"), Member(broker, "b")
-    results = [a.send_join(), b.send_join()]
-    broker.advance(100)
-    a.joined(results[0])
-    b.joined(results[1])
+    joined_group(broker, a, b)
     broker.topic.hold = True
     leading = a.send_sync({a.member_id: b"x"})
     result = b.send_leave()

@@ -11,6 +11,7 @@ from tests.groups.members import (
     committed,
     error_of_commit,
     is_waiting,
+    joined_group,
     new_broker,
     stable_group,
     state_of_group,
@@ -138,10 +139,7 @@ def test_a_member_that_waited_for_longer_than_its_session_gets_a_new_one_with_it
     """Its session ended while it was excused; one that dies with its assignment is missed."""
     broker = new_broker()
     a, b = (Member(broker, name, rebalance_timeout_ms=60_000) for name in "ab")
-    results = [a.send_join(), b.send_join()]
-    broker.advance(100)
-    a.joined(results[0])
-    b.joined(results[1])
+    joined_group(broker, a, b)
     waiting = b.send_sync()
     for _ in range(3):
         broker.advance(5_000)
@@ -162,10 +160,7 @@ def test_a_static_member_that_waited_for_an_assignment_in_vain_gets_a_new_sessio
     broker = new_broker()
     a = Member(broker, "a", rebalance_timeout_ms=60_000)
     b = Member(broker, "b", rebalance_timeout_ms=60_000, instance_id="i-b")
-    results = [a.send_join(), b.send_join()]
-    broker.advance(100)
-    a.joined(results[0])
-    b.joined(results[1])
+    joined_group(broker, a, b)
     waiting = b.send_sync()
     for _ in range(3):
         broker.advance(5_000)
@@ -203,10 +198,7 @@ def test_a_static_member_that_came_back_over_a_slow_log_gets_a_new_session() -> 
 def test_an_assignment_of_the_last_generation_is_not_taken_for_this_one() -> None:
     broker = new_broker()
     a, b = Member(broker, "a"), Member(broker, "b")
-    results = [a.send_join(), b.send_join()]
-    broker.advance(100)
-    a.joined(results[0])
-    b.joined(results[1])
+    joined_group(broker, a, b)
     broker.topic.hold = True
     late = a.send_sync({a.member_id: b"old", b.member_id: b"old"})
     changed = b.send_join(protocols=[("range", subscription("other"))])
@@ -253,10 +245,7 @@ def test_a_static_member_that_came_back_without_asking_for_its_assignment_is_rem
     broker = new_broker()
     a = Member(broker, "a", instance_id="i-a", rebalance_timeout_ms=5_000)
     b = Member(broker, "b", instance_id="i-b", rebalance_timeout_ms=5_000)
-    results = [a.send_join(), b.send_join()]
-    broker.advance(100)
-    a.joined(results[0])
-    b.joined(results[1])
+    joined_group(broker, a, b)
     answer(broker, a.send_sync({a.member_id: b"a", b.member_id: b"b"}))
     b.member_id = ""
     assert b.joined(b.send_join()).generation_id == 1
