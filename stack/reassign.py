@@ -94,6 +94,8 @@ def replicas_of(connection: AdminConnection, topic: str) -> dict[int, tuple[int,
         topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
     (found,) = connection.request(ApiKey.METADATA, request).topics
+    if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise StackError(f'Topic "{topic}" does not exist')
     if found.error_code:
         raise StackError(f"{topic}: {ErrorCode(found.error_code).message}")
     return {p.partition_index: tuple(p.replica_nodes) for p in found.partitions}

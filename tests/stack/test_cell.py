@@ -104,6 +104,9 @@ def test_three_brokers_are_found_again_and_grow_and_shrink(cells: Cells, tmp_pat
     create_topic(status["bootstrap"], "orders", 3)
     assert all(len(p["replicas"]) == 3 for p in replicas(cells, tmp_path))
     send(status["bootstrap"], "orders", b"before")
+    misspelt = cells.run("reassign", "order", "--to", "1,2", "--url", status["bootstrap"])
+    assert misspelt.returncode == 1
+    assert misspelt.stderr == 'tidewheel: Topic "order" does not exist\n'
 
     assert cells.run("down", "--data", tmp_path).returncode == 0
     assert not psutil.pid_exists(status["postgres"]["pid"])
