@@ -25,7 +25,8 @@ SWAP_SUFFIX = ".swap"
 
 
 def swap_in(log: Log, result: CompactedSegment) -> None:
-    """Replace `result.originals` by the new segment; on the loop. Raises OSError.
+    """Replace `result.originals` by the new segment; on the loop. Raises OSError while
+    nothing is decided, LogDirFailure.
 
     Nothing happens when the log has changed in between (truncation, retention)."""
     segments = log.segments
@@ -42,13 +43,14 @@ def swap_in(log: Log, result: CompactedSegment) -> None:
                 fs.unlink(path(suffix) + CLEANED_SUFFIX)
         return
     end_offset = originals[-1].next_offset
-    for suffix in result.suffixes:
-        fs.rename(path(suffix) + CLEANED_SUFFIX, swap_path(path(suffix), suffix, end_offset))
-    fs.sync_directory(log.folder, SyncSite.COMPACTED_NAMES)
-    for segment in originals:
-        segment.retired = True
-        segment.release()
-    finish_swap(fs, log.folder, result.segment.base_offset, end_offset)
+    with log.log_directory.changing():
+        for suffix in result.suffixes:
+            fs.rename(path(suffix) + CLEANED_SUFFIX, swap_path(path(suffix), suffix, end_offset))
+        fs.sync_directory(log.folder, SyncSite.COMPACTED_NAMES)
+        for segment in originals:
+            segment.retired = True
+            segment.release()
+        finish_swap(fs, log.folder, result.segment.base_offset, end_offset)
     kept = [*segments[:start], result.segment, *segments[start + len(originals) :]]
     log.replace_segments(kept)
 

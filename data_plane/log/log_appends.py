@@ -12,7 +12,7 @@ from typing import NamedTuple
 from data_plane.log import loading, validation
 from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME
 from data_plane.log.errors import AppendError
-from data_plane.log.file_system import SyncSite
+from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.log_state import LogState
 from data_plane.log.producer_state import PendingSequence
@@ -195,15 +195,19 @@ class LogAppends(LogState):
         ):
             segment = self._make_room(segment, size, next_offset, now_ms)
         position = segment.size
+        try:
+            file = segment.file or segment.open_file()
+        except OSError as error:
+            raise self._directory.fail(error) from error
         data = memoryview(buf)[start:end]
         try:
             if position + size > segment.reserved_end:
                 segment.reserve(position, size)
-            (segment.file or segment.open_file()).write_at(position, data)
+            file.write_at(position, data)
             tail = bytes(data) if size <= TAIL_BYTES_MAX else None
         except OSError as error:
-            self._cut_failed_append(segment)
-            raise self._directory.fail(error) from error
+            is_cut = self._cut_failed_append(segment, file)
+            raise self._directory.fail(error, is_midway=not is_cut) from error
         finally:
             data.release()
         segment.recently_used = True
@@ -230,16 +234,16 @@ class LogAppends(LogState):
         if self.unflushed_since_ms < 0:
             self.unflushed_since_ms = now_ms
 
-    def _cut_failed_append(self, segment: Segment) -> None:
-        """Take off what a failed write left behind; best effort on a disk that fails."""
+    def _cut_failed_append(self, segment: Segment, file: File) -> bool:
+        """Take off what a failed write left behind. Whether that is so; else recovery cuts the
+        tail at the next start."""
         try:
-            file = segment.open_file()
             if file.size() > segment.size:
                 file.truncate(segment.size)
                 self._directory.fs.sync_data(file, SyncSite.FAILED_APPEND_CUT)
         except OSError:
-            # The directory goes offline; recovery cuts the tail at the next start.
-            return
+            return False
+        return True
 
     # Rolling
 

@@ -67,17 +67,34 @@ class LogDirectory:
     def topics_path(self) -> str:
         return f"{self.path}/{TOPICS_FOLDER}"
 
-    def fail(self, error: OSError) -> LogDirFailure:
+    def fail(self, error: OSError, *, is_midway: bool = False) -> LogDirFailure:
         """Take the directory offline because of `error`; returns what to raise.
 
         A process that ran out of descriptors or memory says nothing about the disk: that fails
-        the call alone."""
-        if error.errno in NOT_THE_DISKS_FAULT:
-            return LogDirFailure(self.path, str(error))
+        the call alone. Not where `is_midway`: what is known of a log is then no longer what the
+        disk has of it. As nothing is lost, the next start goes on from there."""
+        if error.errno not in NOT_THE_DISKS_FAULT:
+            if self.failure is None:
+                self.failure = str(error)
+                self.withdraw_checkpoint()
+        elif is_midway:
+            return self.take_offline(str(error))
+        return LogDirFailure(self.path, self.failure or str(error))
+
+    def take_offline(self, reason: str) -> LogDirFailure:
+        """Use the directory no more, although its disk has lost nothing; returns what to raise."""
         if self.failure is None:
-            self.failure = str(error)
-            self.withdraw_checkpoint()
+            self.failure = reason
         return LogDirFailure(self.path, self.failure)
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Around a change that must not stop halfway: an OSError in it is a LogDirFailure, and the
+        directory offline, whatever has failed."""
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(error, is_midway=True) from error
 
     def withdraw_checkpoint(self) -> None:
         """Let the checkpoint vouch for no broker epoch any more: a disk that failed may have lost

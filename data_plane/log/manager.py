@@ -117,9 +117,10 @@ class LogManager:
                 directory.check_online()
                 self._start_directory(directory, now_ms)
             except OSError as error:
-                failures.append(directory.fail(error))
+                failures.append(directory.fail(error, is_midway=True))
             except LogDirFailure as failure:
-                failures.append(failure)
+                # Without some of its logs it is of no use, whatever has kept them from being read.
+                failures.append(directory.take_offline(failure.reason))
         self._maintenance.begin()
         return failures
 
@@ -132,7 +133,7 @@ class LogManager:
                 if directory.path not in self._locks:
                     self._lock(directory)
             except OSError as error:
-                directory.fail(error)
+                directory.fail(error, is_midway=True)
             except DirectoryLocked:
                 self._unlock()
                 raise
@@ -407,10 +408,8 @@ class LogManager:
         log.retire()
         self._deletions += 1
         target = f"{log.folder}.{now_ms}-{self._deletions}{DELETE_SUFFIX}"
-        try:
+        with directory.changing():
             self._fs.rename(log.folder, target)
-        except OSError as error:
-            raise directory.fail(error) from error
         self._deletion_jobs.append(DeletionJob(directory, target, now_ms + delay_ms))
         forget_deleted(log)
 

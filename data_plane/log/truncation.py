@@ -47,7 +47,7 @@ def check_before(log: Log, offset: int) -> None:
 
 
 def truncate_to(log: Log, offset: int) -> None:
-    """See Log.truncate_to. Raises OSError."""
+    """See Log.truncate_to. Raises OSError while nothing is changed, LogDirFailure."""
     segments = log.segments
     if offset >= log.log_end_offset:
         if log.epochs.entries and log.epochs.entries[-1].start_offset >= offset:
@@ -59,6 +59,11 @@ def truncate_to(log: Log, offset: int) -> None:
         truncate_fully_and_start_at(log, offset)
         return
     _mark(log, offset)
+    with log.log_directory.changing():
+        _truncate(log, segments, offset)
+
+
+def _truncate(log: Log, segments: list[Segment], offset: int) -> None:
     kept = [segment for segment in segments if segment.base_offset < offset]
     _remove(log, [segment for segment in segments if segment.base_offset >= offset])
     if kept[-1].next_offset == offset and _end_at_snapshots(log, kept, offset):
@@ -102,12 +107,18 @@ def _end_at_snapshots(log: Log, kept: list[Segment], offset: int) -> bool:
 
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
-    """See Log.truncate_fully_and_start_at. Raises OSError."""
+    """See Log.truncate_fully_and_start_at. Raises OSError while nothing is changed,
+    LogDirFailure."""
     segments = log.segments
+    _mark(log, min(offset, log.log_start_offset))
+    with log.log_directory.changing():
+        _begin_anew(log, segments, offset)
+
+
+def _begin_anew(log: Log, segments: list[Segment], offset: int) -> None:
     # The new segments may have the names of old ones, also of those that retention has dropped and
     # not removed yet, so all of these go first.
     doomed, log.doomed = log.doomed or [], None
-    _mark(log, min(offset, log.log_start_offset))
     with log.log_directory.moving_log_start():
         log.beginnings += 1
         # Recovery takes the first segment for connected to the log when it begins at the log start.

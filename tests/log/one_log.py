@@ -67,18 +67,22 @@ class OneLog:
 
     def open(self) -> None:
         """Start a manager over what is on the disk."""
-        self.manager = LogManager(
+        self.manager = self.make_manager()
+        assert self.manager.start(self.now_ms) == []
+        try:
+            self.log: Log = self.manager.get(TOPIC_ID, 0)
+        except UnknownPartition:
+            self.log = self.manager.create(TOPIC_ID, "flights", 0, self.config)
+
+    def make_manager(self) -> LogManager:
+        """A manager that has not been started yet."""
+        return LogManager(
             [DATA],
             default_config=self.config,
             fs=self.fs,
             now_ms=self.now_ms,
             maintenance=MaintenanceConfig(scrub_interval_ms=-1),
         )
-        assert self.manager.start(self.now_ms) == []
-        try:
-            self.log: Log = self.manager.get(TOPIC_ID, 0)
-        except UnknownPartition:
-            self.log = self.manager.create(TOPIC_ID, "flights", 0, self.config)
 
     def restart(self) -> None:
         """A clean stop and a start."""

@@ -245,7 +245,8 @@ class History:
         # To look must not open what the broker has not opened.
         opened = node.services.partitions.opened()
         replica = next((one for one in opened if one.log is log), None)
-        if replica is None or replica.is_closed:
+        if replica is None or replica.is_closed or log.log_directory.failure is not None:
+            # A disk that fails while a log is cut leaves it half cut, and is used no more.
             return
         high_watermark = replica.high_watermark
         if high_watermark > log.log_end_offset or high_watermark != log.high_watermark:

@@ -19,6 +19,7 @@ KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (5232, 5000, "the model asked a failed directory what it had synced before"),
     (6063, 5000, "bit rot struck the only copy in sync"),
     (40_305, 5000, "the model forgot what a compacted log had synced before a kill"),
+    (60_165, 5000, "the model asked a replica about a log that its failing disk had half cut"),
     (6270, 5000, "a reader was not excused before its leader's loss had been noticed"),
     (73, 5000, "a follower whose sync had failed acknowledged what it had not synced"),
 )
