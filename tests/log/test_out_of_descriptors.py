@@ -16,7 +16,7 @@ import pytest
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.records import Record
-from tests.log.one_log import START_MS, OneLog, batch_of
+from tests.log.one_log import START_MS, TOPIC_ID, OneLog, batch_of
 
 TRUNCATED_TO = 20
 BEGUN_AT = 40
@@ -192,5 +192,17 @@ def test_what_a_failed_write_has_left_is_cut_off_or_never_written_behind(is_cut:
     if is_cut:
         append(log, 1)
         before = log.records()
+    log.kill()
+    assert log.records() == before
+
+
+def test_a_log_that_could_not_be_taken_away_is_no_part_of_its_successor() -> None:
+    log = make_log()
+    before = log.records()
+    log.fs.faults.append(Fault("rename", "Partition-0", errno.ENOMEM))
+    with pytest.raises(LogDirFailure):
+        log.manager.delete(TOPIC_ID, 0, log.now_ms)
+    with pytest.raises(LogDirFailure):
+        log.manager.create(TOPIC_ID, "flights", 0, log.config)
     log.kill()
     assert log.records() == before
