@@ -303,7 +303,8 @@ class GroupService:
 
     def _delete_orphans(self, now_ms: int) -> None:
         """A crash between a topic's deletion and the end of its offsets leaves offsets that a
-        topic made anew under the same name must not inherit."""
+        topic made anew under the same name must not inherit. What is being committed for the new
+        one stays: a tombstone would come behind it."""
         topics = self._services.image.topics_by_name
         orphans = []
         for key, committed in self.coordinator.committed_offsets().items():

@@ -291,14 +291,17 @@ class GroupCoordinator:
         return self._drain()
 
     def delete_committed(self, keys: Iterable[OffsetKey], now_ms: int) -> list[Effect]:
-        """Delete these offsets, whoever uses them."""
+        """Delete these offsets as they are now, whoever uses them: not those that an append in
+        flight is about to change, which the caller has not seen."""
         by_shard: dict[str, list[OffsetKey]] = {}
         for key in keys:
             by_shard.setdefault(key.group_id, []).append(key)
         for group_id, group_keys in by_shard.items():
             loaded, _ = self._shard_of(group_id)
             if loaded is not None:
-                loaded.commits.delete_keys(group_keys, now_ms)
+                is_pending = loaded.shard.offsets.is_pending
+                settled_keys = [key for key in group_keys if not is_pending(key)]
+                loaded.commits.delete_keys(settled_keys, now_ms)
         return self._drain()
 
     # ---- administration

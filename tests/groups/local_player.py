@@ -23,9 +23,11 @@ from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCounters
 from data_plane.broker.offsets_topic import BrokerOffsetsTopic
 from data_plane.broker.services import Services
-from data_plane.cell.changes import CreateTopic, DeleteTopic
+from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore
+from data_plane.cell.partition_state import next_epochs
+from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
 from data_plane.log.errors import CorruptSegment
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.primitives import Reader, Writer
@@ -219,6 +221,14 @@ class LocalBroker:
         topic_id = self.services.image.topics_by_name[name].topic_id
         changes = (DeleteTopic(topic_id), self._new_topic(name, partition_count))
         self.services.metadata.write(lambda image: changes, _no_error)
+        self.services.wakes.run(self.now_ms)
+
+    def load_again(self, index: int) -> None:
+        """Have this broker lead a partition of `__consumer_offsets` in another epoch."""
+        topic = self.services.image.topics_by_name[GROUP_METADATA_TOPIC_NAME]
+        old = topic.partitions[index]
+        change = ChangePartition(topic.topic_id, index, next_epochs(old, old, is_fencing=True))
+        self.services.metadata.write(lambda image: (change,), _no_error)
         self.services.wakes.run(self.now_ms)
 
     def _new_topic(self, name: str, partition_count: int) -> CreateTopic:

@@ -221,6 +221,21 @@ def test_a_topic_made_anew_does_not_inherit_offsets() -> None:
     assert crashed.groups.coordinator.offset_count() == 1
 
 
+def test_a_commit_for_a_topic_made_anew_outlives_what_else_is_loaded_meanwhile() -> None:
+    """What another partition's loading finds of the old topic is about to be replaced: a tombstone
+    behind the commit would take away what its client is told to be committed."""
+    broker = new_broker()
+    commit_as_nobody(broker)
+    broker.topic.hold = True
+    broker.make_topic_anew("orders", 3)
+    result = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 7}))
+    assert is_waiting(result)
+    broker.load_again((partition_for_group("g", 3) + 1) % 3)
+    broker.settle()
+    assert error_of_commit(answer(broker, result)) is ErrorCode.NONE
+    assert (committed(broker), committed(broker.restart())) == (7, 7)
+
+
 def test_deleting_a_group_can_fail_and_be_repeated() -> None:
     broker = new_broker()
     commit_as_nobody(broker)
