@@ -14,6 +14,7 @@ behind one which is not ready count as unsent.
 Invariants
 - At most one half frame, and it is the last thing read. Reads for it never go beyond its end.
 - Nothing is handled after `closed`; an answer for a closed connection is dropped.
+- No request is handled within the handling of another one, of whatever connection.
 
 Deliberately absent: what requests mean (dispatch), when connections are too old (listener).
 """
@@ -304,7 +305,9 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_in_pass:
             self._flush()
             if not self._is_reading:
-                self._resume()
+                # What waits in the backlog has its turn later: this may be called from deep within
+                # somebody else's request.
+                self._adjust_reading()
 
     def _hold(self, slot: _Slot, buffers: Sequence[Buffer]) -> None:
         """Keep an answer until the earlier ones have left."""

@@ -101,12 +101,43 @@ def test_reading_stops_at_the_maximum_of_open_answers_and_goes_on_below() -> Non
     assert not transport.is_reading_now
     assert len(listener.dispatcher.frames) == OPEN_SLOTS_MAX
     pending[0].complete(echo(b"1"))
+    listener.take_turn()
     assert len(listener.dispatcher.frames) == OPEN_SLOTS_MAX + 1
     assert not transport.is_reading_now
     for deferred in list(pending[1:]):
         deferred.complete(echo(b"1"))
+    listener.take_turn()
     assert len(listener.dispatcher.frames) == OPEN_SLOTS_MAX + 2
     assert transport.is_reading_now
+
+
+def test_no_request_is_handled_in_the_middle_of_another_one() -> None:
+    """An answer may become ready deep within the handling of somebody else's request, which is not
+    prepared for others to change what it works on."""
+    pending: list[Deferred[Any]] = []
+    handling: list[bytes] = []
+
+    def script(request: bytes) -> Any:
+        assert handling == []
+        handling.append(request)
+        answer: Any = echo(request)
+        if request == b"commit":
+            pending[0].complete(echo(b"1"))
+        else:
+            answer = Deferred()
+            pending.append(answer)
+        handling.pop()
+        return answer
+
+    listener = PlayedListener(script)
+    full, full_transport = connect(listener)
+    feed(full, frame(b"x") * (OPEN_SLOTS_MAX + 1))
+    other, transport = connect(listener)
+    feed(other, frame(b"commit"))
+    assert transport.sent == frame(b"commit")
+    assert len(pending) == OPEN_SLOTS_MAX
+    listener.take_turn()
+    assert len(pending) == OPEN_SLOTS_MAX + 1
 
 
 def test_requests_of_one_read_stop_when_the_answers_get_too_many() -> None:
@@ -194,6 +225,7 @@ def test_answers_held_behind_one_that_is_not_ready_count_as_unsent() -> None:
     assert b"C" not in pending
     assert not transport.is_reading_now
     pending[b"A"].complete(echo(b"A"))
+    listener.take_turn()
     assert listener.unsent_bytes == PASS_BYTES_MAX // 2 + 1
     assert transport.is_reading_now
     assert len(transport.sent) == len(frame(b"A")) + PASS_BYTES_MAX + 1
