@@ -1,7 +1,8 @@
 """CreatePartitions, versions 0 to 3: more partitions for existing topics.
 
 As with topics: each topic is decided by itself, those that pass are committed together, and errors
-and words are Apache Kafka's.
+and words are Apache Kafka's. Other than there the broker's own topics keep the partitions that they
+were made with: where a group and its offsets are follows from their number.
 """
 
 from __future__ import annotations
@@ -95,6 +96,12 @@ def _decide(
 ) -> AddPartitions:
     """Raises Refusal."""
     current = len(topic.partitions)
+    if topic.internal:
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic {topic.name} keeps its {current} partition(s): what is in them is found by "
+            "their number.",
+        )
     if wanted.count == current:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
     if wanted.count < current:

@@ -493,6 +493,20 @@ def test_a_topic_grows(version: int) -> None:
     assert player.produce("t", [b"1"], index=3).is_answered
 
 
+def test_where_groups_live_no_partition_is_added() -> None:
+    """Their partition is a hash modulo the number of partitions: with another number groups and
+    committed offsets would be looked for where they are not."""
+    player = AdminPlayer()
+    player.create_topic("__consumer_offsets", 2)
+    ((_, code, message),) = _grow(player, ("__consumer_offsets", 4, None))
+    assert code == E.INVALID_PARTITIONS
+    assert message == (
+        "Topic __consumer_offsets keeps its 2 partition(s): what is in them is found by their "
+        "number."
+    )
+    assert len(player.services.image.topics_by_name["__consumer_offsets"].partitions) == 2
+
+
 _INVALID = E.INVALID_REPLICA_ASSIGNMENT
 
 
