@@ -105,6 +105,7 @@ class GroupService:
         self._to_load: deque[tuple[int, int]] = deque()
         self._loading_count = 0
         self._led: dict[int, int] = {}
+        self._topic_id = self.topic.topic_id()
         self.coordinator = self._new_coordinator()
         services.image_listeners.append(self.image_changed)
         services.metrics.register(GroupMetrics(services, lambda: self.coordinator))
@@ -225,22 +226,32 @@ class GroupService:
             self.carry_out(self.coordinator.topics_deleted(deleted, now_ms), now_ms)
 
     def _follow_leadership(self, now_ms: int) -> None:
+        topic_id = self.topic.topic_id()
+        is_another = topic_id not in (None, self._topic_id)
         led = dict(self.topic.led_partitions())
         for partition, epoch in list(self._led.items()):
-            if led.get(partition) != epoch:
+            if is_another or led.get(partition) != epoch:
                 self._unload(partition, now_ms)
-        partition_count = self.topic.partition_count()
-        known_count = self.coordinator.config.offsets_topic_num_partitions
-        if not self._led and partition_count not in (None, known_count):
+        if is_another:
+            # Partitions, leaders and epochs may be those of the one before, of which something may
+            # still be read or written.
+            self._topic_id = topic_id
             self.coordinator = self._new_coordinator()
+            self._to_load.clear()
+            self._settled.clear()
         for partition, epoch in led.items():
             if partition not in self._led and self.coordinator.start_loading(partition, epoch):
                 self._led[partition] = epoch
-                self.topic.when_committed(partition, partial(self._committed, partition, epoch))
+                on_done = partial(self._committed, self.coordinator, partition, epoch)
+                self.topic.when_committed(partition, on_done)
         self._load_next()
 
-    def _committed(self, partition: int, epoch: int, error: ErrorCode) -> None:
+    def _committed(
+        self, coordinator: GroupCoordinator, partition: int, epoch: int, error: ErrorCode
+    ) -> None:
         """What a new leader has beyond the high watermark may still be lost with it."""
+        if coordinator is not self.coordinator:
+            return  # Of a topic that has been deleted and made anew since.
         if error is ErrorCode.NONE:
             self._to_load.append((partition, epoch))
             self._services.wakes.wake(self)
@@ -269,18 +280,22 @@ class GroupService:
                 continue
             self._loading_count += 1
             self._services.executor.submit(
-                partial(_read_and_fold, reader), partial(self._loaded, partition, epoch)
+                partial(_read_and_fold, reader),
+                partial(self._loaded, self.coordinator, partition, epoch),
             )
 
     def _loaded(
         self,
+        coordinator: GroupCoordinator,
         partition: int,
         epoch: int,
         result: tuple[Folded, int] | None,
         error: BaseException | None,
     ) -> None:
         self._loading_count -= 1
-        if result is None:
+        if coordinator is not self.coordinator:
+            pass  # As above.
+        elif result is None:
             self._load_failed(partition, epoch, error)
         else:
             folded, unreadable_count = result

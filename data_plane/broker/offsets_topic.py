@@ -40,6 +40,9 @@ LOAD_BYTES_MAX: Final = 5 * 1024 * 1024
 class OffsetsTopic(Protocol):
     """What the group service needs of the broker around it."""
 
+    def topic_id(self) -> uuid.UUID | None:
+        """Which topic it is, should it be deleted and made anew; None while there is none."""
+
     def partition_count(self) -> int | None:
         """How many partitions the topic has; None while there is no such topic."""
 
@@ -84,6 +87,10 @@ class BrokerOffsetsTopic:
         self._is_creating = False
         # Who waits for the topic to be made: no more than there are requests under way.
         self._waiting: list[Callable[[], None]] = []
+
+    def topic_id(self) -> uuid.UUID | None:
+        topic = self._services.image.topics_by_name.get(GROUP_METADATA_TOPIC_NAME)
+        return None if topic is None else topic.topic_id
 
     def partition_count(self) -> int | None:
         topic = self._services.image.topics_by_name.get(GROUP_METADATA_TOPIC_NAME)

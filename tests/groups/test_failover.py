@@ -162,6 +162,22 @@ def test_a_topic_made_by_somebody_else_decides_the_number_of_partitions() -> Non
     assert committed(broker.restart()) == 1
 
 
+def test_nothing_is_remembered_of_an_offsets_topic_that_was_deleted_and_made_anew() -> None:
+    """In one step, as a broker sees it that reads several commits at once: the new one has the same
+    partitions, leaders and epochs."""
+    broker = new_broker()
+    a = Member(broker, "a")
+    stable_group(broker, a)
+    answer(broker, a.send_commit(42))
+    broker.topic.hold = True
+    waiting = a.send_commit(43)
+    broker.topic.records.clear()
+    broker.make_topic_anew("__consumer_offsets", 3)
+    assert error_of_commit(answer(broker, waiting)) is ErrorCode.NOT_COORDINATOR
+    assert a.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert committed(broker) == -1
+
+
 def test_what_was_read_for_an_older_leadership_is_not_loaded() -> None:
     broker = LocalBroker()
     coordinator = broker.groups.coordinator

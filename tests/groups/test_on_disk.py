@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from data_plane.broker.group_handlers import register
 from data_plane.broker.groups import GroupService
+from data_plane.cell.changes import CreateTopic, DeleteTopic
 from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
 from data_plane.log.file_system import SyncSite
 from data_plane.log.sim_file_system import Fault, SimFileSystem
@@ -118,6 +120,25 @@ def test_requests_before_a_partition_is_read_are_put_off() -> None:
     assert loading.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     after.run_jobs()
     assert after.committed() == 5
+
+
+def test_what_is_read_of_an_offsets_topic_that_was_deleted_is_not_taken_for_its_successor() -> None:
+    broker = new_broker()
+    assert broker.commit(5) is ErrorCode.NONE
+    after = broker.next_process(starts=False)
+    after.services.start(after.now_ms)
+    assert after.executor.queue, "partitions are being read"
+    image = after.services.image
+    old = image.topics_by_name[GROUP_METADATA_TOPIC_NAME]
+    replicas = tuple(partition.replicas for partition in old.partitions)
+    new = CreateTopic(old.name, UUID(int=77), replicas, tuple(old.configs.items()))
+    changes = (DeleteTopic(old.topic_id), new)
+    image = after.services.store.apply(changes, image.version, "made anew")
+    after.services.apply_image(image, after.now_ms)
+    after.run_jobs()
+    assert after.committed() == -1
+    assert after.commit(6) is ErrorCode.NONE
+    assert after.committed() == 6
 
 
 @pytest.mark.parametrize("durability", ["os", "fsync"])
