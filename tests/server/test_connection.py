@@ -130,7 +130,7 @@ def test_no_request_is_handled_in_the_middle_of_another_one() -> None:
         return answer
 
     listener = PlayedListener(script)
-    full, full_transport = connect(listener)
+    full, _ = connect(listener)
     feed(full, frame(b"x") * (OPEN_SLOTS_MAX + 1))
     other, transport = connect(listener)
     feed(other, frame(b"commit"))
