@@ -223,6 +223,7 @@ class LogAppends(LogState):
             segment.add_batch(header, position + header.position - start, interval_bytes)
             if header.producer_id >= 0:
                 producers.apply(header, buf, header.position)
+                producers.note_write(header.producer_id, now_ms)
         if len(self._folds) > 1:
             for fold in self._folds[1:]:
                 for header in headers:

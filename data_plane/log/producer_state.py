@@ -9,6 +9,9 @@ open transaction began. The rules are those of Kafka 4's ProducerStateManager:
 - within an epoch the sequence goes on by one, from 2^31-1 to 0, else OUT_OF_ORDER_SEQUENCE_NUMBER;
 - a producer id that is not known (never was, or expired) may begin at any sequence.
 
+Other than in Kafka a producer expires by when it wrote last, not by the timestamps of its records:
+one that writes down events of last week would be forgotten between a batch and its repetition.
+
 Worked example: batches (sequence 0..2 → offset 10..12), (3..3 → 13). Sequence 3..3 again → its old
 offset 13; 5..5 → out of order; epoch+1 with sequence 1 → out of order, with 0 → accepted.
 
@@ -68,6 +71,7 @@ class ProducerEntry:
         "producer_epoch",
         "producer_id",
         "transaction_first_offset",
+        "written_ms",
     )
 
     def __init__(self, producer_id: int) -> None:
@@ -77,6 +81,8 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         self.transaction_first_offset = NO_OFFSET
+        # When this process stored its last batch, as far as it has; no part of the fold.
+        self.written_ms = -1
 
     @property
     def last_sequence(self) -> int:
@@ -264,6 +270,10 @@ class ProducerStates:
             entry.transaction_first_offset = header.base_offset
             self.ongoing[header.base_offset] = producer_id
 
+    def note_write(self, producer_id: int, now_ms: int) -> None:
+        """The batch that `apply` has just taken in was stored now, whatever its timestamps say."""
+        self.producers[producer_id].written_ms = now_ms
+
     def _apply_marker(
         self, entry: ProducerEntry, header: BatchHeader, buf: Buffer, position: int
     ) -> None:
@@ -362,11 +372,15 @@ class ProducerStates:
         return found
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that were silent for `expiration_ms`; returns how many."""
+        """Forget producers that were silent for `expiration_ms`; returns how many.
+
+        By the clock where their batches were stored, and by their timestamps, which is all that is
+        known of batches from before the process started."""
         gone = [
             producer_id
             for producer_id, entry in self.producers.items()
-            if entry.transaction_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms
+            if entry.transaction_first_offset < 0
+            and now_ms - max(entry.last_timestamp, entry.written_ms) >= expiration_ms
         ]
         for producer_id in gone:
             del self.producers[producer_id]

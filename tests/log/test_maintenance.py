@@ -13,7 +13,7 @@ import pytest
 from data_plane.log.config import LogConfig
 from data_plane.log.directory_checkpoint import read_directory
 from data_plane.log.errors import LogDirFailure
-from data_plane.log.log import Log
+from data_plane.log.log import AppendResult, Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import Fault, SimFileSystem
@@ -218,6 +218,25 @@ def test_producers_expire_at_their_interval() -> None:
     log = broker.log(1, replace(SMALL, producer_id_expiration_ms=15_000))
     buf = batch_of(b"v", timestamps=[broker.now_ms], producer=(7, 0, 0))
     log.append_as_leader(buf, 0, len(buf), leader_epoch=0, now_ms=broker.now_ms)
+    broker.run(29_999)
+    assert 7 in log.producers.producers
+    broker.run(1)
+    assert 7 not in log.producers.producers
+
+
+def test_a_producer_of_old_timestamps_expires_by_when_it_wrote() -> None:
+    """Events of last week are written today; a repeated batch must not be taken for a new one."""
+    broker = Broker()
+    log = broker.log(1, replace(SMALL, producer_id_expiration_ms=15_000))
+
+    def append() -> AppendResult:
+        buf = batch_of(b"v", timestamps=[1_000], producer=(7, 0, 0))
+        return log.append_as_leader(buf, 0, len(buf), leader_epoch=0, now_ms=broker.now_ms)
+
+    broker.run(29_999)
+    assert not append().duplicate
+    broker.run(1)
+    assert append().duplicate
     broker.run(29_999)
     assert 7 in log.producers.producers
     broker.run(1)
