@@ -5,7 +5,8 @@ commit: members of the present generation, and anybody (generation -1) while a g
 members; the first such commit creates a simple group.
 
 Offsets expire `offsets.retention.minutes` after (KIP-211)
-- the group became Empty, for groups with a protocol type;
+- the group became Empty, for groups with a protocol type, or their commit if that came later (an
+  administrator has set them; Kafka expires these with the others);
 - their commit, for simple groups, and for topics that no member of a Stable consumer group reads;
 - never while the group is in any other state; at their own time, if a client of old gave one.
 An Empty group whose last offset goes is deleted with it.
@@ -359,8 +360,7 @@ class OffsetCommits:
             if committed.expire_timestamp_ms is not None:
                 due_ms = committed.expire_timestamp_ms
             else:
-                start_ms = committed.commit_timestamp_ms if since_ms is None else since_ms
-                due_ms = start_ms + retention_ms
+                due_ms = max(committed.commit_timestamp_ms, since_ms or 0) + retention_ms
             is_in_use = group.is_subscribed_to_topic(key.topic)
             if is_in_use or now_ms < due_ms or self._shard.offsets.is_pending(key):
                 is_all = False

@@ -65,6 +65,26 @@ def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
     assert state_of_group(after) == "Dead"
 
 
+def test_what_is_committed_for_an_empty_group_counts_from_its_commit() -> None:
+    """An administrator sets the offsets of a group that has been away for six days; its members
+    come back two days later."""
+    broker = new_broker()
+    a = Member(broker, "a")
+    stable_group(broker, a)
+    answer(broker, a.send_commit(5, partition=0))
+    answer(broker, a.send_commit(5, partition=1))
+    answer(broker, a.send_leave())
+    broker.advance(6 * DAY_MS)
+    commit_as_nobody(broker, 0)
+    broker.advance(2 * DAY_MS)
+    for each in (broker, broker.restart()):
+        assert (committed(each, 0), committed(each, 1)) == (1, -1)
+        assert state_of_group(each) == "Empty"
+    broker.advance(5 * DAY_MS + 20 * MINUTE_MS)
+    assert committed(broker, 0) == -1
+    assert state_of_group(broker) == "Dead"
+
+
 def test_a_live_group_keeps_what_it_reads_and_loses_what_it_no_longer_reads() -> None:
     broker = new_broker()
     broker.create_topic("payments", 1)
