@@ -55,6 +55,8 @@ from data_plane.wire.records import NewRecord
 COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND: Final = 9
 DEFAULT_RETENTION_TIME_MS: Final = -1
 INVALID_OFFSET: Final = -1
+# The latest time that a record can name.
+NEVER_MS: Final = 2**63 - 1
 
 # Tombstones of one append: about a hundred bytes each, so that a batch stays far below
 # message.max.bytes however many offsets a group has.
@@ -86,7 +88,7 @@ class OffsetCommits:
             self._rebalance.renew_session(group.members[request.member_id], now_ms)
         expire_timestamp_ms = None
         if request.retention_time_ms != DEFAULT_RETENTION_TIME_MS:
-            expire_timestamp_ms = now_ms + request.retention_time_ms
+            expire_timestamp_ms = min(now_ms + request.retention_time_ms, NEVER_MS)
         response = OffsetCommitResponse()
         commits: dict[OffsetKey, CommittedOffset] = {}
         for topic in request.topics:

@@ -144,6 +144,14 @@ def test_an_old_client_decides_when_its_offsets_expire() -> None:
     assert committed(broker, 1) == 1
 
 
+def test_an_old_client_may_keep_its_offsets_for_ever() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker, 0, retention_time_ms=2**63 - 1)
+    broker = broker.restart()
+    broker.advance(40 * DAY_MS)
+    assert committed(broker, 0) == 1
+
+
 def test_an_empty_group_without_offsets_goes_at_the_next_check() -> None:
     broker = new_broker()
     a = Member(broker, "a")
