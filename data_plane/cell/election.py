@@ -11,7 +11,7 @@ order of the replicas, from the first of these sets that has one:
    fewer: then it has all that was committed, unless so many disks have lost it. A log that cannot
    be read is none of them: its disk may come back with everything;
 4. where `unclean.leader.election.enable` says so, any replica, of those that have reported the
-   ends of their logs the one with the longest.
+   ends of their logs the one with the longest, and one that is only being added after all others.
 
 3 and 4 wait for members of the last known ELR that live and may yet report a longer log.
 
@@ -64,7 +64,9 @@ def elect(
             # An image from before there was a last known ELR.
             return _lead_alone(partition, partition.last_known_leader, min_insync_replicas)
     if is_unclean_allowed and candidates:
-        return _lead_alone(partition, candidates[0], min_insync_replicas)
+        # A copy that is still being made has little, or nothing yet.
+        copies = [node_id for node_id in candidates if node_id not in partition.adding_replicas]
+        return _lead_alone(partition, (copies or candidates)[0], min_insync_replicas)
     return None
 
 

@@ -95,6 +95,17 @@ def test_who_may_yet_report_or_lead_is_waited_for() -> None:
     assert leader_of(recovering((1, 2), ends), awaited=(1, 2, 3)) == 1
 
 
+@pytest.mark.parametrize(("electable", "leader"), [((3, 4), 3), ((2, 3, 4), 2), ((4,), 4)])
+def test_an_unclean_election_takes_no_copy_in_the_making_where_there_is_another(
+    electable: tuple[int, ...], leader: int
+) -> None:
+    """The broker 1 is lost, and 4 is being filled in its place; then the leader is lost, too."""
+    state = partition((4, 2, 3, 1), (), -1, elr=(2,), adding=(4,), removing=(1,))
+    new = elect(state, frozenset(electable), 2, is_unclean_allowed=True)
+    assert new is not None
+    assert new.leader == leader
+
+
 def test_an_unclean_election_prefers_the_longest_log_that_is_known() -> None:
     assert leader_of(recovering((1, 2, 3), []), unclean=True) == 1
     assert leader_of(recovering((1, 2, 3), [(3, 4, 10)]), unclean=True) == 3
