@@ -10,8 +10,9 @@ order of the replicas, from the first of these sets that has one:
    docs/adr/0016), once it is the longest of min.insync.replicas many, or of all where they are
    fewer: then it has all that was committed, unless so many disks have lost it. A log that cannot
    be read is none of them: its disk may come back with everything;
-4. where `unclean.leader.election.enable` says so, any replica, of those that have reported the
-   ends of their logs the one with the longest, and one that is only being added after all others.
+4. where `unclean.leader.election.enable` says so, any replica: of those that have reported the
+   ends of their logs the one with the longest, else one of the last known ELR, and one that is only
+   being added after all others.
 
 3 and 4 wait for members of the last known ELR that live and may yet report a longer log.
 
@@ -64,9 +65,7 @@ def elect(
             # An image from before there was a last known ELR.
             return _lead_alone(partition, partition.last_known_leader, min_insync_replicas)
     if is_unclean_allowed and candidates:
-        # A copy that is still being made has little, or nothing yet.
-        copies = [node_id for node_id in candidates if node_id not in partition.adding_replicas]
-        return _lead_alone(partition, (copies or candidates)[0], min_insync_replicas)
+        return _lead_alone(partition, _likeliest(partition, candidates), min_insync_replicas)
     return None
 
 
@@ -135,6 +134,19 @@ def _longest(partition: PartitionImage, candidates: Sequence[int]) -> LogEnd | N
     ends = {end.node_id: end for end in partition.log_ends if end.is_readable}
     readable = [ends[node_id] for node_id in candidates if node_id in ends]
     return max(readable, key=lambda end: end.length, default=None)
+
+
+def _likeliest(partition: PartitionImage, candidates: Sequence[int]) -> int:
+    """Who of the candidates, of whose logs no end is known, has probably lost the least: of equal
+    ones the first."""
+    # Whoever of them has reported all the same has a log that cannot be read.
+    had_all = set(partition.last_known_elr) - {end.node_id for end in partition.log_ends}
+
+    def rank(node_id: int) -> tuple[bool, bool]:
+        # A copy that is still being made has little, or nothing yet.
+        return node_id in partition.adding_replicas, node_id not in had_all
+
+    return min(candidates, key=rank)
 
 
 def _outdoes_enough(partition: PartitionImage, longest: LogEnd, min_insync_replicas: int) -> bool:

@@ -106,6 +106,19 @@ def test_an_unclean_election_takes_no_copy_in_the_making_where_there_is_another(
     assert new.leader == leader
 
 
+def test_an_unclean_election_prefers_who_had_everything_before_its_power_loss() -> None:
+    """3 has been behind for long, 2 has lost its last moments, and 1, which has all, is gone."""
+    state = partition((3, 2, 1), (), -1, elr=(1,), last_known_elr=(2,))
+    new = elect(state, frozenset((2, 3)), 2, is_unclean_allowed=True)
+    assert new is not None
+    assert new.leader == 2
+    # Unless its log cannot be read.
+    state = partition((3, 2, 1), (), -1, last_known_elr=(1, 2), ends=[(2, -1, -1)])
+    new = elect(state, frozenset((2, 3)), 2, is_unclean_allowed=True)
+    assert new is not None
+    assert new.leader == 3
+
+
 def test_an_unclean_election_prefers_the_longest_log_that_is_known() -> None:
     assert leader_of(recovering((1, 2, 3), []), unclean=True) == 1
     assert leader_of(recovering((1, 2, 3), [(3, 4, 10)]), unclean=True) == 3
