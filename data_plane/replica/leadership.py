@@ -179,6 +179,10 @@ class Leadership:
             return frozenset((self.node_id, *self.followers))
         return frozenset(self.committed_isr) | frozenset(self.proposed_isr or ())
 
+    def counts(self, node_id: int) -> bool:
+        """Whether what that follower has decides what is committed."""
+        return any(follower.node_id == node_id for follower in self._counted)
+
     @property
     def is_under_min_isr(self) -> bool:
         return len(self.committed_isr) < self.settings.min_isr

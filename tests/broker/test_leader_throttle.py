@@ -84,6 +84,29 @@ def test_followers_in_sync_are_neither_limited_nor_counted() -> None:
     assert 5 <= added.offset <= 6, "the whole second's worth is left"
 
 
+def test_a_follower_is_not_limited_once_it_is_proposed_for_the_isr() -> None:
+    """The store may be away for long: producers wait for everybody who may be in the ISR."""
+    broker = throttled()
+    in_sync, added = Follower(broker, 8, 1 << 20), Follower(broker, 9)
+    in_sync.fetch()
+    in_sync.fetch()
+    while added.offset < 20:
+        broker.pass_time(100)
+        added.fetch()
+    added.fetch()
+    leadership = broker.replica.leadership
+    assert leadership is not None
+    assert leadership.proposed_isr == (NODE_ID, 8, 9)
+    pending = [broker.produce("orders", [bytes(900)]) for _ in range(20)]
+    in_sync.fetch()
+    in_sync.fetch()
+    for _ in range(21):
+        added.fetch()
+    assert added.offset == 40
+    assert all(one.is_answered for one in pending)
+    assert leadership.committed_isr == (NODE_ID, 8)
+
+
 @pytest.mark.parametrize("replicas", ["1:7,0:7", " 0:7 ,3:9", "*"])
 def test_the_list_names_partitions_and_their_leader(replicas: str) -> None:
     follower = Follower(throttled(rate=1, replicas=replicas), 9)
