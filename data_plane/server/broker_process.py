@@ -35,7 +35,7 @@ from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.connection import Connection
 from data_plane.server.disk_space import measure_space
-from data_plane.server.entry import Addresses, Entry, enter_cell
+from data_plane.server.entry import Addresses, Entry, enter_cell, new_incarnation_id
 from data_plane.server.http import HttpListener, HttpResponse
 from data_plane.server.interpreter import tune_interpreter
 from data_plane.server.listener import Listener
@@ -215,9 +215,12 @@ class BrokerProcess:
         if ports.shared_store is None:
             return enter_cell(settings, ports, addresses)
         is_told = False
+        incarnation_id = new_incarnation_id(ports)
         while not self._stop_requested.is_set():
             try:
-                return await asyncio.to_thread(enter_cell, settings, ports, addresses)
+                return await asyncio.to_thread(
+                    enter_cell, settings, ports, addresses, incarnation_id
+                )
             except StoreUnavailable as error:
                 if not is_told:
                     self._log.error("waiting_for_metadata_store", error=str(error))

@@ -90,14 +90,26 @@ class Entry:
         self.logs.close(now_ms, clean=False)
 
 
-def enter_cell(settings: BrokerConfig, ports: Ports, addresses: Addresses) -> Entry:
+def new_incarnation_id(ports: Ports) -> str:
+    """One for each process."""
+    return uuid.UUID(int=ports.random.getrandbits(128)).hex
+
+
+def enter_cell(
+    settings: BrokerConfig, ports: Ports, addresses: Addresses, incarnation_id: str = ""
+) -> Entry:
     """Take the data directories, learn the metadata and, in a cell, register.
+
+    A process that tries again names the same `incarnation_id`: its first attempt may have
+    registered it without an answer, and another incarnation would count as one that has lost
+    records. Without one it is made here.
 
     Raises StoreUnavailable (try again), NodeIdTaken, IdentityMismatch, DirectoryLocked, other
     StoreErrors, OSError."""
     if ports.shared_store is None:
         return _enter_alone(settings, ports, addresses)
-    return _Entrance(settings, ports, ports.shared_store, addresses).enter()
+    incarnation_id = incarnation_id or new_incarnation_id(ports)
+    return _Entrance(settings, ports, ports.shared_store, addresses, incarnation_id).enter()
 
 
 def image_file(settings: BrokerConfig, ports: Ports) -> ImageFile:
@@ -133,7 +145,12 @@ class _Entrance:
     """One attempt to enter a cell."""
 
     def __init__(
-        self, settings: BrokerConfig, ports: Ports, store: MetadataStore, addresses: Addresses
+        self,
+        settings: BrokerConfig,
+        ports: Ports,
+        store: MetadataStore,
+        addresses: Addresses,
+        incarnation_id: str,
     ) -> None:
         self._settings = settings
         self._ports = ports
@@ -148,7 +165,7 @@ class _Entrance:
             addresses.inter_broker_host,
             addresses.inter_broker_port,
             settings.host_id or addresses.host,
-            incarnation_id=uuid.UUID(int=ports.random.getrandbits(128)).hex,
+            incarnation_id=incarnation_id,
             is_fenced=True,
         )
 
@@ -237,7 +254,7 @@ class _Entrance:
         """Raises NodeIdTaken when another process renews the session of this number."""
         node_id = self._settings.node_id
         other = image.brokers.get(node_id)
-        if other is None or other.is_fenced:
+        if other is None or other.is_fenced or other.incarnation_id == self._broker.incarnation_id:
             return
         before = None if on_disk is None else on_disk.brokers.get(node_id)
         if before is not None and before.incarnation_id == other.incarnation_id:

@@ -17,6 +17,7 @@ from data_plane.log.errors import DirectoryLocked
 from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.server.configuration import load_configuration
 from data_plane.server.entry import (
+    LOST_ANSWERS_MAX,
     Addresses,
     Entry,
     NodeIdTaken,
@@ -45,12 +46,19 @@ class Machine:
         self.while_asleep: Callable[[], None] = lambda: None
         self.slept_ms = 0
         self._lives = 0
+        self._attempts = 0
         flags = {"node.id": "1", "log.dirs": "/data", **(set or {})}
         self.settings = load_configuration(flags=[f"{key}={flags[key]}" for key in flags])
 
     def enter(self) -> Entry:
         self._lives += 1
-        return enter_cell(self.settings, self.ports(), ADDRESSES)
+        return self.enter_again()
+
+    def enter_again(self) -> Entry:
+        """Another attempt of the same process."""
+        self._attempts += 1
+        incarnation_id = f"{random.Random(f'{id(self)} {self._lives}').getrandbits(128):032x}"
+        return enter_cell(self.settings, self.ports(), ADDRESSES, incarnation_id)
 
     def ports(self) -> Ports:
         anything: Any = None
@@ -60,7 +68,7 @@ class Machine:
             executor=executor,
             maintenance_executor=executor,
             now_ms=lambda: self.clock.now_ms,
-            random=random.Random(f"{id(self)} {self._lives}"),
+            random=random.Random(f"{id(self)} {self._attempts}"),
             log=RememberingLog(),
             log_threshold=anything,
             make_peers=anything,
@@ -205,6 +213,25 @@ def test_a_lost_answer_to_the_registration_is_understood(
     entry = machine.enter()
     assert entry.image.brokers[1].broker_epoch == 1
     assert store.read().version == 1
+
+
+def test_a_process_whose_registration_is_never_answered_has_lost_nothing_when_it_tries_again(
+    machine: Machine, store: InMemoryMetadataStore
+) -> None:
+    add_topic(store)
+    machine.live(is_clean=True)
+    store_back_in_isr(store)
+    assert machine.store is not None
+    machine.store.lost_replies = LOST_ANSWERS_MAX + 1
+    with pytest.raises(StoreUnavailable):
+        machine.enter()
+    version = store.read().version
+    slept_ms = machine.slept_ms
+    entry = machine.enter_again()
+    assert isr(store) == (2, 1)
+    assert store.read().version == version
+    assert entry.image.brokers[1].broker_epoch == version
+    assert machine.slept_ms == slept_ms, "it does not wait for itself to be silent"
 
 
 def test_others_may_commit_in_between(machine: Machine, store: InMemoryMetadataStore) -> None:
