@@ -676,6 +676,18 @@ def test_min_insync_replicas_takes_effect_when_it_is_set(broker: ReplicatedPlaye
     assert produced(pending).error_code == ErrorCode.NONE
 
 
+def test_min_insync_replicas_is_no_more_than_there_are_replicas() -> None:
+    broker = ReplicatedPlayer({"min.insync.replicas": "3"}, replicas=(NODE_ID, 8))
+    pending = broker.produce("orders", [b"a"])
+    broker.catch_up(8)
+    assert produced(pending).error_code == ErrorCode.NONE
+    # One that is only being added does not count as one that there is.
+    broker.change(replicas=(NODE_ID, 8, 9), adding_replicas=(9,))
+    pending = broker.produce("orders", [b"b"])
+    broker.catch_up(8)
+    assert produced(pending).error_code == ErrorCode.NONE
+
+
 def test_a_log_that_cannot_be_loaded_is_an_error_of_its_partition(
     broker: ReplicatedPlayer,
 ) -> None:
