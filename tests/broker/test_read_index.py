@@ -5,6 +5,7 @@ Broker 7 coordinates; the test plays brokers 8 and 9, and answers as they would.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from data_plane.broker.leader_probe import EpochAnswer, probe_epoch, read_epoch_
 from data_plane.broker.peers import OnResponse
 from data_plane.broker.read_index import RETRY_MS_MIN, ReadIndex
 from data_plane.cell.changes import ChangeBroker
+from data_plane.replica.leadership import ReplicationSettings
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.headers import RequestHeader, encode_request_header
 from data_plane.wire.messages.fetch_response import (
@@ -221,6 +223,20 @@ def test_who_has_joined_the_isr_meanwhile_is_asked_too(one: ReadingPlayer) -> No
     assert outcome(pending) == 42
 
 
+def test_who_may_have_joined_the_isr_is_asked_too(one: ReadingPlayer) -> None:
+    """The store may have taken what was proposed, and elected the one that was to join."""
+    one.change_offsets(isr=(NODE_ID, 8))
+    one.services.metadata.write = lambda *arguments: None  # type: ignore[method-assign]
+    one.follow_offsets()
+    assert one.offsets_state.isr == (NODE_ID, 8)
+    pending = one.read()
+    assert one.asked() == [8, 9]
+    one.answer(8)
+    assert not pending.is_answered
+    one.answer(9, ErrorCode.FENCED_LEADER_EPOCH)
+    assert outcome(pending) is ErrorCode.NOT_COORDINATOR
+
+
 def test_another_leader_by_the_image_ends_it(one: ReadingPlayer) -> None:
     pending = one.read()
     one.change_offsets(leader=8)
@@ -235,6 +251,20 @@ def test_a_newer_epoch_of_its_own_ends_it_too(one: ReadingPlayer) -> None:
     one.answer(8)
     one.answer(9)
     assert outcome(pending) is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_newer_epoch_of_its_own_ends_it_also_when_nobody_was_seen_to_lead_between(
+    one: ReadingPlayer,
+) -> None:
+    done: list[bool] = []
+    one.index.confirm(one.offsets_replica, one.now_ms + 1000, done.append)
+    one.services.wakes.run(one.now_ms)
+    old = one.offsets_state
+    new = replace(old, leader_epoch=old.leader_epoch + 2, partition_epoch=old.partition_epoch + 2)
+    settings = ReplicationSettings(min_isr=2)
+    one.offsets_replica.follow_image(new, settings, one.now_ms)
+    one.answer(8)
+    assert done == [False]
 
 
 def test_below_min_isr_the_store_has_to_say_so(one: ReadingPlayer) -> None:

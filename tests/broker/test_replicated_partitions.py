@@ -446,6 +446,22 @@ def test_an_unknown_outcome_withdraws_nothing(broker: ReplicatedPlayer, loses: s
     assert broker.replica.high_watermark == 1
 
 
+def test_a_store_that_did_not_answer_is_asked_again_soon(broker: ReplicatedPlayer) -> None:
+    """And not at the next look for followers that lag: producers wait for a follower to leave."""
+    broker.change(isr=(NODE_ID, 8))
+    store = broker.services.store = UnreachableStore(broker.services.image)
+    store.loses = "requests"
+    broker.catch_up()
+    broker.run_jobs()
+    store.loses = ""
+    broker.pass_time(499)
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8]
+    broker.pass_time(1)
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 8, 9]
+
+
 def test_a_change_by_others_ends_a_proposal(broker: ReplicatedPlayer) -> None:
     broker.change(isr=(NODE_ID, 8))
     broker.catch_up()
