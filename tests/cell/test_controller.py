@@ -249,6 +249,19 @@ def test_a_failed_heartbeat_of_the_controller_takes_nothing_from_it() -> None:
     assert player.commits == 1
 
 
+def test_what_was_seen_before_the_lease_ran_out_is_no_ground_either() -> None:
+    player = three(partition((1, 2, 3)))
+    player.settle()
+    player.kill(2)
+    player.pass_time(1_000)
+    player.controller.observe_loss()
+    commits = player.commits
+    player.pass_time(1_500)
+    assert player.commits == commits
+    player.step()
+    assert player.commits == commits + 1
+
+
 def test_a_controller_that_has_not_looked_for_long_decides_nothing() -> None:
     player = three(partition((1, 2, 3)))
     player.settle()
