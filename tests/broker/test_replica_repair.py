@@ -179,6 +179,21 @@ def test_nothing_is_cut_before_the_cell_knows(cell: RepairCell) -> None:
     assert leadership.followers[2].log_end_offset == len(ALL)
 
 
+def test_nothing_is_cut_while_the_replica_may_be_elected(cell: RepairCell) -> None:
+    """In the ELR it may be, and in an epoch in which nobody has fetched the damage."""
+    cell.commits_at_once = False
+    cell.rot(2)
+    cell.run(LOOK_MS)
+    cell.commits[2].wanted.clear()
+    cell.change(isr=(3,), elr=(2,), leader=3)
+    cell.run(3 * LOOK_MS)
+    assert cell.repairs[2].started_count == 0
+    cell.change(elr=())
+    cell.run(2 * LOOK_MS)
+    assert cell.stored(2) == ALL
+    assert cell.repairs[2].started_count == 1
+
+
 def test_nothing_is_cut_that_the_leader_does_not_have_either(cell: RepairCell) -> None:
     cell.commits_at_once = False
     cell.rot(1)
