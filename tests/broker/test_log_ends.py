@@ -178,6 +178,56 @@ def test_an_election_in_between_wins(broker: Broker) -> None:
     assert (broker.state().leader, broker.state().log_ends) == (2, ())
 
 
+def test_what_is_on_its_way_does_not_count_for_a_later_loss(broker: Broker) -> None:
+    """Another one has led meanwhile, whose log this broker has followed."""
+    log = FakeLog(4, 100)
+    broker.fake_logs.by_index = {0: log}
+    broker.create((1, 2))
+
+    def lead_and_lose() -> None:
+        image = broker.cell_store.read()
+        old = image.topics_by_id[TOPIC].partitions[0]
+        led = next_epochs(old, with_leader(with_isr(old, (2,), 2), 2))
+        lost = with_leader(with_isr(led, (), 2, lost=led.replicas), -1)
+        changes = [ChangePartition(TOPIC, 0, each) for each in (led, next_epochs(led, lost))]
+        broker.cell_store.apply(changes, image.version, "faster")
+        log.latest_epoch, log.log_end_offset = 6, 90
+
+    old = broker.state()
+    lost = with_leader(with_isr(old, (), 2, lost=old.replicas), -1)
+    broker.write(ChangePartition(TOPIC, 0, next_epochs(old, lost)))
+    broker.run_jobs()
+    broker.store.before_apply = lead_and_lose
+    version = broker.cell_store.read().version
+    broker.pass_time(200)
+    reported = [
+        change.partition.log_ends
+        for commit in broker.cell_store.feed(version)
+        for change in commit.changes
+        if isinstance(change, ChangePartition) and change.partition.log_ends
+    ]
+    assert reported == [(LogEnd(1, 6, 90),)]
+
+
+def test_the_next_process_of_this_broker_reports_for_itself(broker: Broker) -> None:
+    """Its disk may have lost what this one knows of."""
+    broker.fake_logs.by_index = {0: FakeLog(4, 100)}
+    broker.create((1, 2))
+
+    def register() -> None:
+        change = RegisterBroker(BrokerImage(1, "h", 1, incarnation_id="1-b"))
+        broker.cell_store.apply([change], broker.cell_store.read().version, "faster")
+
+    old = broker.state()
+    lost = with_leader(with_isr(old, (), 2, lost=old.replicas), -1)
+    broker.write(ChangePartition(TOPIC, 0, next_epochs(old, lost)))
+    broker.run_jobs()
+    broker.store.before_apply = register
+    broker.pass_time(200)
+    assert broker.image.brokers[1].incarnation_id == "1-b"
+    assert broker.state().log_ends == ()
+
+
 def test_it_is_reported_until_the_store_has_it(broker: Broker) -> None:
     broker.fake_logs.by_index = {0: FakeLog(4, 100)}
     broker.create((1, 2))
