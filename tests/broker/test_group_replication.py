@@ -29,6 +29,7 @@ from data_plane.wire.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from data_plane.wire.records import NewRecord
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, Pending
 from tests.broker.replicated_player import OTHERS, ReplicatedPlayer
@@ -175,6 +176,24 @@ def test_a_new_coordinator_tells_nothing_that_may_be_lost_with_it() -> None:
     assert one.committed() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     one.follow_offsets(9)
     assert one.committed() == 43
+
+
+def test_what_one_epoch_has_decided_is_nothing_to_the_next() -> None:
+    one = CoordinatorPlayer()
+    epoch = one.offsets_state.leader_epoch
+    one.change_offsets(leader=8)
+    one.change_offsets(leader=NODE_ID)
+    topic = one.groups.topic
+    end = one.offsets_replica.log.log_end_offset
+    refused: list[ErrorCode] = []
+    records = [NewRecord(one.now_ms, b"key", b"value")]
+    topic.append(0, epoch, records, one.now_ms, refused.append)
+    assert refused == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert one.offsets_replica.log.log_end_offset == end
+    confirmed: list[bool] = []
+    topic.confirm_leading(0, epoch, one.now_ms, confirmed.append)
+    topic.confirm_leading(0, epoch + 2, one.now_ms, confirmed.append)
+    assert confirmed == [False, True]
 
 
 def test_a_coordinator_that_leads_again_while_it_waits_loads_in_the_new_epoch() -> None:

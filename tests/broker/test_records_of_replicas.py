@@ -23,7 +23,7 @@ from data_plane.wire.messages.delete_records_request import (
 )
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from data_plane.wire.registry import ApiKey
-from tests.broker.broker_player import Pending
+from tests.broker.broker_player import NODE_ID, Pending
 from tests.broker.replicated_player import TOPIC_ID, ReplicatedPlayer
 
 TIMEOUT_MS = 30_000
@@ -106,6 +106,19 @@ def test_records_are_deleted_when_no_live_replica_has_them(
     # What everybody has dropped already is deleted at once.
     assert outcome(player.delete(2)) == (ErrorCode.NONE, start)
     assert not player.replica.watchers
+
+
+def test_a_live_replica_that_has_said_nothing_yet_may_have_them_all(
+    player: RecordsPlayer,
+) -> None:
+    player.change(leader=8)
+    player.change(leader=NODE_ID)
+    pending = player.delete(3)
+    assert player.replica.log.log_start_offset == 3
+    player.begin_at(8, 3)
+    assert not pending.is_answered
+    player.begin_at(9, 3)
+    assert outcome(pending) == (ErrorCode.NONE, 3)
 
 
 def test_a_fenced_broker_is_not_waited_for(player: RecordsPlayer) -> None:

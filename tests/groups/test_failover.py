@@ -189,6 +189,8 @@ def test_what_was_read_for_an_older_leadership_is_not_loaded() -> None:
     assert coordinator.start_loading(0, 7)
     coordinator.load(0, 5, {}, broker.now_ms)
     assert not coordinator.is_loaded(0)
+    # Nor does it matter that it could not be read then.
+    coordinator.load_failed(0, 5)
     coordinator.load(0, 7, {}, broker.now_ms)
     assert coordinator.is_loaded(0)
 
