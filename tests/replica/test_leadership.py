@@ -443,6 +443,23 @@ def test_what_a_follower_says_of_its_log_is_true_also_when_it_is_less_than_befor
     assert (follower.log_end_offset, follower.log_start_offset) == (3, 1)
 
 
+def test_who_gets_what_there_was_is_caught_up_as_of_the_fetch_before() -> None:
+    """The example in followers.py. A fetch may take longer than the lag time."""
+    follower = Follower(2)
+    follower.fetched(7, 100, 0, 100, 1_000)
+    assert follower.last_caught_up_ms == 1_000
+    follower.fetched(7, 130, 0, 130, 2_000)
+    assert follower.last_caught_up_ms == 2_000
+    follower.fetched(7, 140, 0, 160, 9_000)
+    assert follower.last_caught_up_ms == 2_000
+    follower.fetched(7, 150, 0, 190, 9_500)
+    assert follower.last_caught_up_ms == 2_000
+    follower.fetched(7, 190, 0, 200, 20_000)
+    assert follower.last_caught_up_ms == 9_500
+    assert follower.is_caught_up(200, 10_500, 20_000)
+    assert not follower.is_caught_up(200, 10_499, 20_000)
+
+
 def test_brokers_that_are_no_replicas_are_told_so() -> None:
     cell = Cell(3)
     assert not cell.leader.partition.follower_fetched(9, 1, 0, 0, cell.now_ms)
