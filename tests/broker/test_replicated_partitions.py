@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from data_plane.broker.replica_selector import RACK_AWARE
-from data_plane.cell.changes import Change, ChangeBroker
+from data_plane.cell.changes import Change, ChangeBroker, ChangePartition, apply_change
 from data_plane.cell.metadata import NO_LEADER, MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
+from data_plane.cell.partition_state import next_epochs
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -28,7 +30,7 @@ from data_plane.wire.messages.produce_request import (
     TopicProduceData,
 )
 from data_plane.wire.registry import ApiKey
-from tests.broker.broker_player import NODE_ID, NOW_MS, Pending, make_batch, values_of
+from tests.broker.broker_player import NODE_ID, NOW_MS, BrokerPlayer, Pending, make_batch, values_of
 from tests.broker.replicated_player import OTHERS, TOPIC_ID, ReplicatedPlayer
 
 ORDERS = ("orders", 0)
@@ -681,6 +683,14 @@ def test_logs_of_partitions_that_others_hold_are_strays() -> None:
     assert partitions.delete_strays(NOW_MS) == []
     broker.change(leader=8, isr=OTHERS)
     assert partitions.delete_strays(NOW_MS) == []
+    # It was moved away while this broker was down.
+    broker.logs.close(broker.now_ms)
+    topic = broker.services.image.topics_by_id[TOPIC_ID]
+    moved = next_epochs(topic.partitions[0], replace(topic.partitions[0], replicas=OTHERS))
+    image = apply_change(broker.services.image, ChangePartition(TOPIC_ID, 0, moved))
+    survivor = BrokerPlayer(disk=broker.fs, image=image)
+    assert survivor.services.partitions.delete_strays(NOW_MS) == [(TOPIC_ID, 0)]
+    assert survivor.logs.partition_ids() == []
 
 
 def test_min_insync_replicas_takes_effect_when_it_is_set(broker: ReplicatedPlayer) -> None:
