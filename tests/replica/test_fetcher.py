@@ -392,6 +392,26 @@ def test_a_new_registration_names_everything_again() -> None:
     assert (last.replica_epoch, last.session_id, last.session_epoch) == (78, session_id, 0)
 
 
+def test_the_answer_of_a_session_that_was_given_up_opens_no_other() -> None:
+    pair = Pair()
+    pair.add(A, 0, records=2)
+    pair.settle()
+    given_up = pair.request()
+    assert given_up is not None
+    late = pair.leader.answer(given_up.body)
+    pair.fetcher.set_replica_epoch(78)
+    opening = pair.request()
+    assert opening is not None
+    pair.respond(given_up.number, late)
+    pair.wait(INTERRUPT_AFTER_MS)
+    assert pair.request() is None, "the answer to the opening request is still to come"
+    pair.respond(opening.number, pair.leader.answer(opening.body))
+    pair.exchange()
+    last = pair.leader.requests[-1]
+    assert (last.session_id, last.session_epoch) == (pair.leader.session_id, 1)
+    assert not pair.problems
+
+
 def test_a_log_start_that_moved_is_told() -> None:
     pair = Pair()
     pair.add(A, 0, records=4)
