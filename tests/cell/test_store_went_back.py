@@ -31,6 +31,7 @@ from data_plane.cell.metadata_store import (
     StoreWentBack,
     VersionConflict,
 )
+from data_plane.cell.postgres_schema import CellRow
 from data_plane.cell.postgres_store import PostgresMetadataStore
 from data_plane.cell.recover import (
     EPOCH_JUMP,
@@ -40,6 +41,7 @@ from data_plane.cell.recover import (
     CannotRecover,
     choose,
     jumped_ahead,
+    plan_recovery,
     recover,
 )
 from data_plane.log.file_system import OsFileSystem
@@ -286,6 +288,15 @@ def test_nothing_that_was_given_out_is_given_out_again() -> None:
         partition, leader=2, leader_epoch=EPOCH_JUMP + 1, partition_epoch=EPOCH_JUMP + 1
     )
     apply_changes(jumped, [ChangePartition(UUID(int=1), 0, successor)])
+
+
+def test_brokers_that_have_seen_the_store_that_is_thrown_away_follow_too() -> None:
+    image = apply_changes(MetadataImage("cluster"), [ORDERS])
+    present = CellRow(2, "other", ("grandparent",), "cluster", 3 * VERSION_JUMP)
+    found = Candidate("image", image, "lost")
+    planned = plan_recovery([found], present, replace_other=True)
+    assert planned.image.version == present.version + VERSION_JUMP
+    assert planned.ancestors == ("grandparent", "lost", "other")
 
 
 def test_a_store_can_be_lost_and_recovered_again(
