@@ -102,6 +102,7 @@ class ReplicatedPlayer(BrokerPlayer):
         max_wait_ms: int = 0,
         version: int = 18,
         bytes_max: int = 1 << 20,
+        log_start_offset: int = 0,
     ) -> Pending:
         """A fetch of another broker; `offset` None names no partition (in a session)."""
         if broker_epoch is None:
@@ -119,7 +120,7 @@ class ReplicatedPlayer(BrokerPlayer):
                     self.state.leader_epoch if leader_epoch is None else leader_epoch
                 ),
                 last_fetched_epoch=last_epoch,
-                log_start_offset=0,
+                log_start_offset=log_start_offset,
             )
             request.topics.append(FetchTopic(topic_id=TOPIC_ID, partitions=[piece]))
         return self.send(ApiKey.FETCH, version, request, connection=self.door)

@@ -580,6 +580,20 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
     assert part(unheard).preferred_read_replica == -1
 
 
+def test_a_consumer_is_sent_to_nobody_who_cannot_give_what_it_wants() -> None:
+    """What a follower has deleted would be out of range there; who is fenced may be gone."""
+    broker = ReplicatedPlayer({"replica.selector.class": RACK_AWARE})
+    broker.produce("orders", [b"a"])
+    broker.produce("orders", [b"b"])
+    broker.catch_up()
+    for _ in range(2):
+        broker.follow(8, 2, log_start_offset=1)
+    assert fetch_from_rack(broker, "b", 0).preferred_read_replica == -1
+    assert fetch_from_rack(broker, "b", 1).preferred_read_replica == 8
+    broker.commit(ChangeBroker(replace(broker.services.image.brokers[8], is_fenced=True)))
+    assert fetch_from_rack(broker, "b", 1).preferred_read_replica == -1
+
+
 def test_without_a_selector_nobody_is_sent_away(broker: ReplicatedPlayer) -> None:
     broker.produce("orders", [b"a"])
     broker.catch_up()

@@ -223,7 +223,7 @@ class ModelReplica:
         assert leader_epoch == self.leader_epoch, "data of another leader epoch"
         self.appends_count += 1
         for position in range(start, end, _RECORD.size):
-            data = bytes(buf[position : position + _RECORD.size])
+            data = bytes(buf[position : min(position + _RECORD.size, end)])
             if len(data) < _RECORD.size:
                 break
             offset, epoch, _ = _RECORD.unpack(data)

@@ -514,7 +514,9 @@ def test_an_answer_without_progress_is_not_asked_for_again_at_once() -> None:
     pair.leader.answer(request.body)
     half = [FetchPartitionResult(0, 0, 2, -1, 0, records=[encode_record(0, 0)[:-1]])]
     pair.respond(request.number, encoded([("", A, half)], 0, 1))
-    assert [problem.pause_ms for problem in pair.problems] == [BACKOFF_MS_MIN]
+    assert [(problem.pause_ms, problem.reason) for problem in pair.problems] == [
+        (BACKOFF_MS_MIN, "the leader's answer brings this replica no further")
+    ]
     pair.wait(BACKOFF_MS_MIN)
     pair.settle()
     assert replica.log.epochs == [0, 0]

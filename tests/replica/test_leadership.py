@@ -616,8 +616,19 @@ def test_a_follower_says_what_it_has_synced_only() -> None:
     assert fates == []
     two.sync()
     assert told == [1]
+    assert two.partition.high_watermark == 0, "to have it is not to know that it is committed"
     cell.fetch(2)
     assert fates == [(0, NONE)]
+
+
+@pytest.mark.parametrize("flush_messages", [1, 3])
+def test_a_copy_is_synced_when_so_many_messages_are_not(flush_messages: int) -> None:
+    leader = Cell(2, config=LogConfig(flush_messages=flush_messages)).leader
+    for _ in range(flush_messages - 1):
+        leader.append()
+    assert not leader.partition.is_sync_pending
+    leader.append()
+    assert leader.partition.is_sync_pending
 
 
 def test_a_follower_that_leads_counts_its_own_copy_when_it_is_synced() -> None:
