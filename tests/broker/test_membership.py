@@ -506,6 +506,23 @@ def leave(member: CellMember) -> list[str | None]:
     return results
 
 
+def test_a_lease_is_given_back_also_while_a_heartbeat_is_under_way(cell: Cell) -> None:
+    """That one wants the lease, and its answer is none to the wish to give it back."""
+    controller = cell.members[0]
+    while not controller.executor.queue:
+        cell.clock.now_ms += STEP_MS
+        controller.services.tick(cell.clock.now_ms)
+    released: list[int] = []
+    controller.membership.release_control(lambda: released.append(1))
+    controller.executor.run_one()
+    assert not released
+    controller.run_jobs()
+    assert released == [1]
+    heartbeat = cell.store.heartbeat(2, "2-1", 1_000, wants_controller=True)
+    assert heartbeat.controller is not None
+    assert heartbeat.controller.is_ours, "it is free at once"
+
+
 def test_leaders_are_handed_over_before_a_broker_goes(cell: Cell) -> None:
     cell.create_topic(2, 1, 3)
     cell.pass_time(1_000)

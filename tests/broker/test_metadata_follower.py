@@ -159,6 +159,23 @@ def test_the_file_follows_the_image_off_the_loop(member: Member) -> None:
     assert len(member.files) == files, "nothing new, nothing written"
 
 
+def test_what_came_while_the_file_was_written_is_written_next(member: Member) -> None:
+    member.pass_time(2_000)
+    commit_elsewhere(member)
+    member.follower.poke()
+    member.run_jobs()
+    files = len(member.files)
+    while not member.executor.queue:
+        member.clock.now_ms += 100
+        member.follower.tick(member.now_ms())
+    commit_elsewhere(member)
+    member.services.apply_image(member.cell_store.read(), member.now_ms())
+    member.run_jobs()
+    assert [image.version for image in member.files[files:]] == [member.image.version - 1]
+    member.pass_time(1_100, 100)
+    assert [image.version for image in member.files[files + 1 :]] == [member.image.version]
+
+
 def test_the_file_is_written_at_most_so_often(member: Member) -> None:
     member.pass_time(2_000)
     files = len(member.files)
