@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from data_plane.cell.partition_state import without_damaged
 from data_plane.log.damage import SOUND
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.scrubber import ScrubJob
+from data_plane.log.sim_file_system import Fault
 from data_plane.wire.records import NewRecord, build_batch
 from tests.broker.broker_player import BrokerPlayer
 from tests.broker.cell_player import TOPIC, TOPIC_ID, CellPlayer
@@ -275,6 +277,19 @@ def test_a_process_that_begins_in_the_middle_goes_on(cell: RepairCell) -> None:
     repair.tick(cell.now_ms)
     assert len(commits.wanted) == 1
     assert not reviewed, "it was not cut, nor is it sound"
+
+
+def test_a_log_that_could_not_be_cut_stays_on_the_list(cell: RepairCell) -> None:
+    """Its disk has failed in the middle. The next process goes on with it, and fetches nothing."""
+    disk = cell.brokers[2].fs
+    cell.rot(2)
+    disk.faults.append(Fault("write", "truncation.checkpoint", errno.EIO))
+    cell.run(2 * LOOK_MS)
+    assert cell.repairs[2].started_count == 0
+    assert not disk.faults, "it was about to be cut"
+    disk.process_death()
+    log = BrokerPlayer(disk=disk, image=cell.image, node_id=2).logs.get(TOPIC_ID, 0)
+    assert (log.damaged_from, log.log_end_offset) == (DAMAGED, len(ALL))
 
 
 def test_a_compacted_log_begins_anew() -> None:
