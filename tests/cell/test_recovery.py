@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.cell.election import elect
+from data_plane.cell.election import elect, without_brokers
 from data_plane.cell.metadata import PartitionImage
 from data_plane.cell.recover import EPOCH_JUMP, jumped_ahead
 from data_plane.cell.recovery_waits import REPORT_WAIT_MS
@@ -202,6 +202,28 @@ def test_who_lives_and_does_not_report_is_waited_for_but_not_for_ever() -> None:
     assert player.orders().leader == -1
     player.step()
     assert player.orders().leader == 2
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_who_is_just_starting_is_waited_for_too(unclean: bool) -> None:
+    """Nobody may elect it yet, but it will report in a moment."""
+    state = recovering((1, 2, 3), [(1, 4, 90), (2, 4, 100)])
+
+    def elected(gone: int = -1, *, is_overdue: bool = False) -> int:
+        new = without_brokers(
+            state,
+            frozenset({gone}),
+            frozenset(),
+            frozenset({1, 2}),
+            2,
+            is_unclean_allowed=unclean,
+            is_overdue=is_overdue,
+        )
+        return new.leader
+
+    assert elected() == -1
+    assert elected(is_overdue=True) == 2
+    assert elected(gone=3) == 2
 
 
 def test_a_dead_member_is_not_waited_for_as_soon_as_enough_have_reported() -> None:
