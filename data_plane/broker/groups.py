@@ -48,6 +48,9 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import Record
 
 LOADS_AT_ONCE_MAX: Final = 4
+# A partition that could not be read is read again after so long: what kept it from being opened may
+# be over, such as a full disk beside another one.
+LOAD_RETRY_MS: Final = 30_000
 
 MINUTE_MS: Final = 60_000
 
@@ -242,9 +245,12 @@ class GroupService:
         for partition, epoch in led.items():
             if partition not in self._led and self.coordinator.start_loading(partition, epoch):
                 self._led[partition] = epoch
-                on_done = partial(self._committed, self.coordinator, partition, epoch)
-                self.topic.when_committed(partition, on_done)
+                self._load_when_committed(partition, epoch)
         self._load_next()
+
+    def _load_when_committed(self, partition: int, epoch: int) -> None:
+        on_done = partial(self._committed, self.coordinator, partition, epoch)
+        self.topic.when_committed(partition, on_done)
 
     def _committed(
         self, coordinator: GroupCoordinator, partition: int, epoch: int, error: ErrorCode
@@ -315,6 +321,18 @@ class GroupService:
     def _load_failed(self, partition: int, epoch: int, error: object) -> None:
         self.coordinator.load_failed(partition, epoch)
         self._services.log.error("groups_not_loaded", partition=partition, error=repr(error))
+        again = partial(self._load_again, self.coordinator, partition, epoch)
+        self._services.timers.schedule(self._now_ms + LOAD_RETRY_MS, again)
+
+    def _load_again(
+        self, coordinator: GroupCoordinator, partition: int, epoch: int, now_ms: int
+    ) -> None:
+        """Nobody else coordinates these groups as long as this broker leads."""
+        if coordinator is not self.coordinator or self._led.get(partition) != epoch:
+            return
+        if coordinator.start_loading(partition, epoch):
+            self._now_ms = now_ms
+            self._load_when_committed(partition, epoch)
 
     def _delete_orphans(self, now_ms: int) -> None:
         """A crash between a topic's deletion and the end of its offsets leaves offsets that a

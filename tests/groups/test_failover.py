@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from data_plane.broker.groups import LOADS_AT_ONCE_MAX
+from data_plane.broker.groups import LOAD_RETRY_MS, LOADS_AT_ONCE_MAX
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import GroupKey, GroupRecord, MemberRecord
 from data_plane.wire.errors import ErrorCode
@@ -205,6 +205,21 @@ def test_a_partition_that_cannot_be_read_has_no_coordinator() -> None:
         ErrorCode.NOT_COORDINATOR
     )
     assert broker.handle(Api.LIST_GROUPS, 5, ListGroupsRequest()).error_code == ErrorCode.NONE
+
+
+def test_a_partition_that_could_not_be_read_is_read_again() -> None:
+    """While this broker leads it, its groups have no other coordinator."""
+    broker = new_broker()
+    commit_as_nobody(broker)
+    partition = partition_for_group("g", 3)
+    after = LocalBroker(store=broker.store, records=broker.topic.records, unreadable=[partition])
+    after.advance(LOAD_RETRY_MS)
+    assert committed(after) == "NOT_COORDINATOR"
+    after.topic.unreadable = frozenset()
+    after.advance(LOAD_RETRY_MS - 1)
+    assert committed(after) == "NOT_COORDINATOR"
+    after.advance(1)
+    assert committed(after) == 1
 
 
 def test_partitions_that_cannot_be_read_do_not_keep_others_from_being_loaded() -> None:
