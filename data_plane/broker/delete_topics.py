@@ -79,66 +79,89 @@ def _decide_deletions(
     wanted: Sequence[DeleteTopicState],
     results: list[DeletableTopicResult],
 ) -> list[Change]:
-    names = Counter(topic.name for topic in wanted if topic.name is not None)
-    ids = Counter(topic.topic_id for topic in wanted if topic.topic_id != ZERO_ID)
+    provided = _Provided(image, wanted)
     changes: list[Change] = []
-    deleted: set[UUID] = set()
     reported: set[tuple[str | None, UUID]] = set()
     for state in wanted:
         key = (state.name, state.topic_id)
         if key in reported and key != (None, ZERO_ID):
             continue
         reported.add(key)
+        if state.name is None and state.topic_id in provided.ids_of_names:
+            # By name and by id: it is told once, under its name, that this will not do.
+            continue
         try:
-            topic = _topic_to_delete(image, state, names, ids)
-            if topic.topic_id in deleted:
-                raise Refusal(
-                    ErrorCode.INVALID_REQUEST,
-                    "The provided topic name maps to an ID that was already supplied.",
-                )
+            topic = _topic_to_delete(image, state, provided)
         except Refusal as refusal:
+            topic_id = state.topic_id
+            if topic_id == ZERO_ID and state.name in provided.names_of_ids:
+                topic_id = image.topics_by_name[state.name].topic_id
             results.append(
                 DeletableTopicResult(
                     name=state.name,
-                    topic_id=state.topic_id,
+                    topic_id=topic_id,
                     error_code=int(refusal.code),
                     error_message=refusal.message,
                 )
             )
         else:
-            deleted.add(topic.topic_id)
             changes.append(DeleteTopic(topic.topic_id))
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
     return changes
 
 
+class _Provided:
+    """What a request names, and how often: names without an id, ids without a name.
+
+    `names_of_ids` are the names, given once, of topics that are given by id, too, and
+    `ids_of_names` their ids."""
+
+    __slots__ = ("ids", "ids_of_names", "names", "names_of_ids")
+
+    def __init__(self, image: MetadataImage, wanted: Sequence[DeleteTopicState]) -> None:
+        self.names = Counter(
+            topic.name for topic in wanted if topic.name is not None and topic.topic_id == ZERO_ID
+        )
+        self.ids = Counter(
+            topic.topic_id for topic in wanted if topic.name is None and topic.topic_id != ZERO_ID
+        )
+        by_id = {
+            topic.topic_id: name
+            for name, count in self.names.items()
+            if count == 1 and (topic := image.topics_by_name.get(name)) is not None
+        }
+        self.names_of_ids = {name for topic_id, name in by_id.items() if topic_id in self.ids}
+        self.ids_of_names = {topic_id for topic_id in by_id if self.ids[topic_id] == 1}
+
+
 def _topic_to_delete(
-    image: MetadataImage,
-    state: DeleteTopicState,
-    names: Counter[str],
-    ids: Counter[UUID],
+    image: MetadataImage, state: DeleteTopicState, provided: _Provided
 ) -> TopicImage:
     """Raises Refusal."""
     if state.name is not None and state.topic_id != ZERO_ID:
-        raise Refusal(
-            ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id."
-        )
+        raise _invalid("You may not specify both topic name and topic id.")
     if state.name is not None:
-        if names[state.name] > 1:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        if provided.names[state.name] > 1:
+            raise _invalid("Duplicate topic name.")
+        if state.name in provided.names_of_ids:
+            raise _invalid("The provided topic name maps to an ID that was already supplied.")
         topic = image.topics_by_name.get(state.name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif state.topic_id != ZERO_ID:
-        if ids[state.topic_id] > 1:
-            raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+        if provided.ids[state.topic_id] > 1:
+            raise _invalid("Duplicate topic id.")
         topic = image.topics_by_id.get(state.topic_id)
         code = ErrorCode.UNKNOWN_TOPIC_ID
     else:
-        raise Refusal(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        raise _invalid("Neither topic name nor id were specified.")
     if topic is None:
         message = code.message if state.name is not None else UNKNOWN_ID_MESSAGE
         raise Refusal(code, message)
     return topic
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, message)
 
 
 def register(table: HandlerTable) -> None:

@@ -434,6 +434,52 @@ def test_deletions_as_apache_kafka() -> None:
     assert player.services.image.topics_by_id.keys() == {one.topic_id, two.topic_id}
 
 
+_SUPPLIED = "The provided topic name maps to an ID that was already supplied."
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answers"),
+    [
+        (["id", "name"], [("t", E.INVALID_REQUEST, _SUPPLIED)]),
+        (["name", "id"], [("t", E.INVALID_REQUEST, _SUPPLIED)]),
+        (
+            ["id", "id", "name"],
+            [
+                (None, E.INVALID_REQUEST, "Duplicate topic id."),
+                ("t", E.INVALID_REQUEST, _SUPPLIED),
+            ],
+        ),
+    ],
+)
+def test_a_topic_by_name_and_by_id_stays_as_with_apache_kafka(
+    wanted: list[str], answers: list[tuple[object, ...]]
+) -> None:
+    player = AdminPlayer()
+    (topic,) = player.create(new_topic("t"))
+    states = {"name": ("t", ZERO_ID), "id": (None, topic.topic_id)}
+    assert _delete(player, *(states[how] for how in wanted)) == answers
+    assert "t" in player.services.image.topics_by_name
+
+
+def test_the_refusal_of_a_name_whose_id_is_supplied_tells_the_id() -> None:
+    player = AdminPlayer()
+    (topic,) = player.create(new_topic("t"))
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name="t"), DeleteTopicState(topic_id=topic.topic_id)]
+    )
+    (result,) = player.ask(ApiKey.DELETE_TOPICS, 6, request).responses
+    assert result.topic_id == topic.topic_id
+
+
+def test_a_name_beside_the_same_name_with_an_id_is_not_twice() -> None:
+    player = AdminPlayer()
+    (topic,) = player.create(new_topic("t"))
+    assert _delete(player, ("t", topic.topic_id), ("t", ZERO_ID)) == [
+        ("t", E.INVALID_REQUEST, "You may not specify both topic name and topic id."),
+        ("t", 0, None),
+    ]
+
+
 @pytest.mark.parametrize(
     ("version", "code"),
     [(1, E.INVALID_REQUEST), (2, E.INVALID_REQUEST), (3, E.TOPIC_DELETION_DISABLED)],
