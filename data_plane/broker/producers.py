@@ -1,4 +1,8 @@
-"""DescribeProducers, version 0: who has been writing to a partition, and with which sequence."""
+"""DescribeProducers, version 0: who has been writing to a partition, and with which sequence.
+
+Any replica answers for itself, followers too (KIP-664: `kafka-transactions.sh describe-producers
+--broker-id`): what they remember of producers is what they will go by when they lead.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ def _describe(services: Services, name: str, index: int, reason: str | None) -> 
         response.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
         response.error_message = reason
         return response
-    partition = services.partitions.get_by_name(name, index)
+    partition = services.partitions.replica_by_name(name, index)
     if partition is None:
         code = services.partitions.error_by_name(name, index)
         response.error_code = int(code)

@@ -24,6 +24,12 @@ from data_plane.wire.messages.create_partitions_request import (
     CreatePartitionsTopic,
 )
 from data_plane.wire.messages.describe_cluster_request import DescribeClusterRequest
+from data_plane.wire.messages.describe_producers_request import (
+    DescribeProducersRequest,
+)
+from data_plane.wire.messages.describe_producers_request import (
+    TopicRequest as ProducersTopic,
+)
 from data_plane.wire.messages.describe_quorum_request import (
     DescribeQuorumRequest,
     PartitionData,
@@ -42,7 +48,7 @@ from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataR
 from data_plane.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from data_plane.wire.registry import ApiKey
 from tests.broker.admin_player import BROKER, DELETE, SET, TOPIC, Outcome, new_topic
-from tests.broker.broker_player import NODE_ID
+from tests.broker.broker_player import NODE_ID, make_batch
 from tests.broker.cell_admin_player import CellAdminPlayer
 
 E = ErrorCode
@@ -515,3 +521,27 @@ def test_a_broker_that_is_not_the_controller_takes_reassignments_too(cell: CellA
     cell.hold_lease(1)
     assert alter(cell, "one", 0, [2]) == (0, None)
     assert ongoing(cell) == [("one", 0, [2, 1], [2], [1])]
+
+
+# Producers
+
+
+def test_every_replica_tells_which_producers_it_knows_as_apache_kafka(
+    cell: CellAdminPlayer,
+) -> None:
+    cell.create(new_topic("t", -1, -1, [(0, [NODE_ID, 1])]))
+    batch = make_batch([b"a", b"b"], producer_id=5, producer_epoch=2, base_sequence=0)
+    cell.produce("t", [], batch=batch)
+    request = DescribeProducersRequest(topics=[ProducersTopic(name="t", partition_indexes=[0])])
+
+    def described() -> Any:
+        return cell.ask(ApiKey.DESCRIBE_PRODUCERS, 0, request).topics[0].partitions[0]
+
+    leading = described()
+    cell.change_partition("t", leader=1)
+    following = described()
+    assert following == leading
+    (state,) = following.active_producers
+    assert (state.producer_id, state.producer_epoch, state.last_sequence) == (5, 2, 1)
+    cell.change_partition("t", replicas=(1,), isr=(1,))
+    assert described().error_code == E.NOT_LEADER_OR_FOLLOWER
