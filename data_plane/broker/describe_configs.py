@@ -21,7 +21,7 @@ from data_plane.broker.config_validation import effective_config
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
 from data_plane.broker.log_threshold import ROOT_LOGGER, LogThreshold
-from data_plane.broker.placement import NewPartitions
+from data_plane.broker.placement import NewPartitions, registered_brokers
 from data_plane.broker.refusal import Refusal
 from data_plane.broker.services import Services
 from data_plane.broker.splicing import ArrayPlace
@@ -328,6 +328,8 @@ def _invalid_request(message: str) -> Refusal:
 def handle_list_config_resources(
     services: Services, context: RequestContext, request: ListConfigResourcesRequest, now_ms: int
 ) -> ListConfigResourcesResponse:
+    # All that are registered, as in Apache Kafka: a broker that is away has its properties, too.
+    brokers = [str(node_id) for node_id in sorted(registered_brokers(services, services.image))]
     resources: Mapping[int, list[str]] = {
         int(ResourceType.GROUP): sorted(
             resource.name
@@ -335,8 +337,8 @@ def handle_list_config_resources(
             if resource.type == ResourceType.GROUP
         ),
         int(ResourceType.CLIENT_METRICS): [],
-        int(ResourceType.BROKER_LOGGER): [str(services.node_id)],
-        int(ResourceType.BROKER): [str(services.node_id)],
+        int(ResourceType.BROKER_LOGGER): brokers,
+        int(ResourceType.BROKER): brokers,
         int(ResourceType.TOPIC): sorted(services.image.topics_by_name),
     }
     if context.api_version == 0:

@@ -40,6 +40,7 @@ from data_plane.wire.messages.describe_topic_partitions_request import (
     TopicRequest,
 )
 from data_plane.wire.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
+from data_plane.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from data_plane.wire.messages.list_partition_reassignments_request import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
@@ -47,7 +48,7 @@ from data_plane.wire.messages.list_partition_reassignments_request import (
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from data_plane.wire.registry import ApiKey
-from tests.broker.admin_player import BROKER, DELETE, SET, TOPIC, Outcome, new_topic
+from tests.broker.admin_player import BROKER, BROKER_LOGGER, DELETE, SET, TOPIC, Outcome, new_topic
 from tests.broker.broker_player import NODE_ID, make_batch
 from tests.broker.cell_admin_player import CellAdminPlayer
 
@@ -262,6 +263,17 @@ def test_the_quorum_is_the_controller_and_the_live_brokers(cell: CellAdminPlayer
     assert [(node.node_id, node.listeners[0].host) for node in response.nodes] == [
         (1, "host-1"),
         (NODE_ID, "host-7"),
+    ]
+
+
+def test_the_properties_of_all_brokers_are_listed_as_apache_kafka(cell: CellAdminPlayer) -> None:
+    cell.change_broker(2, is_fenced=True)
+    request = ListConfigResourcesRequest(resource_types=[BROKER, BROKER_LOGGER])
+    response = cell.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, request)
+    names = ["1", "2", str(NODE_ID)]
+    assert [(one.resource_type, one.resource_name) for one in response.config_resources] == [
+        *((BROKER_LOGGER, name) for name in names),
+        *((BROKER, name) for name in names),
     ]
 
 
