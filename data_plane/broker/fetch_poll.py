@@ -48,6 +48,8 @@ from data_plane.wire.registry import ApiKey
 
 _NONE = int(ErrorCode.NONE)
 
+_UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
 
 class Poll:
     """One Fetch request from its first evaluation to its answer."""
@@ -146,8 +148,9 @@ class Poll:
             if partition is None:
                 error = rights.error(target, self._fetch_set.uses_topic_ids)
                 result = self._error(target, error)
-                # As Kafka has it where it finds no partition, whatever the isolation level.
-                result.aborted = ()
+                if error in _UNKNOWN_PARTITION:
+                    # As Kafka has it, whatever the isolation level.
+                    result.aborted = ()
                 return result
         wanted = target.wanted
         epoch = wanted.current_leader_epoch

@@ -1,8 +1,8 @@
 """The answer to Fetch: versions 4 to 18. The kernel writes the bytes; here is what they say.
 
 Records are the slices of segment files that the log handed out, passed on without a copy. From
-version 12 on a partition can carry a diverging epoch and its current leader, from 16 on the
-response the leaders' addresses (KIP-951).
+version 12 on a partition can carry a diverging epoch (and, by its schema, the current leader), from
+16 on it names the leader where it moved, and the response the leaders' addresses (KIP-951).
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from data_plane.wire.kernel_types import FetchPartitionResult
 SESSIONS_VERSION = 7
 FLEXIBLE_VERSION = 12
 TOPIC_IDS_VERSION = 13
+LEADER_HINTS_VERSION = 16
 
 _LEADER_ERRORS = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 
 _Topics = list[tuple[str, bytes, list[tuple[Any, ...]]]]
+# Whose addresses the answer tells; None where it names no leaders.
+_LeaderHints = set[int] | None
 
 
 class PartitionResult:
@@ -70,7 +73,7 @@ def encode_fetch_response(
     session_id: int,
 ) -> list[Buffer]:
     """The whole frame, of `results` alone. Results of one topic must stand together."""
-    leader_hints: set[int] = set()
+    leader_hints = _leader_hints(context)
     topics: _Topics = []
     last: tuple[str, bytes] | None = None
     for result in results:
@@ -93,7 +96,7 @@ def encode_full_response(
     """The whole frame with all partitions of the set; those without a result have nothing to say.
 
     What has nothing to say is mostly what it was in the answer before, so it is kept."""
-    leader_hints: set[int] = set()
+    leader_hints = _leader_hints(context)
     topics: _Topics = []
     aborted: tuple[()] | None = () if is_read_committed else None
     for (topic, topic_id), group in fetch_set.topics.items():
@@ -129,10 +132,16 @@ def encode_full_response(
     return _encode(services, context, topics, 0, fetch_set.session_id, leader_hints)
 
 
-def _fields(services: Services, result: PartitionResult, leader_hints: set[int]) -> tuple[Any, ...]:
+def _leader_hints(context: RequestContext) -> _LeaderHints:
+    return set() if context.api_version >= LEADER_HINTS_VERSION else None
+
+
+def _fields(
+    services: Services, result: PartitionResult, leader_hints: _LeaderHints
+) -> tuple[Any, ...]:
     target = result.target
     leader = None
-    if result.error_code in _LEADER_ERRORS:
+    if leader_hints is not None and result.error_code in _LEADER_ERRORS:
         leader = services.partitions.current_leader(target.topic, target.topic_id, target.index)
         if leader is not None:
             leader_hints.add(leader[0])
@@ -161,7 +170,7 @@ def _encode(
     topics: _Topics,
     error_code: int,
     session_id: int,
-    leader_hints: set[int],
+    leader_hints: _LeaderHints,
 ) -> list[Buffer]:
     version = context.api_version
     return kernel.encode_fetch_response(

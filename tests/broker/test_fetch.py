@@ -107,7 +107,8 @@ def test_a_negative_leader_epoch_says_nothing(broker: BrokerPlayer, epoch: int) 
 def test_an_old_leader_epoch_is_fenced_and_the_leader_named(broker: BrokerPlayer) -> None:
     broker.produce("orders", [b"a"])
     broker.partition("orders").leader_epoch = 3
-    part = only(broker.fetch({("orders", 0): 0}, current_leader_epoch=2).response)
+    answer = broker.fetch({("orders", 0): 0}, version=16, current_leader_epoch=2)
+    part = only(answer.response)
     assert part.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert part.current_leader.leader_id == 7
 

@@ -534,11 +534,33 @@ def test_consumers_may_read_at_a_follower_up_to_its_high_watermark(
 
 def test_a_consumer_that_waits_hears_of_a_leader_that_moved(broker: ReplicatedPlayer) -> None:
     old = broker.fetch({ORDERS: 0}, version=10, max_wait_ms=500)
-    new = broker.fetch({ORDERS: 0}, version=12, max_wait_ms=500, current_leader_epoch=0)
+    new = broker.fetch({ORDERS: 0}, version=16, max_wait_ms=500, current_leader_epoch=0)
     broker.change(leader=8)
     assert part(old).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert part(new).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert part(new).current_leader.leader_id == 8
+
+
+@pytest.mark.parametrize(("version", "leader_id"), [(12, -1), (15, -1), (16, 8), (18, 8)])
+def test_who_leads_now_is_told_from_version_16_on_as_apache_kafka(
+    broker: ReplicatedPlayer, version: int, leader_id: int
+) -> None:
+    broker.change(leader=8)
+    answer = broker.fetch({ORDERS: 0}, version=version, current_leader_epoch=0)
+    assert part(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert part(answer).current_leader.leader_id == leader_id
+    nodes = [node.node_id for node in answer.response.node_endpoints]
+    assert nodes == ([] if leader_id < 0 else [leader_id])
+
+
+def test_aborted_transactions_of_errors_as_apache_kafka(broker: ReplicatedPlayer) -> None:
+    broker.change(leader=8)
+    moved = part(broker.fetch({ORDERS: 0}, version=10))
+    assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert moved.aborted_transactions is None
+    unknown = part(broker.fetch({("orders", 9): 0}, version=10))
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert unknown.aborted_transactions == []
 
 
 def test_between_high_watermark_and_log_end_there_is_nothing_and_no_error(
