@@ -28,6 +28,8 @@ from data_plane.wire.messages.metadata_response import (
 )
 from data_plane.wire.primitives import Writer
 
+# The last version whose answers name no replicas but those on live brokers.
+LIVE_REPLICAS_VERSION = 0
 FLEXIBLE_VERSION = 9
 # Some 300 bytes each, besides their partitions' bytes; beyond, all are dropped and made again.
 TOPICS_KEPT_MAX = 50_000
@@ -115,18 +117,29 @@ def describe_topic(topic: TopicImage, operations: int) -> MetadataResponseTopic:
 
 
 def describe_partition(
-    index: int, partition: PartitionImage, live: frozenset[int]
+    index: int, partition: PartitionImage, live: frozenset[int], version: int
 ) -> MetadataResponsePartition:
-    """A partition as the generated codec knows it."""
+    """A partition as the generated codec knows it.
+
+    Clients of version 0 do not expect to hear of brokers that the answer does not list: as in
+    Apache Kafka, those are left out, and that some are missing is said by an error code."""
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    error = ErrorCode.NONE
+    if version <= LIVE_REPLICAS_VERSION:
+        if not live.issuperset((*replicas, *isr)):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+        replicas = [node_id for node_id in replicas if node_id in live]
+        isr = [node_id for node_id in isr if node_id in live]
     leader = leader_shown(partition, live)
-    has_leader = leader != NOBODY
+    if leader == NOBODY:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
     return MetadataResponsePartition(
-        error_code=int(ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE),
+        error_code=int(error),
         partition_index=index,
         leader_id=leader,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=list(partition.replicas),
-        isr_nodes=list(partition.isr),
+        replica_nodes=replicas,
+        isr_nodes=isr,
         offline_replicas=offline_replicas(partition, live),
     )
 
@@ -154,7 +167,8 @@ def encode_response(
 
 def _encode_partition(partition: PartitionImage, live: frozenset[int], version: int) -> bytes:
     """One element of the array of partitions."""
-    topic = MetadataResponseTopic(name="", partitions=[describe_partition(0, partition, live)])
+    described = describe_partition(0, partition, live, version)
+    topic = MetadataResponseTopic(name="", partitions=[described])
     empty = _encode_described(MetadataResponseTopic(name=""), version)
     return _partitions_place(version).elements(_encode_described(topic, version), empty, 1)
 

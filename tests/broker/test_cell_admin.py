@@ -187,6 +187,33 @@ def test_metadata_with_a_broker_away_as_apache_kafka(cell: CellAdminPlayer) -> N
     assert (one.isr_nodes, one.offline_replicas) == ([], [2])
 
 
+def test_version_0_of_metadata_names_live_replicas_only_as_apache_kafka(
+    cell: CellAdminPlayer,
+) -> None:
+    cell.create(
+        new_topic("a", -1, -1, [(0, [2, 1, NODE_ID])]),
+        new_topic("only", -1, -1, [(0, [2])]),
+        new_topic("well", -1, -1, [(0, [1, NODE_ID])]),
+    )
+    cell.change_partition("a", isr=(1, NODE_ID), leader=1)
+    cell.change_partition("only", isr=(), elr=(2,), leader=-1, last_known_leader=2)
+    cell.change_broker(2, is_fenced=True)
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in ("a", "only", "well")]
+    )
+    answers = [
+        (one.error_code, one.leader_id, one.replica_nodes, one.isr_nodes)
+        for topic in cell.ask(ApiKey.METADATA, 0, request).topics
+        for one in topic.partitions
+    ]
+    assert answers == [
+        (E.REPLICA_NOT_AVAILABLE, 1, [1, NODE_ID], [1, NODE_ID]),
+        (E.LEADER_NOT_AVAILABLE, -1, [], []),
+        (0, 1, [1, NODE_ID], [1, NODE_ID]),
+    ]
+    assert cell.ask(ApiKey.METADATA, 1, request).topics[0].partitions[0].error_code == 0
+
+
 def test_the_controller_is_who_has_the_lease(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t"))
     for holder, shown in ((NODE_ID, NODE_ID), (1, 1), (None, -1), (99, -1)):

@@ -66,7 +66,7 @@ def expected(items: list[Item], version: int) -> bytes:
         if isinstance(item, TopicImage):
             topic = describe_topic(item, OPERATIONS)
             topic.partitions = [
-                describe_partition(index, partition, LIVE)
+                describe_partition(index, partition, LIVE, version)
                 for index, partition in enumerate(item.partitions)
             ]
             message.topics.append(topic)
