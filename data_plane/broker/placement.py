@@ -124,13 +124,14 @@ def check_manual_assignment(replicas: Sequence[int], brokers: Collection[int]) -
 
 def check_same_replication(assignments: Sequence[Assignment]) -> None:
     """All partitions of a topic have equally many replicas. Raises Refusal."""
-    sizes = {len(replicas) for replicas in assignments}
-    if len(sizes) > 1:
-        raise _invalid_assignment(
-            "The manual partition assignment includes a partition with "
-            f"{max(sizes)} replica(s), but this is not consistent with previous partitions, "
-            f"which have {min(sizes)} replica(s)."
-        )
+    first_size = len(assignments[0])
+    for replicas in assignments:
+        if len(replicas) != first_size:
+            raise _invalid_assignment(
+                "The manual partition assignment includes a partition with "
+                f"{len(replicas)} replica(s), but this is not consistent with previous "
+                f"partitions, which have {first_size} replica(s)."
+            )
 
 
 def _invalid_assignment(message: str) -> Refusal:

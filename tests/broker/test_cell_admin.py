@@ -148,6 +148,12 @@ def test_partitions_of_a_new_topic_have_equally_many_replicas(cell: CellAdminPla
     code, message = cell.create_outcome(new_topic("t", -1, -1, assignments=assignments))
     assert code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert message == (
+        "The manual partition assignment includes a partition with 1 replica(s), but this is not "
+        "consistent with previous partitions, which have 2 replica(s)."
+    )
+    assignments = [(0, [1]), (1, [2, NODE_ID])]
+    code, message = cell.create_outcome(new_topic("t", -1, -1, assignments=assignments))
+    assert message == (
         "The manual partition assignment includes a partition with 2 replica(s), but this is not "
         "consistent with previous partitions, which have 1 replica(s)."
     )
