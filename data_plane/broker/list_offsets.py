@@ -155,7 +155,7 @@ def _look_up(
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
         answer.leader_epoch = log.epoch_for_offset(log.log_start_offset)
-        if answer.leader_epoch < 0 and log.log_start_offset == log.log_end_offset:
+        if log.log_start_offset == log.log_end_offset:
             # An empty log: what comes first will be of this epoch.
             answer.leader_epoch = partition.leader_epoch
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:

@@ -659,6 +659,21 @@ def test_an_end_that_a_new_leader_does_not_know_yet_is_not_told(broker: Replicat
     assert list_offset(broker, NOW_MS).offset == 0
 
 
+def test_an_emptied_log_begins_with_the_leader_s_epoch_as_apache_kafka(
+    broker: ReplicatedPlayer,
+) -> None:
+    broker.produce("orders", [b"a", b"b"])
+    broker.catch_up()
+    assert list_offset(broker, -2).leader_epoch == 0
+    broker.change(leader=8)
+    broker.change(leader=NODE_ID)
+    assert (list_offset(broker, -2).offset, list_offset(broker, -2).leader_epoch) == (0, 0)
+    broker.replica.log.delete_records(2)
+    for timestamp in (-2, -4):
+        answer = list_offset(broker, timestamp)
+        assert (answer.offset, answer.leader_epoch) == (2, 2)
+
+
 def epoch_end(broker: ReplicatedPlayer, epoch: int, current_leader_epoch: int = -1) -> Any:
     wanted = OffsetForLeaderPartition(
         partition=0, current_leader_epoch=current_leader_epoch, leader_epoch=epoch
