@@ -161,8 +161,10 @@ class Poll:
         last_epoch = wanted.last_fetched_epoch
         # Nothing that ends with a batch of this leader's own epoch has diverged. And what a
         # follower has reported in this epoch stays true: this log only grows.
-        is_to_compare = 0 <= last_epoch != partition.leader_epoch and (
-            target.is_reporting or not rights.is_follower or epoch < 0
+        is_to_compare = (
+            last_epoch >= 0
+            and (last_epoch != partition.leader_epoch or not partition.is_leader)
+            and (target.is_reporting or not rights.is_follower or epoch < 0)
         )
         if is_to_compare or offset < log.log_start_offset or offset > log.log_end_offset:
             place = partition.locate_fetch(offset, last_epoch)

@@ -249,9 +249,9 @@ class Partition:
             waiters.add(offset, callback)
 
     def end_offset_for_epoch(self, epoch: int) -> truncation.EpochEnd:
-        """(largest epoch ≤ `epoch`, where it ends), as this leader sees it; (-1, -1) when it knows
-        nothing of it."""
-        return truncation.leader_epoch_end(self.log, self.leader_epoch, epoch)
+        """(largest epoch ≤ `epoch`, where it ends) by what this replica knows, or UNDEFINED."""
+        own_epoch = self.leader_epoch if self.is_leader else None
+        return truncation.epoch_end(self.log, own_epoch, epoch)
 
     def locate_fetch(
         self, fetch_offset: int, last_fetched_epoch: int

@@ -52,6 +52,16 @@ def leader_epoch_end(log: Log, leader_epoch: int, epoch: int) -> EpochEnd:
     return log.end_offset_for_epoch(epoch)
 
 
+def epoch_end(log: Log, leading_epoch: int | None, epoch: int) -> EpochEnd:
+    """`leader_epoch_end` of the leader of `leading_epoch`; of a follower when that is None.
+
+    A follower knows the epochs of its batches and no others: of a reader with a newer one it cannot
+    say that he has left the log, who may well be ahead."""
+    if leading_epoch is None:
+        return log.end_offset_for_epoch(epoch)
+    return leader_epoch_end(log, leading_epoch, epoch)
+
+
 def diverges(found: EpochEnd, last_fetched_epoch: int, fetch_offset: int) -> bool:
     """Whether a log that ends at `fetch_offset` with a batch of `last_fetched_epoch` left the
     leader's, which has `found` for that epoch."""

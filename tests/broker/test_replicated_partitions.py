@@ -532,6 +532,37 @@ def test_consumers_may_read_at_a_follower_up_to_its_high_watermark(
     assert produced(broker.produce("orders", [b"d"])).error_code != ErrorCode.NONE
 
 
+@pytest.mark.parametrize(
+    ("offset", "last_epoch", "expected"),
+    [
+        (2, 0, (0, -1, -1)),
+        (1, 0, (0, -1, -1)),
+        (3, 0, (0, 0, 2)),
+        # It has nothing of the epoch that has begun, and may well be behind.
+        (2, 1, (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)),
+        (3, 1, (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)),
+        (2, 2, (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)),
+    ],
+)
+def test_a_follower_compares_epochs_by_its_batches_alone_as_apache_kafka(
+    broker: ReplicatedPlayer, offset: int, last_epoch: int, expected: tuple[int, int, int]
+) -> None:
+    broker.produce("orders", [b"a", b"b"])
+    broker.catch_up()
+    broker.change(leader=8)
+    # Otherwise a read that gives nothing has nothing to say.
+    answer = part(broker.fetch({ORDERS: offset}, version=12, last_fetched_epoch=last_epoch))
+    diverging = answer.diverging_epoch
+    assert (answer.error_code, diverging.epoch, diverging.end_offset) == expected
+
+
+def test_a_follower_without_a_batch_knows_no_epoch() -> None:
+    broker = ReplicatedPlayer()
+    broker.change(leader=8)
+    answer = part(broker.fetch({ORDERS: 0}, version=12, last_fetched_epoch=0))
+    assert answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
 def test_a_consumer_that_waits_hears_of_a_leader_that_moved(broker: ReplicatedPlayer) -> None:
     old = broker.fetch({ORDERS: 0}, version=10, max_wait_ms=500)
     new = broker.fetch({ORDERS: 0}, version=16, max_wait_ms=500, current_leader_epoch=0)
