@@ -80,6 +80,7 @@ SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
 
 _NONE = int(ErrorCode.NONE)
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _INT64 = struct.Struct(">q")
 
 
@@ -267,10 +268,7 @@ class _Appender:
         else:
             partition = partitions.get(topic.topic_id, index)
         if partition is None or partition.resigned is not ErrorCode.NONE:
-            if has_names:
-                answer.fail(partitions.error_by_name(topic.name, index))
-            else:
-                answer.fail(partitions.error(topic.topic_id, index))
+            answer.fail(self._why_not_here(topic, index))
             return None
         if partition.topic in partitions.internal_topics:
             answer.fail(
@@ -289,6 +287,19 @@ class _Appender:
             answer.log_start_offset = partition.log.log_start_offset
             return None
         return partition
+
+    def refuse_acks(
+        self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer
+    ) -> None:
+        """Of acks that there are not. Who names an unknown partition hears of that, as in Kafka."""
+        error = self._why_not_here(topic, piece.partition_index)
+        answer.fail(error if error in _UNKNOWN else ErrorCode.INVALID_REQUIRED_ACKS)
+
+    def _why_not_here(self, topic: ProduceTopic, index: int) -> ErrorCode:
+        partitions = self._services.partitions
+        if self._version < TOPIC_IDS_VERSION:
+            return partitions.error_by_name(topic.name, index)
+        return partitions.error(topic.topic_id, index)
 
     def _refuse(
         self,
@@ -354,7 +365,7 @@ def handle_produce(
             if acks in VALID_ACKS:
                 appender.append(topic, piece, answer)
             else:
-                answer.fail(ErrorCode.INVALID_REQUIRED_ACKS)
+                appender.refuse_acks(topic, piece, answer)
             if answer.error_code != _NONE:
                 has_error = True
         answers.append((topic, partition_answers))

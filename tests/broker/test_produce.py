@@ -180,6 +180,14 @@ def test_unknown_acks_store_nothing(broker: BrokerPlayer, acks: int) -> None:
     assert broker.partition("orders").log.log_end_offset == 0
 
 
+@pytest.mark.parametrize("version", [3, 12])
+def test_of_an_unknown_partition_acks_do_not_matter_as_with_apache_kafka(
+    broker: BrokerPlayer, version: int
+) -> None:
+    answer = only(broker.produce("orders", [b"a"], index=2, acks=2, version=version).response)
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_acks_0_is_not_answered(broker: BrokerPlayer) -> None:
     assert not broker.produce("orders", [b"a"], acks=0).is_answered
     assert broker.partition("orders").high_watermark == 1
