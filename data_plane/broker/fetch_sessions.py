@@ -186,14 +186,18 @@ class FetchSet:
         for group in self.topics.values():
             yield from group.values()
 
-    def name(self, topic: FetchTopicView) -> None:
+    def name(self, topic: FetchTopicView) -> int:
         """Take over what a request says of a topic's partitions. New and changed ones are dirty
-        then; those whose fields are what they were are left alone."""
+        then; those whose fields are what they were are left alone. How many there are that this
+        generation had not named yet."""
+        if not topic.partitions:
+            return 0
         key = (topic.name, topic.topic_id)
         group = self.topics.get(key)
         if group is None:
             group = self.topics[key] = {}
         generation = self.generation
+        named_count = 0
         dirty = self.dirty
         for wanted in topic.partitions:
             target = group.get(wanted.partition)
@@ -205,16 +209,16 @@ class FetchSet:
             elif target.wanted != wanted:
                 target.wanted = wanted
                 dirty[target] = None
-            target.generation = generation
+            if target.generation != generation:
+                target.generation = generation
+                named_count += 1
+        return named_count
 
     def name_all(self, topics: Sequence[FetchTopicView]) -> None:
         """As `name`, for a request that names everything: what it does not name is forgotten."""
         self.generation += 1
-        for topic in topics:
-            self.name(topic)
-        named_count = sum(len(topic.partitions) for topic in topics)
+        named_count = sum(self.name(topic) for topic in topics)
         if named_count != self.partitions_count:
-            # Some are gone, or some are named twice.
             for target in list(self.partitions()):
                 if target.generation != self.generation:
                     self.forget(target.topic, target.topic_id, target.index)
@@ -227,6 +231,8 @@ class FetchSet:
             self.dirty[target] = None
         self.unreported.clear()
         for topic in topics:
+            if not topic.partitions:
+                continue
             group = self.topics[(topic.name, topic.topic_id)]
             for wanted in topic.partitions:
                 target = group[wanted.partition]

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_plane.broker.fetch_sessions import FetchSet
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import BrokerPlayer, Pending, make_batch, values_of
 from tests.broker.test_produce import only
 from tests.log.one_log import batch_of
@@ -676,3 +679,31 @@ def test_a_parked_poll_below_a_new_log_start_hears_of_it(broker: BrokerPlayer) -
     partition.log_start_changed()
     broker.services.wakes.run(broker.now_ms)
     assert only(poll.response).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def ask(broker: BrokerPlayer, topics: list[FetchTopic], version: int = 12, **fields: Any) -> Any:
+    """A Fetch of just these topics, which `BrokerPlayer.fetch` would not ask for."""
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=topics, **fields)
+    return broker.send(ApiKey.FETCH, version, request).response
+
+
+def test_a_partition_named_twice_keeps_no_other_alive(broker: BrokerPlayer) -> None:
+    broker.fetch({("orders", 2): 0})
+    piece = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    response = ask(broker, [FetchTopic(topic="orders", partitions=[piece, piece])])
+    assert sorted(parts(response)) == [0]
+    assert not broker.partition("orders", 2).watchers
+
+
+def test_topics_without_partitions_are_passed_over_as_by_apache_kafka(broker: BrokerPlayer) -> None:
+    piece = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    orders = FetchTopic(topic="orders", partitions=[piece])
+    nothing = [FetchTopic(topic=f"nothing-{number}", partitions=[]) for number in range(3)]
+    for topics in ([orders, *nothing], [orders]):
+        assert [topic.topic for topic in ask(broker, topics).responses] == ["orders"]
+    assert len(broker.connection.fetch_set.topics) == 1
+    opened = ask(broker, [orders], session_epoch=0)
+    ask(broker, nothing, session_id=opened.session_id, session_epoch=1)
+    session = broker.sessions.cache.find(opened.session_id, 2, False, broker.now_ms)
+    assert isinstance(session, FetchSet)
+    assert len(session.topics) == 1
