@@ -189,7 +189,7 @@ class Poll:
         if rights.rack_id:
             preferred_replica = rights.preferred_replica(target, partition)
             if preferred_replica != NO_PREFERRED_REPLICA:
-                result = self._result(target, partition)
+                result = self._without_records(target, partition)
                 result.preferred_read_replica = preferred_replica
                 self.must_answer = True
                 return result
@@ -265,6 +265,12 @@ class Poll:
             result.aborted = ()
         return result
 
+    def _without_records(self, target: FetchPartition, partition: Partition) -> PartitionResult:
+        """It sends the reader elsewhere; aborted transactions are not spoken of, as in Kafka."""
+        result = self._result(target, partition)
+        result.aborted = None
+        return result
+
     def _error(self, target: FetchPartition, error: ErrorCode) -> PartitionResult:
         self.must_answer = True
         return PartitionResult(target, int(error))
@@ -280,7 +286,7 @@ class Poll:
                 result.log_start_offset = partition.log.log_start_offset
             return result
         # It left the leader's there (KIP-595).
-        result = self._result(target, partition)
+        result = self._without_records(target, partition)
         result.diverging = place
         self.must_answer = True
         return result

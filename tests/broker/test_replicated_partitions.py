@@ -594,6 +594,18 @@ def test_aborted_transactions_of_errors_as_apache_kafka(broker: ReplicatedPlayer
     assert unknown.aborted_transactions == []
 
 
+def test_who_is_sent_elsewhere_hears_of_no_aborted_transactions_as_apache_kafka() -> None:
+    broker = ReplicatedPlayer({"replica.selector.class": RACK_AWARE})
+    broker.produce("orders", [b"a"])
+    broker.catch_up()
+    sent_away = part(broker.fetch({ORDERS: 0}, version=18, rack_id="b", isolation_level=1))
+    assert (sent_away.preferred_read_replica, sent_away.aborted_transactions) == (8, None)
+    diverged = part(broker.fetch({ORDERS: 9}, version=12, last_fetched_epoch=0, isolation_level=1))
+    assert (diverged.diverging_epoch.end_offset, diverged.aborted_transactions) == (1, None)
+    reads = part(broker.fetch({ORDERS: 0}, version=12, isolation_level=1))
+    assert reads.aborted_transactions == []
+
+
 def test_between_high_watermark_and_log_end_there_is_nothing_and_no_error(
     broker: ReplicatedPlayer,
 ) -> None:
