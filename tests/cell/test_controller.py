@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from data_plane.cell.controller import DRAIN_PROPERTY, Situation, decide
 from data_plane.cell.liveness import Observed
-from data_plane.cell.metadata import ConfigResource, MetadataImage, ResourceType, TopicImage
+from data_plane.cell.metadata import (
+    ConfigResource,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
 from data_plane.cell.metadata_store import ControllerLease, Heartbeat
 from data_plane.cell.settings import ControllerSettings
 from tests.cell.cell_images import applied, broker, cell, partition
@@ -260,6 +268,22 @@ def test_what_was_seen_before_the_lease_ran_out_is_no_ground_either() -> None:
     assert player.commits == commits
     player.step()
     assert player.commits == commits + 1
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        partition((1, 2, 3), (1,), elr=(2,)),
+        partition((1, 2, 3), (1,), last_known_elr=(2,)),
+    ],
+)
+def test_elrs_end_when_min_isr_is_lower_than_when_they_began(state: PartitionImage) -> None:
+    """By a property that a process was started with. Nothing is committed beside an ELR."""
+    for min_insync_replicas, left in (("2", (2,)), ("1", ())):
+        player = three(state, min_insync_replicas=min_insync_replicas)
+        player.settle()
+        orders = player.orders()
+        assert (orders.isr, (*orders.elr, *orders.last_known_elr)) == ((1,), left)
 
 
 def test_a_controller_that_has_not_looked_for_long_decides_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -201,6 +202,17 @@ def test_who_lives_and_does_not_report_is_waited_for_but_not_for_ever() -> None:
     player.pass_time(REPORT_WAIT_MS - HEARTBEAT_MS)
     assert player.orders().leader == -1
     player.step()
+    assert player.orders().leader == 2
+
+
+def test_what_else_happens_in_the_cell_does_not_make_the_wait_longer() -> None:
+    player = lost_power(1, 2, 3)
+    player.settle()
+    player.report(1, 5, 10)
+    player.report(2, 5, 20)
+    for _ in range(REPORT_WAIT_MS // HEARTBEAT_MS + 1):
+        player.image = replace(player.image, version=player.image.version + 1)
+        player.step()
     assert player.orders().leader == 2
 
 

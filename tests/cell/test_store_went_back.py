@@ -31,7 +31,7 @@ from data_plane.cell.metadata_store import (
     StoreWentBack,
     VersionConflict,
 )
-from data_plane.cell.postgres_schema import CellRow
+from data_plane.cell.postgres_schema import CellRow, Lineage
 from data_plane.cell.postgres_store import PostgresMetadataStore
 from data_plane.cell.recover import (
     EPOCH_JUMP,
@@ -288,6 +288,23 @@ def test_nothing_that_was_given_out_is_given_out_again() -> None:
         partition, leader=2, leader_epoch=EPOCH_JUMP + 1, partition_epoch=EPOCH_JUMP + 1
     )
     apply_changes(jumped, [ChangePartition(UUID(int=1), 0, successor)])
+
+
+def test_what_was_seen_stays_seen_whoever_hears_of_something_older_later() -> None:
+    """Two threads have asked at 7; the one that was answered with 9 is heard first."""
+    lineage = Lineage("cluster", "this", 7)
+    lineage.saw(9, 7)
+    lineage.saw(8, 7)
+    assert lineage.version == 9
+    with pytest.raises(StoreWentBack):
+        lineage.saw(8, lineage.version)
+
+
+def test_there_is_no_feed_beyond_what_the_store_has(store: PostgresMetadataStore) -> None:
+    version = store.read().version
+    assert store.feed(version) == []
+    with pytest.raises(StoreWentBack):
+        store.feed(version + 1)
 
 
 def test_brokers_that_have_seen_the_store_that_is_thrown_away_follow_too() -> None:
