@@ -261,6 +261,19 @@ def test_in_a_session_what_is_not_named_has_not_changed(broker: ReplicatedPlayer
     assert part(quiet) is None
 
 
+def test_who_was_taken_out_of_the_isr_comes_back_by_a_request_that_names_nothing(
+    broker: ReplicatedPlayer,
+) -> None:
+    """It does not know that it has to say again where it stands."""
+    session_id = broker.follow(8, 0, session=(0, 0)).response.session_id
+    broker.change(isr=(NODE_ID, 9))
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 9]
+    broker.follow(8, None, session=(session_id, 1))
+    broker.run_jobs()
+    assert isr(broker) == [NODE_ID, 9, 8]
+
+
 def test_a_parked_follower_is_told_of_the_high_watermark_when_its_wait_ends(
     broker: ReplicatedPlayer,
 ) -> None:

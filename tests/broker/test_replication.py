@@ -209,6 +209,19 @@ def test_a_damaged_batch_pauses_its_partition_alone() -> None:
     assert cell.stored(2, 0) == [(0, 0)]
 
 
+def test_what_is_on_a_failed_disk_is_not_fetched_any_more() -> None:
+    """Where it stands it would seem to its leader to have caught up."""
+    cell = CellPlayer(2)
+    cell.run(600)
+    directory = cell.replica(2).log.log_directory
+    directory.fail(OSError(5, "Input/output error"))
+    cell.managers[2].directory_failed()
+    count = len(cell.requests_of(2))
+    cell.run(60_000)
+    assert not any(view.topics for view in cell.requests_of(2)[count:])
+    assert [bool(view.forgotten_topics) for view in cell.requests_of(2)[count:]] == [True]
+
+
 def test_a_damaged_frame_ends_the_connection() -> None:
     cell = CellPlayer(2)
     cell.run()

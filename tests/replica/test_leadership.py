@@ -644,6 +644,21 @@ def test_a_follower_that_leads_counts_its_own_copy_when_it_is_synced() -> None:
     assert two.syncs == []
 
 
+def test_who_begins_to_follow_syncs_what_it_has_before_it_claims_it() -> None:
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    cell.catch_up(2)
+    for node in (one, two):
+        node.partition.log.update_config(LogConfig(durability_fsync=True))
+    cell.commit(isr=(2,), leader=2)
+    cell.deliver()
+    assert one.partition.is_syncing
+    assert one.ask() is None
+    one.sync()
+    assert one.ask() is not None
+
+
 def test_a_failed_sync_ends_a_follower() -> None:
     cell = Cell(2, config=LogConfig(durability_fsync=True))
     two = cell.nodes[2]

@@ -194,7 +194,8 @@ def test_out_of_range_below_begins_anew_at_the_leader_s_log_start() -> None:
     assert two.partition.high_watermark == one.partition.high_watermark == 6
 
 
-def test_a_log_start_within_a_batch_is_followed_too() -> None:
+@pytest.mark.parametrize("high_watermark", [15, 20])
+def test_a_log_start_within_a_batch_is_followed_too(high_watermark: int) -> None:
     """The leader sends the whole batch, which begins below the follower's log end."""
     cell = Cell(2, min_insync_replicas=1, isr=(1,))
     one, two = cell.nodes[1], cell.nodes[2]
@@ -207,9 +208,9 @@ def test_a_log_start_within_a_batch_is_followed_too() -> None:
     assert request is not None
     answer = one.answer(request)
     whole = b"".join(data for base, _, data in one.batches() if base <= 15 < base + 10)
-    two.take(answer._replace(records=whole))
+    two.take(answer._replace(records=whole, high_watermark=high_watermark))
     assert (two.partition.log.log_start_offset, two.end) == (15, 20)
-    assert two.partition.high_watermark == two.partition.log.high_watermark
+    assert two.partition.high_watermark == two.partition.log.high_watermark == high_watermark
 
 
 def test_an_empty_log_that_remembers_an_epoch_the_leader_does_not_know() -> None:
