@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from data_plane.broker import group_handlers
+import pytest
+
+from data_plane.broker import group_handlers, groups
 from data_plane.broker.groups import GroupService
-from data_plane.cell.changes import ChangePartition, CreateTopic
+from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import PartitionImage
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -207,3 +210,66 @@ def test_a_coordinator_that_leads_again_while_it_waits_loads_in_the_new_epoch() 
     pending = one.send_commit(43)
     one.follow_offsets()
     assert outcome(pending) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("partitions_count", [1, 3])
+def test_a_topic_that_is_made_anew_at_once_has_no_groups_of_the_one_before(
+    partitions_count: int,
+) -> None:
+    """This broker hears of both in one step, and leads in epoch 0 before and after."""
+    one = CoordinatorPlayer()
+    acknowledged, waiting = one.send_commit(42), one.send_commit(43)
+    one.follow_offsets(offset=1)
+    assert outcome(acknowledged) is ErrorCode.NONE
+    assert one.committed() == 42
+    replicas = (NODE_ID, *OTHERS)
+    one.commit(
+        DeleteTopic(OFFSETS_ID),
+        CreateTopic(OFFSETS_TOPIC, UUID(int=78), (replicas,) * partitions_count),
+    )
+    one.run_jobs()
+    assert outcome(waiting) is not ErrorCode.NONE
+    assert one.groups.coordinator.config.offsets_topic_num_partitions == partitions_count
+    assert one.committed() == -1
+
+
+def test_what_is_being_read_of_a_deleted_topic_is_not_loaded_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(groups, "LOADS_AT_ONCE_MAX", 1)
+    one = CoordinatorPlayer()
+    one.send_commit(42)
+    one.follow_offsets()
+    service = GroupService(one.services)
+    service.start(one.now_ms)
+    one.services.wakes.run(one.now_ms)
+    assert one.executor.queue
+    assert not service.coordinator.is_loaded(0)
+    one.commit(
+        DeleteTopic(OFFSETS_ID), CreateTopic(OFFSETS_TOPIC, UUID(int=78), ((NODE_ID, *OTHERS),))
+    )
+    one.run_jobs()
+    assert service.coordinator.is_loaded(0)
+    assert service.coordinator.committed_offsets() == {}
+
+
+def test_the_fate_of_an_append_is_nothing_to_the_coordinator_of_another_topic() -> None:
+    """Both count their appends from 1."""
+    one = CoordinatorPlayer()
+    former = one.send_commit(42)
+    replicas = (NODE_ID, *OTHERS)
+    one.follow_offsets(8)
+    coordinator = one.groups.coordinator
+    tell = partial(one.groups._append_settled, coordinator)
+    one.commit(DeleteTopic(OFFSETS_ID))
+    one.run_jobs()
+    assert outcome(former) is not ErrorCode.NONE
+    one.commit(CreateTopic(OFFSETS_TOPIC, UUID(int=78), (replicas,) * 3))
+    one.run_jobs()
+    assert one.groups.coordinator is not coordinator
+    pending = one.send_commit(43)
+    for append_id in range(4):
+        tell(append_id, ErrorCode.NONE)
+    one.services.wakes.run(one.now_ms)
+    assert not pending.is_answered
+    assert one.committed() == -1
