@@ -15,8 +15,10 @@ import pytest
 
 from data_plane.broker import group_handlers, groups
 from data_plane.broker.groups import GroupService
+from data_plane.broker.offsets_topic import read_log
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import PartitionImage
+from data_plane.log.errors import CorruptSegment
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -210,6 +212,25 @@ def test_a_coordinator_that_leads_again_while_it_waits_loads_in_the_new_epoch() 
     pending = one.send_commit(43)
     one.follow_offsets()
     assert outcome(pending) is ErrorCode.NONE
+
+
+def test_half_of_what_was_known_is_not_coordinated() -> None:
+    """A byte has changed on the disk in what this process has written, which is not checked when it
+    is read otherwise."""
+    one = CoordinatorPlayer()
+    for offset in (42, 43):
+        one.send_commit(offset)
+        one.follow_offsets()
+    log = one.offsets_replica.log
+    assert len(list(read_log(log, 0, log.log_end_offset))) == log.log_end_offset
+    one.fs.flip_bit(log.segments[0].path(), log.segments[0].size - 3)
+    with pytest.raises(CorruptSegment):
+        list(read_log(log, 0, log.log_end_offset))
+    one.change_offsets(leader=8)
+    one.change_offsets(leader=NODE_ID)
+    one.follow_offsets()
+    assert one.committed() is ErrorCode.NOT_COORDINATOR
+    assert "groups_not_loaded" in [event for _, event, _ in one.log.events]
 
 
 @pytest.mark.parametrize("partitions_count", [1, 3])
