@@ -369,6 +369,22 @@ def test_a_follower_that_was_caught_up_a_moment_ago_does_not_join_below_the_high
     assert propose(leader) is not None
 
 
+def test_where_nothing_is_committed_a_follower_that_lags_does_not_join() -> None:
+    """Below min ISR the high watermark stands still, so that everybody has what is committed."""
+    cell = Cell(3, isr=(1, 2), min_insync_replicas=3)
+    leader = cell.leader
+    leader.append()
+    leader.append()
+    cell.catch_up(2)
+    cell.fetch(3)
+    assert leader.partition.high_watermark == 0
+    assert propose(leader) is None
+    cell.catch_up(3)
+    proposal = propose(leader)
+    assert proposal is not None
+    assert proposal.isr == (1, 2, 3)
+
+
 @pytest.mark.parametrize("stale", ["epoch", "fenced"])
 def test_kip_903_only_the_registered_incarnation_joins(stale: str) -> None:
     """A follower that caught up, lost its disk and came back is not the one that caught up."""
