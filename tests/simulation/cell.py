@@ -17,9 +17,10 @@ from uuid import UUID
 
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
 from tests.simulation import audit
-from tests.simulation.admin import TopicPlan
+from tests.simulation.admin import OFFSETS_TOPIC, TopicPlan
 from tests.simulation.bit_rot import BitRot
 from tests.simulation.commits import CommitWatch
+from tests.simulation.extras import draw_extras
 from tests.simulation.faults import Faults
 from tests.simulation.history import History
 from tests.simulation.keyed import is_keyed
@@ -32,7 +33,6 @@ from tests.simulation.world import World
 
 RACKS = ("east", "west", "north")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-OFFSETS_TOPIC = "__consumer_offsets"
 HEAVY_CHECK_STEPS = 1500
 # How long a healthy cell may take until all is as it should be, and how often that is looked at.
 SETTLE_US = 30_000_000
@@ -86,6 +86,8 @@ class Options:
     # Kinds of administrative changes.
     admin: frozenset[str] | None = None
     topics: tuple[TopicPlan, ...] | None = None
+    # What the cell does besides (extras.py). Where topics are pinned None means nothing.
+    extras: frozenset[str] | None = None
 
 
 class Cell:
@@ -99,6 +101,7 @@ class Cell:
     ) -> None:
         self.options = options or Options()
         self.world = World(seed, story)
+        self.extras = self._extras()
         rng = self.world.stream("cell")
         count = self.options.brokers or rng.choice((3, 3, 3, 4, 5))
         self.node_ids = list(range(1, count + 1))
@@ -119,6 +122,11 @@ class Cell:
         }
         self.faults = Faults(self, self.options.faults)
         self.workload = Workload(self)
+
+    def _extras(self) -> frozenset[str]:
+        if self.options.extras is not None:
+            return self.options.extras
+        return draw_extras(self.world) if self.options.topics is None else frozenset()
 
     # Running
 

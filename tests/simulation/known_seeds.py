@@ -1,4 +1,4 @@
-"""Seeds that have found a bug: (seed, steps, what it was). They always run.
+"""Seeds that have found a bug: (seed, steps, what it was). They always run, without extras.
 
 A seed's history changes with the code and the workload, so each bug has a test of its own, too."""
 

@@ -15,6 +15,8 @@ from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.runs import STEPS, Outcome, run_seed
 
+# Where the seed decides, of all but the extras.
+PLAIN = Options(extras=frozenset())
 # Where leaders change all the time, cut off from those who follow and not from clients.
 LEADERS = Options(
     brokers=3,
@@ -92,6 +94,16 @@ DELETIONS = Options(
 )
 
 
+# Where a request carries many partitions, whose leaders change and whose topics go.
+BUNDLES = Options(
+    brokers=3,
+    faults=frozenset({"relay", "cut", "pause", "slow network"}),
+    admin=frozenset({"scratch topics"}),
+    topics=(TopicPlan("data3", 6, 3), TopicPlan("data2", 2, 2, {"min.insync.replicas": "1"})),
+    extras=frozenset({"bundles"}),
+)
+
+
 class Patch:
     """Replaces attributes, and puts them back."""
 
@@ -158,7 +170,7 @@ def hunt(mutant: Mutant) -> tuple[int, Outcome | None]:
         for seed in seeds:
             tried += 1
             steps = mutant.steps if mutant.options is None else 2 * mutant.steps
-            outcome = run_seed(seed, steps, mutant.options)
+            outcome = run_seed(seed, steps, mutant.options or PLAIN)
             if outcome.failure is not None:
                 last_line = outcome.failure.strip().splitlines()[-1]
                 assert not is_patch_at_fault(last_line), f"the patch is at fault: {last_line}"

@@ -8,6 +8,7 @@ import time
 
 from tests.simulation.mutant import Mutant, hunt
 from tests.simulation.mutants_broker import BROKER_MUTANTS
+from tests.simulation.mutants_bundles import BUNDLE_MUTANTS
 from tests.simulation.mutants_cell import CELL_MUTANTS
 from tests.simulation.mutants_cleaner import CLEANER_MUTANTS
 from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
@@ -27,6 +28,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *REPAIR_MUTANTS,
     *RETURN_MUTANTS,
     *RETENTION_MUTANTS,
+    *BUNDLE_MUTANTS,
 )
 
 

@@ -260,11 +260,17 @@ class Producer(Client):
             return
         if self._must_renew:
             return
+        ready = []
         for lane in self._lanes.values():
             if lane.is_draining:
                 if lane.sent or self.world.now_us < lane.retry_at_us:
                     continue
                 lane.is_draining = False
+            ready.append(lane)
+        self._send_from(ready)
+
+    def _send_from(self, lanes: list[Lane]) -> None:
+        for lane in lanes:
             while lane.may_send() and self._send(lane):
                 pass
 
@@ -273,16 +279,7 @@ class Producer(Client):
         if info is None or info.leader < 0:
             self.refresh_metadata()
             return False
-        batch = lane.queue.popleft()
-        if batch.ordinal < 0:
-            batch.ordinal = lane.next_ordinal
-            lane.next_ordinal += 1
-        if self.is_idempotent and batch.sequence < 0:
-            batch.sequence = lane.next_sequence
-            lane.next_sequence += batch.count
-        if batch.tries:
-            self.world.count("produce retries")
-        batch.tries += 1
+        batch = self._take(lane)
         request = self._request(lane, batch)
         if self.acks == 0:
             self.link(info.leader).send_unanswered(ApiKey.PRODUCE, request)
@@ -295,6 +292,20 @@ class Producer(Client):
             lambda response: self._answered(lane, batch, response),
         )
         return True
+
+    def _take(self, lane: Lane) -> Outgoing:
+        """The first of the queue, with its sequence, which it keeps."""
+        batch = lane.queue.popleft()
+        if batch.ordinal < 0:
+            batch.ordinal = lane.next_ordinal
+            lane.next_ordinal += 1
+        if self.is_idempotent and batch.sequence < 0:
+            batch.sequence = lane.next_sequence
+            lane.next_sequence += batch.count
+        if batch.tries:
+            self.world.count("produce retries")
+        batch.tries += 1
+        return batch
 
     def _request(self, lane: Lane, batch: Outgoing) -> ProduceRequest:
         piece = PartitionProduceData(index=lane.index, records=self._encode(batch))
@@ -333,11 +344,15 @@ class Producer(Client):
         ]
 
     def _answered(self, lane: Lane, batch: Outgoing, response: Any) -> None:
+        answer = None if response is None else response.responses[0].partition_responses[0]
+        self._settle(lane, batch, answer)
+
+    def _settle(self, lane: Lane, batch: Outgoing, answer: Any) -> None:
+        """What one partition was told; None when nobody has answered."""
         lane.sent.remove(batch)
-        if response is None:
+        if answer is None:
             self._retry(lane, batch)
             return
-        answer = response.responses[0].partition_responses[0]
         error = ErrorCode(answer.error_code)
         if error is ErrorCode.NONE:
             self.world.count(f"acks={self.acks} acknowledged")

@@ -174,6 +174,7 @@ class Reader(Client):
                     position.preferred = -1
             self.refresh_metadata()
             return
+        self._check_whole(node_id, asked, response)
         is_stale = False
         for topic in response.responses:
             for piece in topic.partitions:
@@ -187,6 +188,24 @@ class Reader(Client):
                 is_stale |= not self._take(node_id, found, position, piece, topic.topic_id)
         if is_stale:
             self.refresh_metadata()
+
+    def _check_whole(
+        self, node_id: int, asked: dict[tuple[Any, int], Asked], response: Any
+    ) -> None:
+        """Without a session every partition is answered, and once."""
+        answered = [
+            (topic.topic_id, piece.partition_index)
+            for topic in response.responses
+            for piece in topic.partitions
+        ]
+        if len(answered) != len(asked) or set(answered) != asked.keys():
+            self.world.violate(
+                f"{self.name} asks b{node_id} for {[one.target for one in asked.values()]} and is "
+                f"answered about {answered}"
+            )
+        errors = {piece.error_code for topic in response.responses for piece in topic.partitions}
+        if len(errors) > 1 and int(ErrorCode.NONE) in errors:
+            self.world.count("fetches answered in part")
 
     def _epoch_at(self, node_id: int, topic_id: Any, index: int) -> tuple[int, int]:
         """(life, leader epoch of the partition) of a broker as it is now; -1 for unknown."""

@@ -52,12 +52,14 @@ def run_seed(
     return Outcome(seed, world.steps, world.digest, world.counters, failure, notes)
 
 
-def check_seeds(seeds: Iterable[int], steps: int = STEPS) -> Counter[str]:
+def check_seeds(
+    seeds: Iterable[int], steps: int = STEPS, options: Options | None = None
+) -> Counter[str]:
     """Run them all; returns what they reached, raises Violation with the command that shows it."""
     reached: Counter[str] = Counter()
     failures = []
     for seed in seeds:
-        outcome = run_seed(seed, steps)
+        outcome = run_seed(seed, steps, options)
         reached.update(outcome.counters)
         if outcome.failure is not None:
             failures.append(

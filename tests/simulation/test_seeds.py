@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.known_seeds import KNOWN_SEEDS
+from tests.simulation.mutant import PLAIN
 from tests.simulation.runs import STEPS, check_seeds
 
 # About two minutes of two processors in every run.
@@ -24,7 +25,7 @@ def test_seeds(chunk: int) -> None:
 
 @pytest.mark.parametrize(("seed", "steps", "what"), KNOWN_SEEDS)
 def test_known_seed(seed: int, steps: int, what: str) -> None:
-    check_seeds([seed], steps)
+    check_seeds([seed], steps, PLAIN)
 
 
 @pytest.mark.nightly

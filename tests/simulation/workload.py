@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tests.simulation.admin import Admin, TopicPlan
+from tests.simulation.bundler import BUNDLE_INTERVAL_MS, Bundler
 from tests.simulation.client import Client
 from tests.simulation.group_consumer import GroupConsumer
 from tests.simulation.keyed import KeyedProducer, MapReader, is_keyed, plan_table
@@ -60,6 +61,8 @@ class Workload:
         wanted = cell.options.admin
         if wanted is not None:
             kinds = [kind for kind in ADMIN_KINDS if kind in wanted]
+        if "bundles" in cell.extras and "scratch topics" not in kinds:
+            kinds.append("scratch topics")
         self.admin = Admin(cell, "admin", self.plans, kinds)
         interval_ms = rng.choice(PRODUCE_INTERVAL_MS_CHOICES)
         self.producers = [
@@ -70,6 +73,16 @@ class Workload:
             Producer(cell, f"plain{acks}", acks=acks, interval_ms=30, wants=is_user_topic)
             for acks in (0, 1)
         ]
+        if "bundles" in cell.extras:
+            self.producers.append(
+                Bundler(
+                    cell,
+                    "bundler",
+                    acks=ACKS_ALL,
+                    interval_ms=BUNDLE_INTERVAL_MS,
+                    wants=is_user_topic,
+                )
+            )
         self.readers = [
             Reader(cell, "reader", wants=is_user_topic),
             Reader(cell, "near", rack=rng.choice(("east", "west", "north")), wants=is_promised),

@@ -1,0 +1,24 @@
+"""What only some of the cells do besides, each kind drawn from a stream of its own.
+
+A history without an extra is the same as it was before there was that extra: a new one changes
+neither the known seeds nor the planted bugs that were found without it.
+
+- bundles: a producer whose requests carry batches of many partitions, of topics that come and go.
+"""
+
+from __future__ import annotations
+
+from tests.simulation.world import World
+
+EXTRA_CHANCES = {
+    "bundles": 0.3,
+}
+
+
+def draw_extras(world: World) -> frozenset[str]:
+    """The extras of a cell, by its seed."""
+    return frozenset(
+        name
+        for name, chance in EXTRA_CHANCES.items()
+        if world.stream(f"extra {name}").random() < chance
+    )

@@ -1,0 +1,71 @@
+"""Planted bugs of requests that carry many partitions: one partition's fate becomes another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from data_plane.broker import produce
+from data_plane.wire.errors import ErrorCode
+from tests.simulation.mutant import BUNDLES, Mutant, Patch
+
+
+def _first_commit_answers_all(patch: Patch) -> None:
+    original: Any = produce._WaitingProduce.__dict__["_done"]
+
+    def done(self: Any, number: int, error: ErrorCode) -> None:
+        if number in self._open:
+            for other in list(self._open):
+                if other != number:
+                    del self._open[other]
+            original(self, number, error)
+
+    patch.set(produce._WaitingProduce, "_done", done)
+
+
+def _refusal_answers_all(patch: Patch) -> None:
+    """Those before the refused one are answered as they are appended."""
+    original: Any = produce._Appender.__dict__["append"]
+
+    def append(self: Any, topic: Any, piece: Any, answer: Any) -> None:
+        original(self, topic, piece, answer)
+        if answer.error_code:
+            self.waiting.clear()
+
+    patch.set(produce._Appender, "append", append)
+
+
+def _timeout_of_one(patch: Patch) -> None:
+    original: Any = produce._WaitingProduce.__dict__["_timed_out"]
+
+    def timed_out(self: Any, now_ms: int) -> None:
+        for number in list(self._open)[1:]:
+            del self._open[number]
+        original(self, now_ms)
+
+    patch.set(produce._WaitingProduce, "_timed_out", timed_out)
+
+
+BUNDLE_MUTANTS: Iterable[Mutant] = (
+    Mutant(
+        "first commit answers all",
+        "a produce is answered when the first of its partitions has its records committed",
+        _first_commit_answers_all,
+        options=BUNDLES,
+        is_quick=True,
+    ),
+    Mutant(
+        "refusal answers all",
+        "with one partition refused the others are acknowledged when they are appended",
+        _refusal_answers_all,
+        options=BUNDLES,
+        is_quick=True,
+    ),
+    Mutant(
+        "timeout of one",
+        "of the partitions that are late only the first is told so, the others are acknowledged",
+        _timeout_of_one,
+        options=BUNDLES,
+        is_quick=True,
+    ),
+)
