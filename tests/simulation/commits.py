@@ -28,6 +28,7 @@ from uuid import UUID
 from data_plane.cell.changes import ChangeBroker, ChangePartition, RegisterBroker
 from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import Commit
+from data_plane.cell.reassignment import is_reassigning, original_of
 from tests.simulation.replicas import TopicPartition
 from tests.simulation.world import US_PER_MS
 
@@ -278,6 +279,12 @@ class CommitWatch:
         if not arrived <= set(new.isr):
             self._world.violate(f"{name}: {new} has {arrived} for good, who is not in sync: {old}")
         holders = [*new.isr, *new.elr, *new.last_known_elr]
+        given_up = {*old.isr, *old.elr, *old.last_known_elr} - set(new.replicas)
+        isr_min = self._cell.min_isr_of(after, change.topic_id, new)
+        if given_up and len(holders) < isr_min:
+            self._world.violate(
+                f"{name}: {new} leaves fewer safe copies than {isr_min}, without {given_up}: {old}"
+            )
         if len(set(holders)) < len(holders) or not set(holders) <= set(new.replicas):
             self._world.violate(f"{name}: {new} is not a state of a partition")
         if len(new.isr) < self._cell.min_isr_of(after, change.topic_id, new):
@@ -344,6 +351,10 @@ class CommitWatch:
             count("ELR joins")
         if new.replicas != old.replicas:
             count("reassignment steps")
+        if not is_reassigning(new) and (is_reassigning(old) or old.replicas != new.replicas):
+            change = len(new.replicas) - len(original_of(old))
+            if change:
+                count("replication factors " + ("raised" if change > 0 else "lowered"))
 
 
 def describe(change: object, image: MetadataImage) -> str:

@@ -4,6 +4,7 @@ A history without an extra is the same as it was before there was that extra: a 
 neither the known seeds nor the planted bugs that were found without it.
 
 - bundles: a producer whose requests carry batches of many partitions, of topics that come and go.
+- factors: an administrator gives partitions more replicas or fewer, and changes his mind.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tests.simulation.world import World
 
 EXTRA_CHANCES = {
     "bundles": 0.3,
+    "factors": 0.3,
 }
 
 

@@ -102,6 +102,14 @@ BUNDLES = Options(
     topics=(TopicPlan("data3", 6, 3), TopicPlan("data2", 2, 2, {"min.insync.replicas": "1"})),
     extras=frozenset({"bundles"}),
 )
+# Where replication factors change all the time.
+FACTORS = Options(
+    brokers=4,
+    faults=frozenset({"cut", "slow network", "kill"}),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 3, 3),),
+    extras=frozenset({"factors"}),
+)
 
 
 class Patch:

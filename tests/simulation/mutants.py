@@ -11,6 +11,7 @@ from tests.simulation.mutants_broker import BROKER_MUTANTS
 from tests.simulation.mutants_bundles import BUNDLE_MUTANTS
 from tests.simulation.mutants_cell import CELL_MUTANTS
 from tests.simulation.mutants_cleaner import CLEANER_MUTANTS
+from tests.simulation.mutants_factors import FACTOR_MUTANTS
 from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
 from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
@@ -29,6 +30,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *RETURN_MUTANTS,
     *RETENTION_MUTANTS,
     *BUNDLE_MUTANTS,
+    *FACTOR_MUTANTS,
 )
 
 

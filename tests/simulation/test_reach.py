@@ -66,6 +66,9 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
     "produces of several topics": 2000,
     "produces answered in part": 500,
     "fetches answered in part": 1500,
+    "replication factors lowered": 500,
+    "replication factors raised": 500,
+    "reassignments cancelled": 80,
 }
 
 

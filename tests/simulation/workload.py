@@ -17,6 +17,7 @@ from tests.simulation.group_consumer import GroupConsumer
 from tests.simulation.keyed import KeyedProducer, MapReader, is_keyed, plan_table
 from tests.simulation.producer import ACKS_ALL, Producer
 from tests.simulation.reader import Reader, SlowReader
+from tests.simulation.resizer import Resizer
 from tests.simulation.retention import draw_retention, has_retention
 from tests.simulation.world import US_PER_MS
 
@@ -64,6 +65,9 @@ class Workload:
         if "bundles" in cell.extras and "scratch topics" not in kinds:
             kinds.append("scratch topics")
         self.admin = Admin(cell, "admin", self.plans, kinds)
+        self.administrators: list[Admin | Resizer] = [self.admin]
+        if "factors" in cell.extras:
+            self.administrators.append(Resizer(cell, "resizer", self.plans))
         interval_ms = rng.choice(PRODUCE_INTERVAL_MS_CHOICES)
         self.producers = [
             Producer(cell, f"p{number}", acks=ACKS_ALL, interval_ms=interval_ms, wants=is_promised)
@@ -134,13 +138,15 @@ class Workload:
         yield from self.readers
         yield from self.members
         yield from self.maps
+        yield from self.administrators[1:]
 
     def start(self, on_ready: Callable[[], None]) -> None:
         """Make the topics, then let everybody loose."""
         self.admin.make_topics(lambda: self._begin(on_ready))
 
     def _begin(self, on_ready: Callable[[], None]) -> None:
-        self.admin.start()
+        for one in self.administrators:
+            one.start()
         for producer in self.producers:
             producer.start()
         for reader in (*self.readers, *self.members, *self.maps):
@@ -160,7 +166,8 @@ class Workload:
 
     def calm(self) -> None:
         """No more changes; producers finish what they have."""
-        self.admin.stop()
+        for one in self.administrators:
+            one.stop()
         self._are_members_restless = False
         for producer in self.producers:
             producer.stop()
