@@ -283,7 +283,7 @@ def _not_deleted(
 def _open_ends_of_readers(cell: Cell) -> list[str]:
     found = []
     workload = cell.workload
-    for reader in (*workload.readers, *workload.members, *workload.maps):
+    for reader in (*workload.readers, *workload.consumers(), *workload.maps):
         for (topic, index), position in reader.positions.items():
             info = cell.store.image.topics_by_name.get(topic)
             if info is None:
@@ -294,7 +294,9 @@ def _open_ends_of_readers(cell: Cell) -> list[str]:
                     f"{reader.name} is at {position.offset} of {topic}-{index}, which ends at "
                     f"{partition.end_offset}"
                 )
-    for member in workload.members:
+    for member in workload.consumers():
         if not member.is_settled:
             found.append(f"{member.name} is {member.state}")
+    for instance in workload.instances:
+        found += instance.open_ends()
     return found

@@ -5,6 +5,7 @@ neither the known seeds nor the planted bugs that were found without it.
 
 - bundles: a producer whose requests carry batches of many partitions, of topics that come and go.
 - factors: an administrator gives partitions more replicas or fewer, and changes his mind.
+- static members: a group whose members have names that outlive their processes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tests.simulation.world import World
 EXTRA_CHANCES = {
     "bundles": 0.3,
     "factors": 0.3,
+    "static members": 0.3,
 }
 
 

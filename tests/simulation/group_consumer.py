@@ -74,6 +74,9 @@ STALE_CHANCE = 0.05
 class GroupConsumer(Reader):
     """See the module."""
 
+    # Of static members (static_members.py).
+    instance_id: str | None = None
+
     def __init__(self, cell: Cell, name: str, group: str, topics: list[str]) -> None:
         super().__init__(cell, name)
         self._group = group
@@ -161,6 +164,7 @@ class GroupConsumer(Reader):
             session_timeout_ms=SESSION_TIMEOUT_MS,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             member_id=self._member_id,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"any")],
         )
@@ -198,7 +202,7 @@ class GroupConsumer(Reader):
         self._generation = response.generation_id
         self.world.count("generations joined")
         assignments = []
-        if response.leader == response.member_id:
+        if response.leader == response.member_id and not response.skip_assignment:
             members = sorted(member.member_id for member in response.members)
             assignments = [
                 SyncGroupRequestAssignment(
@@ -206,10 +210,17 @@ class GroupConsumer(Reader):
                 )
                 for position, member in enumerate(members)
             ]
+        names = {one.member_id: one.group_instance_id for one in response.members}
+        for one in assignments:
+            holder = names[one.member_id] or one.member_id
+            self.cell.promises.share_given(
+                self._group, self._generation, holder, bytes(one.assignment)
+            )
         request = SyncGroupRequest(
             group_id=self._group,
             generation_id=self._generation,
             member_id=self._member_id,
+            group_instance_id=self.instance_id,
             protocol_type="consumer",
             protocol_name="range",
             assignments=assignments,
@@ -238,12 +249,16 @@ class GroupConsumer(Reader):
         if error is not ErrorCode.NONE:
             self._failed(error)
             return
+        share = bytes(response.assignment)
+        holder = self.instance_id or self._member_id
+        self.cell.promises.check_share(self._group, self._generation, holder, share)
         self._state = "fetching offsets"
         targets = []
-        for item in bytes(response.assignment).decode().split(","):
+        for item in share.decode().split(","):
             if item:
                 topic, _, index = item.partition(":")
                 targets.append((topic, int(index)))
+        self.cell.promises.share_taken(self._group, self._generation, holder, targets)
         self._fetch_offsets(number, targets)
 
     def _fetch_offsets(self, number: int, targets: list[Target]) -> None:
@@ -296,7 +311,10 @@ class GroupConsumer(Reader):
             return
         number = self._round
         request = HeartbeatRequest(
-            group_id=self._group, generation_id=self._generation, member_id=self._member_id
+            group_id=self._group,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self.instance_id,
         )
         self.ask(
             self._coordinator,
@@ -337,6 +355,7 @@ class GroupConsumer(Reader):
             group_id=self._group,
             generation_id_or_member_epoch=self._generation,
             member_id=self._member_id,
+            group_instance_id=self.instance_id,
             topics=[
                 OffsetCommitRequestTopic(name=topic, partitions=partitions)
                 for topic, partitions in by_topic.items()

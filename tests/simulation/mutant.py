@@ -110,6 +110,14 @@ FACTORS = Options(
     topics=(TopicPlan("data3", 3, 3),),
     extras=frozenset({"factors"}),
 )
+# Where static members start again and again, and coordinators change.
+STATICS = Options(
+    brokers=3,
+    faults=frozenset({"kill", "stop", "pause"}),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 2, 3),),
+    extras=frozenset({"static members"}),
+)
 
 
 class Patch:

@@ -18,6 +18,7 @@ from tests.simulation.mutants_replica import REPLICA_MUTANTS
 from tests.simulation.mutants_retention import RETENTION_MUTANTS
 from tests.simulation.mutants_returns import RETURN_MUTANTS
 from tests.simulation.mutants_standing import STANDING_MUTANTS
+from tests.simulation.mutants_static import STATIC_MUTANTS
 
 MUTANTS: tuple[Mutant, ...] = (
     *REPLICA_MUTANTS,
@@ -31,6 +32,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *RETENTION_MUTANTS,
     *BUNDLE_MUTANTS,
     *FACTOR_MUTANTS,
+    *STATIC_MUTANTS,
 )
 
 

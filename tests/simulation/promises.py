@@ -6,6 +6,8 @@
 - A producer id belongs to one producer.
 - A committed group offset that was acknowledged is what a later fetch of it gives, or what a later
   commit has put in its place (`GroupOffsets`).
+- A member's share is the one that the leader of its generation has given it.
+- In a generation of a group a partition belongs to one member, or one instance of a static one.
 
 The numbers of all records are checked in the end, on the bytes that consumers get (audit.py).
 """
@@ -46,6 +48,9 @@ class Promises:
         self.acknowledged_numbers: dict[tuple[UUID, int], dict[tuple[str, int], int]] = {}
         self.acknowledged_count = 0
         self.offset_commits: dict[tuple[str, str, int], list[OffsetCommit]] = {}
+        self._given: dict[tuple[str, int, str], set[bytes]] = {}
+        # (group, generation) → {partition: the member, or instance, that has it}
+        self._shares: dict[tuple[str, int], dict[tuple[str, int], str]] = {}
 
     def producer_id_given(self, producer: Producer, producer_id: int) -> None:
         owner = self._producer_ids.setdefault(producer_id, f"{producer.name} once")
@@ -148,6 +153,31 @@ class Promises:
         commit = OffsetCommit(offset, self._world.now_us)
         self.offset_commits.setdefault((group, topic, index), []).append(commit)
         return commit
+
+    def share_given(self, group: str, generation: int, member: str, share: bytes) -> None:
+        """The leader of a generation gives that share to a member (or instance)."""
+        self._given.setdefault((group, generation, member), set()).add(share)
+
+    def check_share(self, group: str, generation: int, member: str, share: bytes) -> None:
+        """A member is told its share: of this generation, and its own."""
+        given = self._given.get((group, generation, member), set())
+        if share not in given and not self._cell.is_group_lossy(group):
+            self._world.violate(
+                f"{member} of {group} is told {share!r} in generation {generation}, given was "
+                f"{given}"
+            )
+
+    def share_taken(
+        self, group: str, generation: int, holder: str, targets: list[tuple[str, int]]
+    ) -> None:
+        """A member is told its share of a generation: no other member has any of it."""
+        holders = self._shares.setdefault((group, generation), {})
+        for target in targets:
+            other = holders.setdefault(target, holder)
+            if other != holder and not self._cell.is_group_lossy(group):
+                self._world.violate(
+                    f"{holder} and {other} both have {target} in generation {generation} of {group}"
+                )
 
     def offset_commit_refused(self, group: str, topic: str, index: int, commit: object) -> None:
         """It is known not to have happened."""

@@ -62,13 +62,16 @@ REACHED_PER_THOUSAND_MIN = {
 # The same for cells with all extras, few of which would be among those above.
 EXTRA_SEEDS = range(6_001, 6_013)
 EXTRAS_REACHED_PER_THOUSAND_MIN = {
-    "produces of several partitions": 3000,
-    "produces of several topics": 2000,
-    "produces answered in part": 500,
-    "fetches answered in part": 1500,
+    "produces of several partitions": 1500,
+    "produces of several topics": 1500,
+    "produces answered in part": 150,
+    "fetches answered in part": 700,
     "replication factors lowered": 500,
     "replication factors raised": 500,
     "reassignments cancelled": 80,
+    "static members fenced": 250,
+    "static members restarted": 300,
+    "static members away for long": 150,
 }
 
 

@@ -19,6 +19,7 @@ from tests.simulation.producer import ACKS_ALL, Producer
 from tests.simulation.reader import Reader, SlowReader
 from tests.simulation.resizer import Resizer
 from tests.simulation.retention import draw_retention, has_retention
+from tests.simulation.static_members import StaticInstance
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ ADMIN_KINDS = (
 )
 PRODUCE_INTERVAL_MS_CHOICES = (12, 30, 80)
 LEAVE_INTERVAL_MS = 2500
+STATIC_GROUP = "named"
 
 
 def is_user_topic(name: str) -> bool:
@@ -110,6 +112,12 @@ class Workload:
         ]
         if not names:
             self.members = []
+        self.instances: list[StaticInstance] = []
+        if "static members" in cell.extras and names:
+            self.instances = [
+                StaticInstance(cell, f"{STATIC_GROUP}-{number}", STATIC_GROUP, names)
+                for number in (1, 2)
+            ]
         self._are_members_restless = rng.random() < 0.3 and bool(names)
 
     def _plan_topics(self) -> list[TopicPlan]:
@@ -136,9 +144,15 @@ class Workload:
         yield self.admin
         yield from self.producers
         yield from self.readers
-        yield from self.members
+        yield from self.consumers()
         yield from self.maps
         yield from self.administrators[1:]
+
+    def consumers(self) -> Iterable[GroupConsumer]:
+        """All that are members of groups, or could be."""
+        yield from self.members
+        for instance in self.instances:
+            yield from instance.processes
 
     def start(self, on_ready: Callable[[], None]) -> None:
         """Make the topics, then let everybody loose."""
@@ -151,6 +165,8 @@ class Workload:
             producer.start()
         for reader in (*self.readers, *self.members, *self.maps):
             reader.start()
+        for instance in self.instances:
+            instance.start()
         if self._are_members_restless:
             self._leave_later()
         on_ready()
@@ -173,3 +189,5 @@ class Workload:
             producer.stop()
         for reader in self.maps:
             reader.calm()
+        for number, instance in enumerate(self.instances):
+            instance.calm(may_go=number > 0)
