@@ -368,9 +368,12 @@ class Partition:
         log = self.log
         following.forget_incomparable(log, self.high_watermark, leader_log_start, leader_epoch)
         if start < end:
-            following.append_from_leader(log, buf, start, end, leader_epoch, now_ms)
-            # It moves back where the first batch reaches below the log start.
-            self.high_watermark = min(self.high_watermark, log.high_watermark)
+            try:
+                following.append_from_leader(log, buf, start, end, leader_epoch, now_ms)
+            finally:
+                # It moves back where the first batch reaches below the log start, also when the
+                # disk then fails.
+                self.high_watermark = min(self.high_watermark, log.high_watermark)
             if not self.is_sync_pending and self._needs_sync():
                 self._sync_later()
         self._advance_high_watermark(min(leader_high_watermark, log.log_end_offset))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from uuid import UUID
 
@@ -9,8 +10,9 @@ import pytest
 
 from data_plane.cell.metadata import PartitionImage
 from data_plane.log.config import LogConfig
+from data_plane.log.errors import LogDirFailure
 from data_plane.log.manager import LogManager
-from data_plane.log.sim_file_system import SimFileSystem
+from data_plane.log.sim_file_system import Fault, SimFileSystem
 from data_plane.replica.leadership import ReplicationSettings
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -35,8 +37,8 @@ class Played:
     """A partition over a real log; syncs happen when `sync` is called."""
 
     def __init__(self, config: LogConfig | None = None) -> None:
-        fs = SimFileSystem()
-        logs = LogManager([Path("/data")], fs=fs, default_config=config or LogConfig())
+        self.fs = SimFileSystem()
+        logs = LogManager([Path("/data")], fs=self.fs, default_config=config or LogConfig())
         logs.start(NOW_MS)
         self.syncs: list[Partition] = []
         log = logs.create(TOPIC_ID, "orders", 0)
@@ -166,3 +168,28 @@ def test_watchers_of_durable_partitions_hear_after_the_sync_only() -> None:
     assert watcher.count == 0
     played.sync()
     assert watcher.count == 1
+
+
+def test_a_follower_that_begins_anew_on_a_full_disk_knows_of_no_more_than_it_has() -> None:
+    """Its log began within the leader's batch, which is stored whole, and then is not."""
+    played = Played()
+    played.append(3)
+    partition = played.partition
+    partition.log.delete_records(3)
+    following = PartitionImage((NODE_ID, 8), (NODE_ID, 8), 8, 1)
+    partition.follow_image(following, ReplicationSettings(), NOW_MS)
+    assert partition.high_watermark == 3
+    batch = bytearray(build_batch([NewRecord(NOW_MS, None, b"v")] * 4, base_offset=1))
+    played.fs.faults.append(Fault("write", f"{1:020d}.log", errno.ENOSPC))
+    with pytest.raises(LogDirFailure):
+        partition.append_as_follower(
+            batch,
+            0,
+            len(batch),
+            leader_epoch=1,
+            leader_high_watermark=5,
+            leader_log_start=3,
+            now_ms=NOW_MS,
+        )
+    assert partition.log.log_end_offset == 1
+    assert partition.high_watermark == partition.log.high_watermark == 1
