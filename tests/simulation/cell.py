@@ -16,17 +16,19 @@ from random import Random
 from uuid import UUID
 
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
-from tests.simulation import audit
+from tests.simulation import audit, slow_disks
 from tests.simulation.admin import OFFSETS_TOPIC, TopicPlan
 from tests.simulation.bit_rot import BitRot
 from tests.simulation.commits import CommitWatch
 from tests.simulation.extras import draw_extras
 from tests.simulation.faults import Faults
+from tests.simulation.groups_audit import check_groups
 from tests.simulation.history import History
 from tests.simulation.keyed import is_keyed
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.promises import Promises
+from tests.simulation.slow_disks import SlowDisks
 from tests.simulation.store import CLUSTER_ID, HOST, CellStore
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
@@ -110,7 +112,10 @@ class Cell:
         self.history = History(self)
         self.bit_rot = BitRot(self)
         properties = PROPERTIES | draw_properties(rng) | self.bit_rot.properties()
+        if "slow disks" in self.extras:
+            properties |= slow_disks.PROPERTIES
         properties |= self.options.properties
+        self.is_synced = properties.get("log.durability") == "fsync"
         self._is_cleaning = properties["log.cleaner.enable"] == "true"
         session_timeout_ms = int(properties["broker.session.timeout.ms"])
         self.commits = CommitWatch(self, session_timeout_ms)
@@ -120,6 +125,7 @@ class Cell:
             node_id: Node(self, node_id, dict(properties), RACKS[node_id % len(RACKS)])
             for node_id in self.node_ids
         }
+        self.slow_disks = SlowDisks(self)
         self.faults = Faults(self, self.options.faults)
         self.workload = Workload(self)
 
@@ -152,6 +158,8 @@ class Cell:
             self.options.script(self)
         self.faults.start()
         self.bit_rot.start()
+        if "slow disks" in self.extras:
+            self.slow_disks.start()
 
     def run(self, steps: int) -> None:
         """Run `steps` events."""
@@ -161,6 +169,7 @@ class Cell:
             self._check_step()
             if world.steps % HEAVY_CHECK_STEPS == 0:
                 audit.check_folds(self)
+                check_groups(self)
 
     def _check_step(self) -> None:
         if self.world.violation is not None:
@@ -171,6 +180,7 @@ class Cell:
     def settle(self) -> None:
         """End all faults; within SETTLE_US everything is served again and every wait is over."""
         self.faults.stop()
+        self.slow_disks.stop()
         self.workload.calm()
         world = self.world
         limit_us = world.now_us + SETTLE_US
@@ -184,6 +194,7 @@ class Cell:
             if world.now_us > limit_us:
                 world.violate("not settled: " + "; ".join(ends[:8]))
         audit.check_folds(self)
+        check_groups(self)
         audit.check_logs(self)
         audit.check_records(self)
 

@@ -88,7 +88,8 @@ class CommittedLogs:
     ) -> None:
         """Where a topic asks for syncs, the copies that count are synced."""
         topic = self._cell.store.image.topics_by_id.get(partition.key[0])
-        if topic is None or topic.configs.get("durability") != "fsync":
+        default = "fsync" if self._cell.is_synced else "none"
+        if topic is None or topic.configs.get("durability", default) != "fsync":
             return
         for member in sorted(members):
             view = self._disks.get(f"b{member}", {}).get(partition.key)

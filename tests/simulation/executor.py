@@ -16,10 +16,11 @@ class SimExecutor:
     """The Executor port: work happens at one moment, its outcome comes back at a later one. A
     serial one has a single thread, which a work that blocks keeps to itself."""
 
-    def __init__(self, node: Node, *, is_serial: bool = False) -> None:
+    def __init__(self, node: Node, *, is_serial: bool = False, is_of_disk: bool = False) -> None:
         self._node = node
         self._random = node.random
         self._is_serial = is_serial
+        self._is_of_disk = is_of_disk
         self._queue: deque[tuple[Callable[[], Any], Callable[..., None]]] = deque()
         self.open_count = 0
 
@@ -38,7 +39,10 @@ class SimExecutor:
         self._node.at(self._delay_us(), self._work, work, on_done)
 
     def _delay_us(self) -> int:
-        return 20 + int(self._random.expovariate(1 / 200.0))
+        usual_us = 20 + int(self._random.expovariate(1 / 200.0))
+        if not self._is_of_disk:
+            return usual_us
+        return usual_us + self._node.cell.slow_disks.delay_us(self._node.node_id)
 
     def _work(self, work: Callable[[], Any], on_done: Callable[..., None]) -> None:
         result: Any = None

@@ -6,6 +6,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - bundles: a producer whose requests carry batches of many partitions, of topics that come and go.
 - factors: an administrator gives partitions more replicas or fewer, and changes his mind.
 - static members: a group whose members have names that outlive their processes.
+- slow disks: disks that everybody waits for, some of them for seconds.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ EXTRA_CHANCES = {
     "bundles": 0.3,
     "factors": 0.3,
     "static members": 0.3,
+    "slow disks": 0.3,
 }
 
 

@@ -26,6 +26,7 @@ from tests.simulation.committed import CommittedLogs
 from tests.simulation.compacted import CompactedRecords, CompactedView
 from tests.simulation.partition_history import LostRange, PartitionHistory
 from tests.simulation.progress import ProgressWatch
+from tests.simulation.repairs import RepairWatch
 from tests.simulation.replicas import DiskView, TopicPartition
 from tests.simulation.retention import RetentionWatch
 
@@ -46,6 +47,7 @@ class History:
         self.disks: dict[str, dict[TopicPartition, DiskView]] = {}
         self._images: dict[str, MetadataImage] = {}
         self.committed = CommittedLogs(cell, self.disks)
+        self._repairs = RepairWatch(cell, self.committed)
         self.progress = ProgressWatch(cell)
         self.retention = RetentionWatch(cell)
         # What each broker led at the end of its last pass, by its own image.
@@ -200,6 +202,7 @@ class History:
         for view in self.disks.pop(node.name, {}).values():
             self._note_lost(view, view.start_offset, is_disk_gone=True)
             self.partition(view.topic_partition).rotten.pop(node.name, None)
+            self.partition(view.topic_partition).outlived.pop(node.name, None)
 
     # Passes
 
@@ -230,6 +233,7 @@ class History:
             for key in [key for key in views if key not in known]:
                 del views[key]
                 self.partition(key).rotten.pop(node.name, None)
+                self.partition(key).outlived.pop(node.name, None)
         self.progress.look(node)
         if is_news:
             self._led[node.name] = {
@@ -283,7 +287,7 @@ class History:
     def _follow(self, node: Node, view: DiskView, log: Log) -> None:
         partition = self.partition(view.topic_partition)
         gained, lost = self._follow_ends(node, partition, view)
-        is_repaired = node.name in partition.rotten and self._is_repaired(node, partition, view)
+        is_repaired = self._repairs.is_cut(node, partition, view, log)
         if is_repaired:
             self._world.note(node.name, f"cuts {partition} to {view.end_offset}, before the damage")
             audit.check_folds_of(self._cell, view)
@@ -311,25 +315,6 @@ class History:
             self.retention.start_moved(node, partition, view, before=before, is_anew=is_anew)
         partition.start_offset = max(partition.start_offset, view.start_offset)
         return gained, lost
-
-    def _is_repaired(self, node: Node, partition: PartitionHistory, view: DiskView) -> bool:
-        """Whether a damaged log has been cut where bit rot struck. Nobody may count on it then, and
-        what it lacks it has lost until it has got it again."""
-        struck = partition.rotten[node.name]
-        if view.start_offset > struck.last_offset:
-            del partition.rotten[node.name]
-            return False
-        if view.end_offset > struck.base_offset:
-            return False
-        del partition.rotten[node.name]
-        self._world.count("repairs")
-        self.committed.check_cut(partition, node)
-        end = max([partition.end_offset, *(batch.last_offset + 1 for batch in view.cut)])
-        partition.dropped[node.name] = LostRange(view.end_offset, end, is_registered=True)
-        if view.end_offset < partition.end_offset:
-            lost = LostRange(view.end_offset, partition.end_offset, is_registered=True)
-            partition.lost[node.name] = lost
-        return True
 
     def _may_fork(self, partition: PartitionHistory) -> bool:
         """Whether what was committed may have been replaced. Where unclean elections are allowed, a

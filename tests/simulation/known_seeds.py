@@ -4,6 +4,8 @@ A seed's history changes with the code and the workload, so each bug has a test 
 
 from __future__ import annotations
 
+SLOW_DISKS = frozenset({"slow disks"})
+
 KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (109, 5000, "a killed process was taken for one that lost its disk, and a shorter log led"),
     (419, 5000, "a killed broker began with an old image and led with too small an ISR"),
@@ -22,4 +24,14 @@ KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (60_165, 5000, "the model asked a replica about a log that its failing disk had half cut"),
     (6270, 5000, "a reader was not excused before its leader's loss had been noticed"),
     (73, 5000, "a follower whose sync had failed acknowledged what it had not synced"),
+)
+
+# The same for cells with extras: (seed, the extras, what it was).
+KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
+    (
+        50_650,
+        SLOW_DISKS,
+        "the model took a log for sound whose damage was deleted, but still noted",
+    ),
+    (50_661, SLOW_DISKS, "on a full disk a follower's high watermark stayed above its log end"),
 )

@@ -118,6 +118,14 @@ STATICS = Options(
     topics=(TopicPlan("data3", 2, 3),),
     extras=frozenset({"static members"}),
 )
+# Where what groups append takes long, and their members come and go.
+SLOW = Options(
+    brokers=3,
+    faults=frozenset({"pause", "broken connection"}),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 2, 3),),
+    extras=frozenset({"slow disks", "static members"}),
+)
 
 
 class Patch:

@@ -17,6 +17,7 @@ from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
 from tests.simulation.mutants_retention import RETENTION_MUTANTS
 from tests.simulation.mutants_returns import RETURN_MUTANTS
+from tests.simulation.mutants_slow import SLOW_MUTANTS
 from tests.simulation.mutants_standing import STANDING_MUTANTS
 from tests.simulation.mutants_static import STATIC_MUTANTS
 
@@ -33,6 +34,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *BUNDLE_MUTANTS,
     *FACTOR_MUTANTS,
     *STATIC_MUTANTS,
+    *SLOW_MUTANTS,
 )
 
 

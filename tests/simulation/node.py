@@ -37,6 +37,7 @@ from tests.simulation.network import End
 from tests.simulation.node_log import NodeLog
 from tests.simulation.peers import SimPeers
 from tests.simulation.serving import ServerConnection
+from tests.simulation.slow_disks import watch_offsets_topic
 from tests.simulation.store import StoreClient
 from tests.simulation.world import EPOCH_MS, US_PER_MS, Event
 
@@ -121,7 +122,7 @@ class Node:
         return self.is_on and self.services is not None
 
     def _make_executors(self) -> None:
-        self.executor = SimExecutor(self)
+        self.executor = SimExecutor(self, is_of_disk=True)
         self.maintenance_executor = SimExecutor(self, is_serial=True)
         self.store_executor = SimExecutor(self, is_serial=True)
 
@@ -255,6 +256,8 @@ class Node:
         self.services = services
         self._dispatcher = Dispatcher(services)
         services.timers.on_earlier = None
+        if "slow disks" in self.cell.extras:
+            watch_offsets_topic(self, services)
         self.cell.history.node_opened(self)
         services.start(self.clock.now_ms())
         self.note("is up")

@@ -40,6 +40,8 @@ class PartitionHistory:
     doubted: dict[str, LostRange] = field(default_factory=dict)
     # What bit rot has struck on which disk, until the log is cut there (bit_rot.py).
     rotten: dict[str, Batch] = field(default_factory=dict)
+    # Who has deleted since what was struck, and has it noted as damaged all the same (repairs.py).
+    outlived: dict[str, None] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     isr_min: int = 1 << 30
     # Loss was permitted at some time: unclean elections, or too many disks lost.

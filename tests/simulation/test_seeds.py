@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.known_seeds import KNOWN_SEEDS
+from tests.simulation.cell import Options
+from tests.simulation.known_seeds import KNOWN_SEEDS, KNOWN_SEEDS_WITH_EXTRAS
 from tests.simulation.mutant import PLAIN
 from tests.simulation.runs import STEPS, check_seeds
 
@@ -26,6 +27,11 @@ def test_seeds(chunk: int) -> None:
 @pytest.mark.parametrize(("seed", "steps", "what"), KNOWN_SEEDS)
 def test_known_seed(seed: int, steps: int, what: str) -> None:
     check_seeds([seed], steps, PLAIN)
+
+
+@pytest.mark.parametrize(("seed", "extras", "what"), KNOWN_SEEDS_WITH_EXTRAS)
+def test_known_seed_with_extras(seed: int, extras: frozenset[str], what: str) -> None:
+    check_seeds([seed], STEPS, Options(extras=extras))
 
 
 @pytest.mark.nightly

@@ -36,6 +36,7 @@ ADMIN_KINDS = (
 )
 PRODUCE_INTERVAL_MS_CHOICES = (12, 30, 80)
 LEAVE_INTERVAL_MS = 2500
+HASTY_LEAVE_INTERVAL_MS = 600
 STATIC_GROUP = "named"
 
 
@@ -119,6 +120,10 @@ class Workload:
                 for number in (1, 2)
             ]
         self._are_members_restless = rng.random() < 0.3 and bool(names)
+        self._leave_interval_ms = LEAVE_INTERVAL_MS
+        if "slow disks" in cell.extras and names:
+            self._are_members_restless = True
+            self._leave_interval_ms = HASTY_LEAVE_INTERVAL_MS
 
     def _plan_topics(self) -> list[TopicPlan]:
         rng = self._random
@@ -172,7 +177,7 @@ class Workload:
         on_ready()
 
     def _leave_later(self) -> None:
-        delay_ms = self._random.expovariate(1 / LEAVE_INTERVAL_MS)
+        delay_ms = self._random.expovariate(1 / self._leave_interval_ms)
         self._cell.world.at(int(delay_ms * US_PER_MS), self._leave)
 
     def _leave(self) -> None:

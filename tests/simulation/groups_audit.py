@@ -1,0 +1,85 @@
+"""Whether a coordinator's memory is what its log says: what the next one would find.
+
+Looked at where nothing is under way: all appends have settled, and all of the log is committed.
+Then the committed offsets are those of the log, and a group that is stable or empty has the
+generation, the members and the shares that stand there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data_plane.broker.groups import service_of
+from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.loading import Folded, fold_records
+from data_plane.groups.record_formats import GroupKey, GroupRecord, OffsetKey
+from data_plane.log.errors import LogError
+from tests.simulation.admin import OFFSETS_TOPIC
+
+if TYPE_CHECKING:
+    from tests.simulation.cell import Cell
+    from tests.simulation.node import Node
+
+
+def check_groups(cell: Cell) -> None:
+    """All partitions of the offsets topic, at the brokers that the store has as their leaders."""
+    topic = cell.store.image.topics_by_name.get(OFFSETS_TOPIC)
+    for index, state in () if topic is None else enumerate(topic.partitions):
+        node = cell.nodes.get(state.leader)
+        if node is not None and node.is_up and not node.is_paused:
+            _check_partition(cell, node, index, state.leader_epoch)
+
+
+def _check_partition(cell: Cell, node: Node, index: int, epoch: int) -> None:
+    services = node.services
+    assert services is not None
+    replica = services.partitions.get_by_name(OFFSETS_TOPIC, index)
+    if replica is None or replica.leader_epoch != epoch or cell.has_failed_disk(node):
+        return
+    service = service_of(services)
+    coordinator = service.coordinator
+    if not coordinator.is_loaded(index) or coordinator.append_count():
+        return
+    if replica.log.high_watermark < replica.log.log_end_offset:
+        return
+    try:
+        reader = service.topic.reader(index)
+        folded: Folded = {} if reader is None else fold_records(reader())[0]
+    except LogError:
+        return  # Damaged; history.py knows.
+    cell.world.count("coordinators compared with their logs")
+    expected = {key: value for key, value in folded.items() if isinstance(key, OffsetKey)}
+    actual = {
+        key: value
+        for key, value in coordinator.committed_offsets().items()
+        if coordinator.partition_of(key.group_id) == index
+    }
+    if actual != expected:
+        differing = [
+            (key, actual.get(key), expected.get(key))
+            for key in {**actual, **expected}
+            if actual.get(key) != expected.get(key)
+        ]
+        cell.world.violate(
+            f"{node.name} has other offsets of {OFFSETS_TOPIC}-{index} than its log: "
+            f"{differing[:4]}"
+        )
+    for group in coordinator.groups():
+        if coordinator.partition_of(group.group_id) == index:
+            record = folded.get(GroupKey(group.group_id))
+            if isinstance(record, GroupRecord):
+                _check_group(cell, node, group, record)
+
+
+def _check_group(cell: Cell, node: Node, group: ClassicGroup, record: GroupRecord) -> None:
+    if group.state not in (GroupState.STABLE, GroupState.EMPTY):
+        return
+    known = {one.member_id: (one.group_instance_id, one.assignment) for one in record.members}
+    actual = {
+        one.member_id: (one.group_instance_id, one.assignment) for one in group.members.values()
+    }
+    if (group.generation_id, actual) != (record.generation_id, known):
+        cell.world.violate(
+            f"{node.name} has {group.group_id} in generation {group.generation_id} with {actual}; "
+            f"its log has {record.generation_id} with {known}"
+        )
