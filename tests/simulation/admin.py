@@ -71,6 +71,7 @@ class Admin(Client):
         self._kinds = kinds
         self._scratch_count = 0
         self._is_stopped = False
+        self.is_settled = True
 
     # The beginning
 

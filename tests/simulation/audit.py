@@ -230,6 +230,9 @@ def open_ends(cell: Cell) -> list[str]:
     for producer in cell.workload.producers:
         if producer.unsettled_count:
             found.append(f"{producer.name} waits for {producer.unsettled_count} batches")
+    for administrator in cell.workload.administrators:
+        if not administrator.is_settled:
+            found.append(f"{administrator.name} is not done")
     return found + _open_ends_of_readers(cell)
 
 

@@ -30,6 +30,7 @@ from tests.simulation.node import Node
 from tests.simulation.promises import Promises
 from tests.simulation.slow_disks import SlowDisks
 from tests.simulation.store import CLUSTER_ID, HOST, CellStore
+from tests.simulation.throttler import is_peaceful
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
 
@@ -104,6 +105,7 @@ class Cell:
         self.options = options or Options()
         self.world = World(seed, story)
         self.extras = self._extras()
+        self.is_peaceful = is_peaceful(self)
         rng = self.world.stream("cell")
         count = self.options.brokers or rng.choice((3, 3, 3, 4, 5))
         self.node_ids = list(range(1, count + 1))
@@ -126,7 +128,8 @@ class Cell:
             for node_id in self.node_ids
         }
         self.slow_disks = SlowDisks(self)
-        self.faults = Faults(self, self.options.faults)
+        only = frozenset[str]() if self.is_peaceful else self.options.faults
+        self.faults = Faults(self, only)
         self.workload = Workload(self)
 
     def _extras(self) -> frozenset[str]:
@@ -157,7 +160,8 @@ class Cell:
         if self.options.script is not None:
             self.options.script(self)
         self.faults.start()
-        self.bit_rot.start()
+        if not self.is_peaceful:
+            self.bit_rot.start()
         if "slow disks" in self.extras:
             self.slow_disks.start()
 

@@ -273,6 +273,8 @@ class CommitWatch:
             for node_id in sorted(set(old.isr) - set(new.isr)):
                 if who not in (f"b{old.leader}", f"b{node_id}"):
                     self._world.violate(f"{name}: {who} takes b{node_id} out of the ISR of {old}")
+        if self._cell.is_peaceful:
+            self._check_peace(name, old, new)
         if new.elr and len(new.isr) >= self._cell.min_isr_of(after, change.topic_id, new):
             self._world.violate(f"{name}: {new} has an ELR although its ISR is large enough")
         arrived = set(old.adding_replicas) & (set(new.replicas) - set(new.adding_replicas))
@@ -304,6 +306,13 @@ class CommitWatch:
             return
         if old.isr or old.elr or new.leader not in {end.node_id for end in old.log_ends}:
             self._world.violate(f"{name}: {new} is elected from {old}")
+
+    def _check_peace(self, name: str, old: PartitionImage, new: PartitionImage) -> None:
+        """Where nothing goes wrong a replica leaves the ISR only when it is given up."""
+        given_up = {*old.removing_replicas} | set(old.replicas) - set(new.replicas)
+        left = set(old.isr) - set(new.isr) - given_up
+        if left:
+            self._world.violate(f"{name}: {left} fell out of the ISR in peace: {new} after {old}")
 
     def _check_unclean(
         self, who: str, name: str, old: PartitionImage, new: PartitionImage, after: MetadataImage

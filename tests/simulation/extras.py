@@ -7,6 +7,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - factors: an administrator gives partitions more replicas or fewer, and changes his mind.
 - static members: a group whose members have names that outlive their processes.
 - slow disks: disks that everybody waits for, some of them for seconds.
+- throttles: replicas move under rates that change; half of these cells have no faults.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from __future__ import annotations
 from tests.simulation.world import World
 
 EXTRA_CHANCES = {
-    "bundles": 0.3,
-    "factors": 0.3,
-    "static members": 0.3,
-    "slow disks": 0.3,
+    "bundles": 0.2,
+    "factors": 0.2,
+    "static members": 0.2,
+    "slow disks": 0.2,
+    "throttles": 0.2,
 }
 
 

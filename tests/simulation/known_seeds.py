@@ -5,6 +5,7 @@ A seed's history changes with the code and the workload, so each bug has a test 
 from __future__ import annotations
 
 SLOW_DISKS = frozenset({"slow disks"})
+THROTTLES = frozenset({"throttles"})
 
 KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (109, 5000, "a killed process was taken for one that lost its disk, and a shorter log led"),
@@ -34,4 +35,5 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
         "the model took a log for sound whose damage was deleted, but still noted",
     ),
     (50_661, SLOW_DISKS, "on a full disk a follower's high watermark stayed above its log end"),
+    (50_874, THROTTLES, "the model did not know that a group may be empty and its log not say so"),
 )

@@ -126,6 +126,14 @@ SLOW = Options(
     topics=(TopicPlan("data3", 2, 3),),
     extras=frozenset({"slow disks", "static members"}),
 )
+# Where replicas move under a throttle, and nothing goes wrong.
+THROTTLED = Options(
+    brokers=4,
+    faults=frozenset(),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 3, 3),),
+    extras=frozenset({"throttles"}),
+)
 
 
 class Patch:

@@ -20,6 +20,7 @@ from tests.simulation.mutants_returns import RETURN_MUTANTS
 from tests.simulation.mutants_slow import SLOW_MUTANTS
 from tests.simulation.mutants_standing import STANDING_MUTANTS
 from tests.simulation.mutants_static import STATIC_MUTANTS
+from tests.simulation.mutants_throttles import THROTTLE_MUTANTS
 
 MUTANTS: tuple[Mutant, ...] = (
     *REPLICA_MUTANTS,
@@ -35,6 +36,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *FACTOR_MUTANTS,
     *STATIC_MUTANTS,
     *SLOW_MUTANTS,
+    *THROTTLE_MUTANTS,
 )
 
 

@@ -41,6 +41,7 @@ class Resizer(Client):
         self._least = {OFFSETS_TOPIC: REPLICAS_MIN}
         self._least |= {plan.name: min(REPLICAS_MIN, plan.replicas) for plan in plans}
         self._is_stopped = False
+        self.is_settled = True
 
     def start(self) -> None:
         self._next()

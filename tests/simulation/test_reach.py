@@ -85,6 +85,11 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "group appends across elections": 80,
         "coordinators compared with their logs": 300,
     },
+    "throttles": {
+        "fetches held by a throttle": 1000,
+        "moves under a throttle": 1000,
+        "reassignment steps": 1500,
+    },
 }
 
 

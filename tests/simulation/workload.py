@@ -20,6 +20,7 @@ from tests.simulation.reader import Reader, SlowReader
 from tests.simulation.resizer import Resizer
 from tests.simulation.retention import draw_retention, has_retention
 from tests.simulation.static_members import StaticInstance
+from tests.simulation.throttler import Throttler
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ class Workload:
         if "bundles" in cell.extras and "scratch topics" not in kinds:
             kinds.append("scratch topics")
         self.admin = Admin(cell, "admin", self.plans, kinds)
-        self.administrators: list[Admin | Resizer] = [self.admin]
+        self.administrators: list[Admin | Resizer | Throttler] = [self.admin]
+        if "throttles" in cell.extras:
+            self.administrators.append(Throttler(cell, "throttler", self.plans))
         if "factors" in cell.extras:
             self.administrators.append(Resizer(cell, "resizer", self.plans))
         interval_ms = rng.choice(PRODUCE_INTERVAL_MS_CHOICES)

@@ -1,0 +1,193 @@
+"""An administrator who moves replicas under a throttle, as kafka-reassign-partitions does.
+
+    limit   the rates of all brokers, the replicas of all topics (`*`, or partition:broker)
+    move    some partitions to other brokers, and more of them while that goes on
+    change  another rate, lower or higher, or none
+
+Some of these cells are *peaceful*: nothing else goes wrong there. Then nobody who lives falls out
+of an ISR: whom a leader counts on is served, whatever the rates are. In the end the throttle is
+taken away, or left at a rate with which all moves are done within the bounded time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from data_plane.broker import open_fetches
+from data_plane.broker.alter_configs import Operation
+from data_plane.broker.leader_throttle import ALL_REPLICAS, RATE, REPLICAS
+from data_plane.broker.open_fetches import OpenFetches
+from data_plane.broker.replication import THROTTLED_RATE
+from data_plane.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from data_plane.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from data_plane.wire.registry import ApiKey
+from tests.simulation.admin import BROKER_RESOURCE, OFFSETS_TOPIC, TOPIC_RESOURCE, TopicPlan
+from tests.simulation.client import Client
+from tests.simulation.world import US_PER_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.cell import Cell
+
+INTERVAL_MS = 300
+RETRY_MS = 200
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+# Bytes per second. Logs have some tens of kilobytes.
+RATES = (200, 1500, 6000, 20_000)
+LAST_RATE = 60_000
+PEACEFUL_CHANCE = 0.5
+
+
+def is_peaceful(cell: Cell) -> bool:
+    """Whether nothing else goes wrong in this cell."""
+    if "throttles" not in cell.extras or "slow disks" in cell.extras:
+        return False
+    if cell.options.faults is not None:
+        return not cell.options.faults
+    return cell.world.stream("peace").random() < PEACEFUL_CHANCE
+
+
+class Throttler(Client):
+    """See the module."""
+
+    def __init__(self, cell: Cell, name: str, plans: list[TopicPlan]) -> None:
+        super().__init__(cell, name)
+        self._plans = {plan.name: plan.replicas for plan in plans}
+        self._rate: int | None = None
+        self._is_stopped = False
+        # Whom nobody has told the last word yet.
+        self._missing: dict[str, None] = {}
+        # By broker and life: how many fetches it had held when that was last looked at.
+        self._held: dict[tuple[int, int], int] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._missing
+
+    def start(self) -> None:
+        self._limit()
+        self._next()
+
+    def stop(self) -> None:
+        """Take the throttle away, or leave one that lets everything end, and ask until it is so."""
+        self._is_stopped = True
+        self._missing = dict.fromkeys([*map(str, self.cell.node_ids), *self._plans])
+        self._rate = LAST_RATE if self.random.random() < 0.5 else None
+        self._ask_last()
+
+    def _ask_last(self) -> None:
+        if self._missing:
+            self._send_configs(self._rate)
+            self.world.at(RETRY_MS * US_PER_MS, self._ask_last)
+
+    def _next(self) -> None:
+        delay_ms = self.random.expovariate(1 / INTERVAL_MS) + 20
+        self.world.at(int(delay_ms * US_PER_MS), self._change)
+
+    def _change(self) -> None:
+        if self._is_stopped:
+            return
+        self._next()
+        self._count_held()
+        if self.random.random() < 0.7:
+            self._move()
+        else:
+            self._limit()
+
+    # Throttles
+
+    def _limit(self) -> None:
+        self._rate = self.random.choice((*RATES, None))
+        self.world.note(self.name, f"throttles to {self._rate}")
+        self._send_configs(self._rate)
+
+    def _send_configs(self, rate: int | None) -> None:
+        """Each broker is told its rates itself, any of them the topics' replicas."""
+        for node_id in self.cell.node_ids:
+            name = str(node_id)
+            configs = [_wish(one, rate) for one in (RATE, THROTTLED_RATE)]
+            self._alter(node_id, rate, BROKER_RESOURCE, name, configs)
+        for name in (*sorted(self._plans), OFFSETS_TOPIC):
+            if name in self.cell.store.image.topics_by_name:
+                value = None if rate is None else self._replicas_of(name)
+                configs = [_wish(one, value) for one in (REPLICAS, FOLLOWER_REPLICAS)]
+                self._alter(self.any_node(), rate, TOPIC_RESOURCE, name, configs)
+
+    def _alter(
+        self,
+        node_id: int,
+        rate: int | None,
+        resource_type: int,
+        name: str,
+        configs: list[AlterableConfig],
+    ) -> None:
+        resource = AlterConfigsResource(
+            resource_type=resource_type, resource_name=name, configs=configs
+        )
+        self.ask(
+            node_id,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS,
+            IncrementalAlterConfigsRequest(resources=[resource]),
+            lambda response: self._altered(rate, name, response),
+        )
+
+    def _replicas_of(self, name: str) -> str:
+        if self.random.random() < 0.5:
+            return ALL_REPLICAS
+        topic = self.cell.store.image.topics_by_name[name]
+        return ",".join(
+            f"{index}:{node_id}"
+            for index, state in enumerate(topic.partitions)
+            for node_id in state.replicas
+        )
+
+    def _altered(self, rate: int | None, name: str, response: Any) -> None:
+        if response is not None and not response.responses[0].error_code:
+            self.world.count("throttles set or lifted")
+            if self._is_stopped and rate == self._rate:
+                self._missing.pop(name, None)
+
+    def _count_held(self) -> None:
+        for node in self.cell.nodes.values():
+            if node.services is None:
+                continue
+            fetches: OpenFetches = node.services.parts[open_fetches.PART]
+            held_count = fetches.throttle.held_count
+            known = self._held.get((node.node_id, node.life), 0)
+            self.world.count("fetches held by a throttle", held_count - known)
+            self._held[(node.node_id, node.life)] = held_count
+
+    # Moves
+
+    def _move(self) -> None:
+        name = self.random.choice(sorted(self._plans))
+        topic = self.cell.store.image.topics_by_name.get(name)
+        if topic is None:
+            return
+        index = self.random.randrange(len(topic.partitions))
+        replicas = self.random.sample(self.cell.node_ids, self._plans[name])
+        piece = ReassignablePartition(partition_index=index, replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(
+            topics=[ReassignableTopic(name=name, partitions=[piece])]
+        )
+        if self._rate is not None:
+            self.world.count("moves under a throttle")
+        self.ask(
+            self.any_node(),
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            request,
+            lambda response: None,
+        )
+
+
+def _wish(name: str, value: int | str | None) -> AlterableConfig:
+    operation = Operation.DELETE if value is None else Operation.SET
+    text = None if value is None else str(value)
+    return AlterableConfig(name=name, config_operation=int(operation), value=text)
