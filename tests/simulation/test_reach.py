@@ -86,8 +86,8 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "coordinators compared with their logs": 300,
     },
     "throttles": {
-        "fetches held by a throttle": 1000,
-        "moves under a throttle": 1000,
+        "fetches held by a throttle": 500,
+        "moves under a throttle": 1500,
         "reassignment steps": 1500,
     },
 }

@@ -1,6 +1,7 @@
 """An administrator who moves replicas under a throttle, as kafka-reassign-partitions does.
 
-    limit   the rates of all brokers, the replicas of all topics (`*`, or partition:broker)
+    limit   the rates of all brokers (as leaders, as followers, or both), the replicas of all
+            topics (`*`, or partition:broker)
     move    some partitions to other brokers, and more of them while that goes on
     change  another rate, lower or higher, or none
 
@@ -36,12 +37,15 @@ from tests.simulation.world import US_PER_MS
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
 
-INTERVAL_MS = 300
+INTERVAL_MS = 200
 RETRY_MS = 200
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 # Bytes per second. Logs have some tens of kilobytes.
 RATES = (200, 1500, 6000, 20_000)
-LAST_RATE = 60_000
+LAST_RATE = 10_000
+LAST_MOVES = 3
+# What is limited: both ends, or one.
+SIDES = ((RATE, THROTTLED_RATE), (RATE,), (RATE,), (THROTTLED_RATE,))
 PEACEFUL_CHANCE = 0.5
 
 
@@ -61,6 +65,7 @@ class Throttler(Client):
         super().__init__(cell, name)
         self._plans = {plan.name: plan.replicas for plan in plans}
         self._rate: int | None = None
+        self._limited = SIDES[0]
         self._is_stopped = False
         # Whom nobody has told the last word yet.
         self._missing: dict[str, None] = {}
@@ -81,6 +86,8 @@ class Throttler(Client):
         self._missing = dict.fromkeys([*map(str, self.cell.node_ids), *self._plans])
         self._rate = LAST_RATE if self.random.random() < 0.5 else None
         self._ask_last()
+        for _ in range(LAST_MOVES):
+            self._move()
 
     def _ask_last(self) -> None:
         if self._missing:
@@ -105,14 +112,17 @@ class Throttler(Client):
 
     def _limit(self) -> None:
         self._rate = self.random.choice((*RATES, None))
-        self.world.note(self.name, f"throttles to {self._rate}")
+        self._limited = self.random.choice(SIDES)
+        self.world.note(self.name, f"throttles {self._limited} to {self._rate}")
         self._send_configs(self._rate)
 
     def _send_configs(self, rate: int | None) -> None:
         """Each broker is told its rates itself, any of them the topics' replicas."""
         for node_id in self.cell.node_ids:
             name = str(node_id)
-            configs = [_wish(one, rate) for one in (RATE, THROTTLED_RATE)]
+            configs = [
+                _wish(one, rate if one in self._limited else None) for one in (RATE, THROTTLED_RATE)
+            ]
             self._alter(node_id, rate, BROKER_RESOURCE, name, configs)
         for name in (*sorted(self._plans), OFFSETS_TOPIC):
             if name in self.cell.store.image.topics_by_name:
