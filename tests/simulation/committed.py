@@ -75,6 +75,7 @@ class CommittedLogs:
             f"b{member}"
             for member in sorted(members)
             if not self.has(f"b{member}", partition, batch)
+            and not self._was_given_up(node, partition, member)
         ]
         if missing:
             self._world.violate(
@@ -82,6 +83,19 @@ class CommittedLogs:
                 f"{state.isr} or of the store's do not have"
             )
         self._check_synced(node, partition, batch, members)
+
+    def _was_given_up(self, leader: Node, partition: PartitionHistory, member: int) -> bool:
+        """Whether a member of a leader's ISR has had to give its copy up since, which the leader
+        has not heard of. It may be a replica again by now, that begins with nothing."""
+        version = partition.removals.get(f"b{member}")
+        current = self._state(partition.key)
+        return (
+            version is not None
+            and leader.services is not None
+            and leader.services.image.version < version
+            and current is not None
+            and member not in current.isr
+        )
 
     def _check_synced(
         self, node: Node, partition: PartitionHistory, batch: Batch, members: set[int]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 SLOW_DISKS = frozenset({"slow disks"})
 THROTTLES = frozenset({"throttles"})
+FACTORS = frozenset({"factors"})
 
 KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (109, 5000, "a killed process was taken for one that lost its disk, and a shorter log led"),
@@ -36,4 +37,5 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
     ),
     (50_661, SLOW_DISKS, "on a full disk a follower's high watermark stayed above its log end"),
     (50_874, THROTTLES, "the model did not know that a group may be empty and its log not say so"),
+    (52_018, FACTORS, "a replica that was given up and added again, while its leader was paused"),
 )

@@ -42,6 +42,8 @@ class PartitionHistory:
     rotten: dict[str, Batch] = field(default_factory=dict)
     # Who has deleted since what was struck, and has it noted as damaged all the same (repairs.py).
     outlived: dict[str, None] = field(default_factory=dict)
+    # Who was a replica and was given up, and by which commit: it may be one again, and empty.
+    removals: dict[str, int] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
     isr_min: int = 1 << 30
     # Loss was permitted at some time: unclean elections, or too many disks lost.
