@@ -45,7 +45,7 @@ RATES = (200, 1500, 6000, 20_000)
 LAST_RATE = 10_000
 LAST_MOVES = 3
 # What is limited: both ends, or one.
-SIDES = ((RATE, THROTTLED_RATE), (RATE,), (RATE,), (THROTTLED_RATE,))
+SIDES: tuple[tuple[str, ...], ...] = ((RATE, THROTTLED_RATE), (RATE,), (RATE,), (THROTTLED_RATE,))
 PEACEFUL_CHANCE = 0.5
 
 
