@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.replication import ReplicationManager
 from data_plane.cell.metadata import PartitionImage
-from data_plane.replica.partition import Partition
+from data_plane.replica.leadership import Leadership
 from tests.simulation.mutant import THROTTLED, Mutant, Patch
 
 
 def _in_sync_throttled(patch: Patch) -> None:
     """The leader's throttle does not ask who is in the ISR."""
-    original: Any = LeaderThrottle.__dict__["_is_throttled"]
 
-    def is_throttled(self: LeaderThrottle, node_id: int, partition: Partition) -> bool:
-        leadership = partition.leadership
-        if leadership is None:
-            return False
-        isr, leadership.committed_isr = leadership.committed_isr, ()
-        try:
-            limited: bool = original(self, node_id, partition)
-        finally:
-            leadership.committed_isr = isr
-        return limited
+    def counts(self: Leadership, node_id: int) -> bool:
+        return False
 
-    patch.set(LeaderThrottle, "_is_throttled", is_throttled)
+    patch.set(Leadership, "counts", counts)
 
 
 def _held_for_ever(patch: Patch) -> None:
