@@ -360,8 +360,7 @@ class Partition:
         """Take an answer to a fetch from this log's end: batches (perhaps none) as they are, the
         last one perhaps cut off, and where the leader's log stands.
 
-        Raises StaleLeaderEpoch when it was asked for in another leader epoch, the log's AppendError
-        and LogDirFailure."""
+        Raises StaleLeaderEpoch (asked in another epoch), the log's AppendError, LogDirFailure."""
         if leader_epoch != self.leader_epoch:
             raise StaleLeaderEpoch(f"epoch {leader_epoch} is not {self.leader_epoch}")
         self._check_follower()
@@ -371,8 +370,7 @@ class Partition:
             try:
                 following.append_from_leader(log, buf, start, end, leader_epoch, now_ms)
             finally:
-                # It moves back where the first batch reaches below the log start, also when the
-                # disk then fails.
+                # It moves back where the first batch reaches below the log start.
                 self.high_watermark = min(self.high_watermark, log.high_watermark)
             if not self.is_sync_pending and self._needs_sync():
                 self._sync_later()
@@ -391,9 +389,8 @@ class Partition:
 
     def restart_at(self, log_start_offset: int) -> None:
         """The leader's log has nothing that this one could go on with (OFFSET_OUT_OF_RANGE): drop
-        everything and begin where the leader's begins.
-
-        Raises StaleLeaderEpoch when this is no follower, LogDirFailure."""
+        everything and begin where the leader's begins. Raises StaleLeaderEpoch when this is no
+        follower, LogDirFailure."""
         self._check_follower()
         self.log.truncate_fully_and_start_at(log_start_offset)
         self._log_was_cut()

@@ -251,8 +251,8 @@ class CommitWatch:
         name = f"{topic}-{change.index}"
         partition = self._cell.history.partitions.get(key)
         if partition is not None:
-            for node_id in sorted(set(old.replicas) - set(new.replicas)):
-                partition.removals[f"b{node_id}"] = commit.version
+            gone = set(old.replicas) - set(new.replicas)
+            partition.removals |= {f"b{node_id}": commit.version for node_id in sorted(gone)}
             # Where nobody is known to have it all somebody leads who may not; history.py judges
             # whether that had to be.
             is_last_resort = not old.isr and not old.elr
@@ -275,8 +275,7 @@ class CommitWatch:
             for node_id in sorted(set(old.isr) - set(new.isr)):
                 if who not in (f"b{old.leader}", f"b{node_id}"):
                     self._world.violate(f"{name}: {who} takes b{node_id} out of the ISR of {old}")
-        if self._cell.is_peaceful:
-            self._check_peace(name, old, new)
+        self._check_peace(name, old, new)
         if new.elr and len(new.isr) >= self._cell.min_isr_of(after, change.topic_id, new):
             self._world.violate(f"{name}: {new} has an ELR although its ISR is large enough")
         arrived = set(old.adding_replicas) & (set(new.replicas) - set(new.adding_replicas))
@@ -311,6 +310,8 @@ class CommitWatch:
 
     def _check_peace(self, name: str, old: PartitionImage, new: PartitionImage) -> None:
         """Where nothing goes wrong a replica leaves the ISR only when it is given up."""
+        if not self._cell.is_peaceful:
+            return
         given_up = {*old.removing_replicas} | set(old.replicas) - set(new.replicas)
         left = set(old.isr) - set(new.isr) - given_up
         if left:

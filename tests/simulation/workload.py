@@ -69,11 +69,7 @@ class Workload:
         if "bundles" in cell.extras and "scratch topics" not in kinds:
             kinds.append("scratch topics")
         self.admin = Admin(cell, "admin", self.plans, kinds)
-        self.administrators: list[Admin | Resizer | Throttler] = [self.admin]
-        if "throttles" in cell.extras:
-            self.administrators.append(Throttler(cell, "throttler", self.plans))
-        if "factors" in cell.extras:
-            self.administrators.append(Resizer(cell, "resizer", self.plans))
+        self.administrators = self._make_administrators()
         interval_ms = rng.choice(PRODUCE_INTERVAL_MS_CHOICES)
         self.producers = [
             Producer(cell, f"p{number}", acks=ACKS_ALL, interval_ms=interval_ms, wants=is_promised)
@@ -127,6 +123,14 @@ class Workload:
         if "slow disks" in cell.extras and names:
             self._are_members_restless = True
             self._leave_interval_ms = HASTY_LEAVE_INTERVAL_MS
+
+    def _make_administrators(self) -> list[Admin | Resizer | Throttler]:
+        administrators: list[Admin | Resizer | Throttler] = [self.admin]
+        if "throttles" in self._cell.extras:
+            administrators.append(Throttler(self._cell, "throttler", self.plans))
+        if "factors" in self._cell.extras:
+            administrators.append(Resizer(self._cell, "resizer", self.plans))
+        return administrators
 
     def _plan_topics(self) -> list[TopicPlan]:
         rng = self._random
