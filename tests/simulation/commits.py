@@ -251,8 +251,7 @@ class CommitWatch:
         name = f"{topic}-{change.index}"
         partition = self._cell.history.partitions.get(key)
         if partition is not None:
-            gone = set(old.replicas) - set(new.replicas)
-            partition.removals |= {f"b{node_id}": commit.version for node_id in sorted(gone)}
+            partition.note_removals(set(old.replicas) - set(new.replicas), commit.version)
             # Where nobody is known to have it all somebody leads who may not; history.py judges
             # whether that had to be.
             is_last_resort = not old.isr and not old.elr

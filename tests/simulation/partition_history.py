@@ -51,5 +51,9 @@ class PartitionHistory:
     # Where the cleaner is at work: what was said. None where disks keep all that they get.
     compacted: CompactedRecords | None = None
 
+    def note_removals(self, node_ids: set[int], version: int) -> None:
+        """These were given up by the commit of that version."""
+        self.removals.update((f"b{node_id}", version) for node_id in node_ids)
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.key[1]}"
