@@ -229,6 +229,8 @@ class LogState:
         except OSError as error:
             raise self._directory.fail(error) from error
         self._adopt(loaded)
+        # The checkpoint may speak of what was cut off since, or of a log that stood here before.
+        self.cleaner_offset = min(self.cleaner_offset, self.recovery_point)
 
     def _adopt(self, loaded: loading.LoadedLog) -> None:
         self._folds = loaded.folds

@@ -14,7 +14,7 @@ from data_plane.log.sim_file_system import PowerLoss
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import read_batch_header
-from tests.log.one_log import START_MS, OneLog, batch_of
+from tests.log.one_log import START_MS, TOPIC_ID, OneLog, batch_of
 from tests.log.world import read_all
 
 COMPACT = frozenset({"compact"})
@@ -465,3 +465,23 @@ def test_a_log_truncated_or_deleted_meanwhile_keeps_its_segments() -> None:
     put(one, (b"a", b"1"))
     assert one.offsets() == [100]
     assert not one.names(".cleaned")
+
+
+def test_a_log_made_anew_is_not_as_clean_as_the_one_before_it() -> None:
+    """The checkpoint that a killed process leaves speaks of the log that was deleted since."""
+    one = compacted_log()
+    for _ in range(3):
+        put(one, (b"a", b"old"))
+    settle(one)
+    assert compact(one)
+    one.checkpoint()
+    assert one.log.cleaner_offset > 0
+    one.manager.delete(TOPIC_ID, 0, one.now_ms)
+    one.log = one.manager.create(TOPIC_ID, "flights", 0, one.config)
+    one.kill()
+    assert (one.log.log_end_offset, one.log.cleaner_offset) == (0, 0)
+    for _ in range(3):
+        put(one, (b"a", b"new"))
+    settle(one)
+    assert compact(one)
+    assert [offset for offset, _, _ in pairs(one)] == [2]
