@@ -161,6 +161,9 @@ class CheckpointJob:
         """Truncations before this checkpoint need no mark any more; on the loop."""
         if not self._is_stored:
             return
+        deletions = self.directory.deletions
+        for key in [key for key, last in deletions.items() if last < self._sequence]:
+            del deletions[key]
         for log, summary in self._entries.items():
             # What a truncation in between has lowered stays so, since its mark is for this
             # checkpoint, too.
@@ -173,3 +176,4 @@ class CheckpointJob:
                 except OSError as error:
                     self.directory.fail(error)
                 log.truncation_marks = 0
+                log.is_successor = False

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from queue import SimpleQueue
+from uuid import UUID
 
 from data_plane.log.errors import CorruptSegment, LogDirFailure
 from data_plane.log.file_system import FileSystem
@@ -37,6 +38,7 @@ class LogDirectory:
         "checkpoint_sequence",
         "corrupt_batches",
         "damage",
+        "deletions",
         "failure",
         "fs",
         "open_files",
@@ -53,6 +55,9 @@ class LogDirectory:
         self.broker_epoch: int | None = None
         # The number of the last checkpoint of the directory; see directory_checkpoint.py.
         self.checkpoint_sequence = 0
+        # (topic id, partition) of logs that the checkpoint on disk may still name although they are
+        # deleted → the last checkpoint that may. See `truncation.mark_successor`.
+        self.deletions: dict[tuple[UUID, int], int] = {}
         # One sync in flight per disk: worker threads take the token and put it back.
         self._sync_token: SimpleQueue[None] = SimpleQueue()
         self._sync_token.put(None)

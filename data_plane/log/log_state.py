@@ -51,6 +51,7 @@ class LogState:
         "flushes",
         "folder",
         "high_watermark",
+        "is_successor",
         "is_uncleanable",
         "log_end_offset",
         "log_start_offset",
@@ -109,6 +110,8 @@ class LogState:
         self.beginnings = 0
         # Truncations since the directory's last checkpoint. See truncation.py.
         self.truncation_marks = 0
+        # Whether that checkpoint may name a deleted log in the place of this one.
+        self.is_successor = False
         # Segments out of the log whose files go later: (segment, when). See removal.py.
         self.doomed: list[tuple[Segment, int]] | None = None
         # The log end for which `write_tail` has left files, -1 for none.
@@ -210,6 +213,14 @@ class LogState:
         self.recovery_point = self.checkpointed_recovery_point = summary.recovery_point
         self.size_bytes = summary.size_bytes
         self.cleaner_offset = summary.cleaner_offset
+
+    def forget_summary(self) -> None:
+        """What the checkpoint says is of another log, deleted before this one was made."""
+        self._summary = None
+        self.log_start_offset = self.log_end_offset = self.high_watermark = 0
+        self.recovery_point = self.checkpointed_recovery_point = 0
+        self.size_bytes = 0
+        self.cleaner_offset = -1
 
     def load(self) -> None:
         """Bring segments and folds into memory. Raises LogDirFailure, CorruptSegment."""

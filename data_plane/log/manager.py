@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
-from data_plane.log import loading, partition_files
+from data_plane.log import loading, partition_files, truncation
 from data_plane.log.checkpoints import write_file
 from data_plane.log.config import LogConfig
 from data_plane.log.damage import SOUND, damage_key, forget_deleted, read_damage
@@ -373,6 +373,8 @@ class LogManager:
             data = json.dumps(identity, indent=1).encode() + b"\n"
             write_file(self._fs, f"{folder}/{partition_files.PARTITION_FILE}", data, None)
             log.dirty |= Dirty.PARENTS | Dirty.FOLDER
+            if key in directory.deletions:
+                truncation.mark_successor(log)
             log.load()
         except OSError as error:
             raise directory.fail(error) from error
@@ -406,6 +408,7 @@ class LogManager:
         self._counts[directory.path] -= 1
         self._maintenance.forget(log)
         log.retire()
+        directory.deletions[(topic_id, partition)] = directory.checkpoint_sequence
         self._deletions += 1
         target = f"{log.folder}.{now_ms}-{self._deletions}{DELETE_SUFFIX}"
         with directory.changing():

@@ -58,6 +58,10 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     """See the module. Raises OSError."""
     fs = log.log_directory.fs
     names = finish_swaps(fs, log.folder, fs.list_directory(log.folder))
+    truncated_at, is_successor = _read_mark(log, names)
+    if is_successor:
+        log.forget_summary()
+        summary = None
     log_start = read_log_start(fs, log.folder, names, synced_only=True)
     log.durable_log_start = log_start
     if may_lose:
@@ -65,7 +69,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     else:
         log_start = read_log_start(fs, log.folder, names)
     # A synced log start lies at or below the recovery point of its time.
-    recovery_point = max(min(recovery_point, _truncated_at(log, names)), log.durable_log_start)
+    recovery_point = max(min(recovery_point, truncated_at), log.durable_log_start)
     log.checkpointed_recovery_point = recovery_point
     # Nobody knows which names the last process has synced.
     log.dirty |= UNKNOWN_NAMES
@@ -118,15 +122,16 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     return LoadedLog(kept, folds, epochs, log_start, recovery_point)
 
 
-def _truncated_at(log: Log, names: list[str]) -> int:
-    """Where the log was truncated after the directory's last checkpoint."""
+def _read_mark(log: Log, names: list[str]) -> tuple[int, bool]:
+    """Where the log was truncated after the directory's last checkpoint, and whether that one
+    speaks of another log, which was deleted before this one was made."""
     if partition_files.TRUNCATION_FILE not in names:
-        return INT64_MAX
+        return INT64_MAX, False
     directory = log.log_directory
     mark = read_value(directory.fs, f"{log.folder}/{partition_files.TRUNCATION_FILE}")
     if isinstance(mark, list) and mark[1] >= directory.checkpoint_sequence:
-        return int(mark[0])
-    return INT64_MAX
+        return int(mark[0]), partition_files.SUCCESSOR in mark[2:]
+    return INT64_MAX, False
 
 
 def _without_removed(log: Log, segments: list[Segment], log_start: int) -> list[Segment]:

@@ -3,7 +3,9 @@
 Unlike an append, a truncation is durable before it returns. Otherwise power loss could bring parts
 of the old tail back between records that were written after it, and nothing would tell them apart.
 The mark `truncation.checkpoint` lowers the recovery point that the directory's last checkpoint may
-still give for this log; it names that checkpoint's number, and a later one makes it void.
+still give for this log; it names that checkpoint's number, and a later one makes it void. A log
+that is made in the place of a deleted one begins with such a mark: all that the checkpoint may say
+is of the other one.
 
 A segment that has been mapped is replaced by a copy: cutting a mapped file kills the process when
 somebody still sends from the lost pages.
@@ -149,13 +151,21 @@ def _finish(log: Log, segments: list[Segment], offset: int) -> None:
     log.dirty |= Dirty.FOLDER
 
 
+def mark_successor(log: Log) -> None:
+    """The checkpoint on disk, and those under way, may name the log that was deleted before this
+    new one was made. From here on a start does not take its word. Raises OSError."""
+    log.is_successor = True
+    _mark(log, 0)
+
+
 def _mark(log: Log, offset: int) -> None:
     path = f"{log.folder}/{partition_files.TRUNCATION_FILE}"
+    # An earlier mark must not be raised before a flush has made good for it.
+    value = [min(offset, log.recovery_point), log.log_directory.checkpoint_sequence]
     write_checkpoint(
         log.log_directory.fs,
         path,
-        # An earlier mark must not be raised before a flush has made good for it.
-        encode_value([min(offset, log.recovery_point), log.log_directory.checkpoint_sequence]),
+        encode_value([*value, partition_files.SUCCESSOR] if log.is_successor else value),
         SyncSite.TRUNCATION,
         SyncSite.TRUNCATION_FOLDER,
     )
