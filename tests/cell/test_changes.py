@@ -21,10 +21,13 @@ from data_plane.cell.changes import (
     CreateTopic,
     DeleteTopic,
     InvalidChange,
+    RegisterBroker,
+    UnregisterBroker,
     apply_change,
     apply_changes,
 )
 from data_plane.cell.metadata import (
+    BrokerImage,
     LogEnd,
     MetadataImage,
     PartitionImage,
@@ -213,6 +216,42 @@ def test_a_change_that_does_not_fit_is_refused_and_changes_nothing(change: Chang
     with pytest.raises(InvalidChange):
         apply_changes(image, (AlterConfigs(ResourceType.TOPIC, "orders", (("z", "1"),)), change))
     assert encode_image(image) == before
+
+
+LED = PartitionImage((2, 1), (2, 1), 2, partition_epoch=1)
+
+
+def test_a_state_that_follows_is_taken() -> None:
+    apply_change(with_orders(), ChangePartition(ORDERS, 1, LED))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        replace(LED, partition_epoch=0),
+        replace(LED, partition_epoch=2),
+        replace(LED, leader=1),
+        replace(LED, leader=-1),
+        replace(LED, leader_epoch=2),
+        replace(LED, isr=(1,)),
+        replace(LED, isr=(2, 3)),
+        replace(LED, elr=(1,)),
+        replace(LED, replicas=(2, 1, 1)),
+    ],
+)
+def test_a_state_that_does_not_follow_is_refused(state: PartitionImage) -> None:
+    with pytest.raises(InvalidChange):
+        apply_change(with_orders(), ChangePartition(ORDERS, 1, state))
+
+
+def test_a_broker_with_replicas_stays_registered() -> None:
+    image = apply_changes(
+        with_orders(), [RegisterBroker(BrokerImage(node_id, "h", 1)) for node_id in (1, 3)]
+    )
+    epoch = image.brokers[1].broker_epoch
+    with pytest.raises(InvalidChange):
+        apply_change(image, UnregisterBroker(1, epoch))
+    assert 3 not in apply_change(image, UnregisterBroker(3, epoch)).brokers
 
 
 def test_a_change_of_a_newer_version_is_named() -> None:
