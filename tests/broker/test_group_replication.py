@@ -201,6 +201,23 @@ def test_what_one_epoch_has_decided_is_nothing_to_the_next() -> None:
     assert confirmed == [False, True]
 
 
+def test_a_coordinator_that_leads_in_a_newer_epoch_loads_anew() -> None:
+    """Whoever led between, and what that one has written, it has not heard of."""
+    one = CoordinatorPlayer()
+    one.send_commit(42)
+    one.follow_offsets()
+    old = one.offsets_state
+    between = replace(old, leader=8, leader_epoch=1, partition_epoch=old.partition_epoch + 1)
+    again = replace(old, leader_epoch=2, partition_epoch=old.partition_epoch + 2)
+    one.commit(ChangePartition(OFFSETS_ID, 0, between), ChangePartition(OFFSETS_ID, 0, again))
+    one.follow_offsets()
+    one.run_jobs()
+    pending = one.send_commit(44)
+    one.follow_offsets()
+    assert outcome(pending) is ErrorCode.NONE
+    assert one.committed() == 44
+
+
 def test_a_coordinator_that_leads_again_while_it_waits_loads_in_the_new_epoch() -> None:
     one = CoordinatorPlayer()
     one.send_commit(42)
