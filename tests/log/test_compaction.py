@@ -479,9 +479,24 @@ def test_a_log_made_anew_is_not_as_clean_as_the_one_before_it() -> None:
     one.manager.delete(TOPIC_ID, 0, one.now_ms)
     one.log = one.manager.create(TOPIC_ID, "flights", 0, one.config)
     one.kill()
-    assert (one.log.log_end_offset, one.log.cleaner_offset) == (0, 0)
+    assert (one.log.log_end_offset, one.log.cleaner_offset) == (0, -1)
     for _ in range(3):
         put(one, (b"a", b"new"))
     settle(one)
     assert compact(one)
     assert [offset for offset, _, _ in pairs(one)] == [2]
+
+
+def test_what_comes_where_clean_records_were_cut_off_is_not_clean() -> None:
+    one = compacted_log()
+    for key in (b"a", b"b", b"c"):
+        put(one, (key, b"old"))
+    settle(one)
+    assert compact(one)
+    one.checkpoint()
+    assert one.log.cleaner_offset > 1
+    one.log.truncate_to(1)
+    for key in (b"a", b"b", b"c"):
+        put(one, (key, b"new"))
+    one.kill()
+    assert one.log.cleaner_offset == 1
