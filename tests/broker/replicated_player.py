@@ -17,7 +17,7 @@ from data_plane.cell.metadata import BrokerImage, PartitionImage
 from data_plane.replica.partition import Partition
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from data_plane.wire.registry import ApiKey
-from tests.broker.broker_player import NODE_ID, BrokerPlayer, Pending
+from tests.broker.broker_player import NODE_ID, BrokerPlayer, Pending, values_of
 
 TOPIC_ID = UUID(int=5)
 OTHERS = (8, 9)
@@ -129,3 +129,19 @@ class ReplicatedPlayer(BrokerPlayer):
         """These brokers have all there is, and say so."""
         for node_id in node_ids or OTHERS:
             self.follow(node_id, self.replica.log.log_end_offset)
+
+
+def part(pending: Pending) -> Any:
+    """The only partition of a Fetch answer; None when there is none."""
+    responses = pending.response.responses
+    return responses[0].partitions[0] if responses else None
+
+
+def records(pending: Pending) -> list[tuple[int, bytes | None]]:
+    """(offset, value) of what a Fetch of one partition brought."""
+    return values_of(part(pending).records)
+
+
+def produced(pending: Pending) -> Any:
+    """The only partition of a Produce answer."""
+    return pending.response.responses[0].partition_responses[0]
