@@ -122,6 +122,8 @@ class CommitWatch:
         for change in commit.changes:
             if isinstance(change, ChangePartition):
                 known = before.topics_by_id.get(change.topic_id)
+                if change.topic_id not in after.topics_by_id:
+                    continue  # Deleted in the same commit.
                 if known is not None and change.index < len(known.partitions):
                     key = (change.topic_id, change.index)
                     old = changed.get(key, known.partitions[change.index])
