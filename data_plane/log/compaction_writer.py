@@ -142,7 +142,8 @@ class GroupWriter:
         records, start, end = unpacked_records(data, header)
         keep = bytearray(header.record_count)
         has_tombstone = blanks_last = False
-        last_delta = header.last_offset_delta
+        # Of a batch that the leader has cleaned the last offset may be without its record.
+        last_index = header.record_count - 1
         holds_last = header.last_offset in self._last_offsets
         for index, (delta, key, is_tombstone) in enumerate(
             list_keys(records, start, end, header.record_count)
@@ -150,11 +151,11 @@ class GroupWriter:
             if self._keys.is_superseded(key, header.base_offset + delta):
                 # The end of a producer's sequence outlives its value: what supersedes it may be a
                 # tombstone, and go first.
-                keep[index] = holds_last and delta == last_delta
+                keep[index] = holds_last and index == last_index
                 blanks_last = bool(keep[index]) and key is not None and not is_tombstone
                 has_tombstone |= blanks_last
             elif is_tombstone and self._is_forgotten(horizon_ms):
-                keep[index] = holds_last and delta == last_delta
+                keep[index] = holds_last and index == last_index
             else:
                 keep[index] = 1
                 has_tombstone |= is_tombstone

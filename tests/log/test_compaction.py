@@ -500,3 +500,26 @@ def test_what_comes_where_clean_records_were_cut_off_is_not_clean() -> None:
         put(one, (key, b"new"))
     one.kill()
     assert one.log.cleaner_offset == 1
+
+
+def test_the_end_of_a_sequence_stays_also_where_its_own_record_went_at_the_leader() -> None:
+    """A follower that is filled begins with batches in which the leader's compaction has been."""
+    leader = compacted_log()
+    put(leader, (b"a", None), (b"b", b"2"), producer=(7, 0, 0))
+    put(leader, (b"b", b"3"), producer=(7, 0, 2))
+    settle(leader)
+    assert compact(leader)
+    first = bytes(next(iter(read_all(leader.log))))
+    header = read_batch_header(first, 0)
+    assert (header.last_offset, header.record_count) == (1, 1)
+
+    follower = compacted_log()
+    end = header.position + header.batch_length + 12
+    follower.log.append_as_follower(first, 0, end, now_ms=follower.now_ms)
+    follower.log.advance_high_watermark(2)
+    settle(follower)
+    follower.now_ms += 100_000
+    assert compact(follower)
+    follower.kill()
+    assert follower.log.producers.producers[7].last_offset == 1
+    assert pairs(follower) == [(0, b"a", None)]

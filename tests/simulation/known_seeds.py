@@ -39,4 +39,9 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
     (50_874, THROTTLES, "the model did not know that a group may be empty and its log not say so"),
     (52_018, FACTORS, "a replica that was given up and added again, while its leader was paused"),
     (52_128, FACTORS, "a log made anew was taken for as clean as the one deleted before it"),
+    (
+        11_668,
+        FACTORS,
+        "a follower's cleaner dropped the end of a sequence whose record had gone at the leader",
+    ),
 )
