@@ -41,7 +41,7 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
     (52_128, FACTORS, "a log made anew was taken for as clean as the one deleted before it"),
     (
         11_668,
-        FACTORS,
+        FACTORS | THROTTLES | {"bundles"},
         "a follower's cleaner dropped the end of a sequence whose record had gone at the leader",
     ),
 )
