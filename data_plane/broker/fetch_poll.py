@@ -39,7 +39,7 @@ from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
-from data_plane.broker.topic_partitions import check_leader_epoch
+from data_plane.broker.topic_partitions import UNKNOWN_PARTITION_CODES, check_leader_epoch
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -47,8 +47,6 @@ from data_plane.wire.kernel_types import FetchRequestView
 from data_plane.wire.registry import ApiKey
 
 _NONE = int(ErrorCode.NONE)
-
-_UNKNOWN_PARTITION = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class Poll:
@@ -148,7 +146,7 @@ class Poll:
             if partition is None:
                 error = rights.error(target, self._fetch_set.uses_topic_ids)
                 result = self._error(target, error)
-                if error in _UNKNOWN_PARTITION:
+                if error in UNKNOWN_PARTITION_CODES:
                     # As Kafka has it, whatever the isolation level.
                     result.aborted = ()
                 return result

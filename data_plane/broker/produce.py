@@ -36,6 +36,7 @@ from data_plane.broker.api import Buffer, CloseConnection, Deferred, HandlerTabl
 from data_plane.broker.produce_response import PartitionAnswer, encode_produce_response
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
+from data_plane.broker.topic_partitions import UNKNOWN_PARTITION_CODES
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
 from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, TooLarge
@@ -80,7 +81,6 @@ SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
 
 _NONE = int(ErrorCode.NONE)
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _INT64 = struct.Struct(">q")
 
 
@@ -293,7 +293,7 @@ class _Appender:
     ) -> None:
         """Of acks that there are not. Who names an unknown partition hears of that, as in Kafka."""
         error = self._why_not_here(topic, piece.partition_index)
-        answer.fail(error if error in _UNKNOWN else ErrorCode.INVALID_REQUIRED_ACKS)
+        answer.fail(error if error in UNKNOWN_PARTITION_CODES else ErrorCode.INVALID_REQUIRED_ACKS)
 
     def _why_not_here(self, topic: ProduceTopic, index: int) -> ErrorCode:
         partitions = self._services.partitions

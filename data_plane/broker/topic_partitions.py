@@ -41,6 +41,8 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 ZERO_ID = bytes(16)
 # In a request: its sender knows of no leader epoch.
 ANY_LEADER_EPOCH = -1
+# What a request is told that names a partition which there is not, by name or by topic id.
+UNKNOWN_PARTITION_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 def check_leader_epoch(leader_epoch: int, current_leader_epoch: int) -> ErrorCode:
