@@ -10,8 +10,6 @@ whose log ends it reports; in a session, what it does not name has not changed.
 
 from __future__ import annotations
 
-from typing import cast
-
 from data_plane.broker.api import Buffer, Deferred, HandlerTable, RequestContext
 from data_plane.broker.fetch_poll import Poll
 from data_plane.broker.fetch_response import (
@@ -104,7 +102,7 @@ def _continue_session(
     if isinstance(fetch_set, ErrorCode):
         return fetch_set
     if fetch_set.parked is not None:
-        cast(Poll, fetch_set.parked).finish_early()
+        fetch_set.parked.finish_early()
     before_count = fetch_set.partitions_count
     for topic in view.topics:
         fetch_set.name(topic)

@@ -62,10 +62,14 @@ def next_epoch(epoch: int) -> int:
 NOTHING_SAID = FetchPartitionResult(-1, 0, -1)
 
 
-class Wakeable(Protocol):
-    """The parked poll that reads a set of partitions."""
+class ParkedPoll(Protocol):
+    """A poll that waits for its partitions to change."""
 
-    def wake(self) -> None: ...
+    def wake(self) -> None:
+        """Something has changed: look once more at the end of the pass."""
+
+    def finish_early(self) -> None:
+        """Answer with what there is."""
 
 
 class FetchPartition:
@@ -171,7 +175,7 @@ class FetchSet:
         self.topics: dict[TopicKey, dict[int, FetchPartition]] = {}
         self.partitions_count = 0
         self.dirty: dict[FetchPartition, None] = {}
-        self.parked: Wakeable | None = None
+        self.parked: ParkedPoll | None = None
         self.generation = 0
         self.isolation_level = -1
         # Whether it outlives its poll: a session's, or a connection's last one.
@@ -322,10 +326,12 @@ class FetchSessionCache:
         return True
 
     def remove(self, session_id: int) -> None:
+        """End a session. Its parked poll has nothing to wait for any more; a later request of the
+        same connection would wait for its answer."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             if session.parked is not None:
-                session.parked.wake()
+                session.parked.finish_early()
             session.close()
 
     def _evict(self, newcomer: FetchSet, now_ms: int) -> bool:

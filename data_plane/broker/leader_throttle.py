@@ -2,7 +2,7 @@
 `leader.replication.throttled.rate`, for the replicas that topics name in
 `leader.replication.throttled.replicas`.
 
-    follower in the ISR, or proposed for it      everything, always: producers wait for it
+    follower in the ISR, or about to join it     everything, always: producers wait for it
     not in it, its partition is not named        everything
     not in it, named (`*`, or partition:leader)  nothing while the bucket is empty; its fetch is
                                                  held, and looked at again when it has refilled
@@ -80,7 +80,7 @@ class LeaderThrottle:
 
     def _is_throttled(self, node_id: int, partition: Partition) -> bool:
         leadership = partition.leadership
-        if leadership is None or leadership.counts(node_id):
+        if leadership is None or leadership.counts(node_id, partition.log.log_end_offset):
             return False
         topic = self._services.image.topics_by_name.get(partition.topic)
         text = None if topic is None else topic.configs.get(REPLICAS)

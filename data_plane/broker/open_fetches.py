@@ -5,22 +5,13 @@ Deliberately absent: how one request is answered (fetch.py, fetch_poll.py).
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from data_plane.broker.cold_reads import ColdReads
 from data_plane.broker.fetch_rights import RightsOfRequests
-from data_plane.broker.fetch_sessions import FetchSessionCache
+from data_plane.broker.fetch_sessions import FetchSessionCache, ParkedPoll
 from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.services import Services
 
 PART = "fetch_sessions"
-
-
-class ParkedPoll(Protocol):
-    """A poll that waits for its partitions to change."""
-
-    def finish_early(self) -> None:
-        """Answer with what there is."""
 
 
 class OpenFetches:

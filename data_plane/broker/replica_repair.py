@@ -67,8 +67,8 @@ class _Damaged:
 
     log: Log
     fetched_epoch: int
-    # The leader epoch in which the leader has shown what it has there, and whether it is asked.
-    served_epoch: int = NEVER
+    # The leader epoch in which the leader has shown what it has, and where; whether it is asked.
+    served: tuple[int, int] | None = None
     is_asking: bool = False
     # Why it cannot be repaired; told once.
     problem: str = ""
@@ -153,7 +153,7 @@ class ReplicaRepair:
                 self._on_damage_changed(*key)
             elif not self._may_cut(state, damaged):
                 is_waiting = True
-            elif damaged.served_epoch == state.leader_epoch:
+            elif damaged.served == (state.leader_epoch, _cut_offset(damaged.log)):
                 self._cut(key, damaged, now_ms)
             elif not damaged.is_asking:
                 self._ask(key, damaged, state)
@@ -270,7 +270,7 @@ class ReplicaRepair:
         services = self._services
         log = damaged.log
         start = log.log_start_offset
-        offset = start if log.config.compact else max(start, log.damaged_from)
+        offset = _cut_offset(log)
         try:
             last_epoch = log.epoch_for_offset(offset - 1) if offset > start else NEVER
         except LogError as error:
@@ -288,7 +288,7 @@ class ReplicaRepair:
             damaged.is_asking = False
             # Without an answer the next look asks again.
             if answer is not None and is_served(answer, offset):
-                damaged.served_epoch = epoch
+                damaged.served = (epoch, offset)
                 if self._is_running:
                     services.wakes.wake(self)
 
@@ -301,20 +301,20 @@ class ReplicaRepair:
 
     def _cut(self, key: Key, damaged: _Damaged, now_ms: int) -> None:
         log = damaged.log
-        offset = log.damaged_from
         replica = self._services.partitions.replica(*key)
         if replica is None:
             return
         try:
-            replica.drop_damaged(offset)
+            replica.drop_damaged(log.damaged_from)
             remaining = first_damaged_offset(log)
-            if remaining is not None:
-                # Found as the log was cut: the noted place was of an earlier process.
-                note_damage(log, remaining)
-                replica.drop_damaged(remaining)
-            note_damage(log, SOUND)
+            # Found as the log was cut: the noted place was of an earlier process. The leader has
+            # shown nothing of what lies between.
+            note_damage(log, SOUND if remaining is None else remaining)
         except LogError as error:
             self._failed(damaged, error)
+            return
+        if remaining is not None:
+            self._services.wakes.wake(self)
             return
         del self._damaged[key]
         self.started_count += 1
@@ -366,3 +366,9 @@ class ReplicaRepair:
             "Bytes fetched again for them.",
             lambda: self.refetched_bytes,
         )
+
+
+def _cut_offset(log: Log) -> int:
+    """From where on the leader fills it."""
+    start = log.log_start_offset
+    return start if log.config.compact else max(start, log.damaged_from)

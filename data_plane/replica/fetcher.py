@@ -359,7 +359,9 @@ class ReplicaFetcher:
             is_expected = error_code in _EXPECTED_ERRORS
             reason = f"the leader answers {_name(error_code)}"
             return self._pause_after_failure(one, reason, now_ms, is_expected=is_expected)
-        if replica.fetch_state() == one.state:
+        state = replica.fetch_state()
+        one.is_caught_up = state.fetch_offset >= one.leader_high_watermark >= 0
+        if state == one.state:
             if is_progress_due:
                 # Asking again at once would give the same, again and again.
                 reason = "the leader's answer brings this replica no further"
@@ -429,7 +431,7 @@ class ReplicaFetcher:
         wait_ms = self._throttled_ms(now_ms)
         if wait_ms:
             for one in self._throttled:
-                if one.paused_until_ms is None:
+                if one.paused_until_ms is None and not one.is_caught_up:
                     self._pause(one, now_ms + wait_ms)
 
     def _end_pauses(self, now_ms: int) -> None:

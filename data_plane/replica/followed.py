@@ -53,10 +53,13 @@ class FollowedPartition:
     - `state`: as it was named to the leader in request `named_in`; 0: it has changed since.
     - `paused_until_ms`: it is in no session until then; None: it is fetched.
     - `is_throttled`: it is being added, and limited in bytes per second.
+    - `is_caught_up`: it had all that was committed when its leader answered last. Its leader may
+      wait for it from then on, so the limit holds for it no longer.
     """
 
     __slots__ = (
         "failures_count",
+        "is_caught_up",
         "is_throttled",
         "key",
         "leader_high_watermark",
@@ -70,6 +73,7 @@ class FollowedPartition:
         self.key = key
         self.replica = replica
         self.is_throttled = is_throttled
+        self.is_caught_up = False
         self.state = FetchState(-1, -1, -1, -1)
         self.named_in = 0
         self.paused_until_ms: int | None = None

@@ -179,9 +179,20 @@ class Leadership:
             return frozenset((self.node_id, *self.followers))
         return frozenset(self.committed_isr) | frozenset(self.proposed_isr or ())
 
-    def counts(self, node_id: int) -> bool:
+    def counts(self, node_id: int, log_end_offset: int) -> bool:
         """Whether what that follower has decides what is committed."""
-        return any(follower.node_id == node_id for follower in self._counted)
+        return any(follower.node_id == node_id for follower in self._counted) or any(
+            follower.node_id == node_id and self._is_waited_for(follower, log_end_offset)
+            for follower in self._outside
+        )
+
+    def _is_waited_for(self, follower: Follower, log_end_offset: int) -> bool:
+        """Whether a follower outside the ISR may join it as soon as it has what is committed."""
+        return (
+            follower.is_caught_up(log_end_offset, self._lag_time_max_ms, self.latest_ms)
+            and not self._lags_in_messages(follower, log_end_offset)
+            and self._host.may_join_isr(follower.node_id, follower.broker_epoch)
+        )
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -205,12 +216,7 @@ class Leadership:
             if follower.log_end_offset < offset:
                 offset = follower.log_end_offset
         for follower in self._outside:
-            if (
-                follower.log_end_offset < offset
-                and follower.is_caught_up(log_end_offset, self._lag_time_max_ms, self.latest_ms)
-                and not self._lags_in_messages(follower, log_end_offset)
-                and self._host.may_join_isr(follower.node_id, follower.broker_epoch)
-            ):
+            if follower.log_end_offset < offset and self._is_waited_for(follower, log_end_offset):
                 offset = follower.log_end_offset
         return offset
 
@@ -236,10 +242,8 @@ class Leadership:
         return (
             follower.log_end_offset >= ends.high_watermark
             and follower.log_end_offset >= ends.epoch_start_offset
-            and follower.is_caught_up(ends.log_end_offset, self._lag_time_max_ms, self.latest_ms)
-            and not self._lags_in_messages(follower, ends.log_end_offset)
             and follower.broker_epoch != NO_BROKER_EPOCH
-            and self._host.may_join_isr(follower.node_id, follower.broker_epoch)
+            and self._is_waited_for(follower, ends.log_end_offset)
         )
 
     def has_candidates(self, ends: LogEnds) -> bool:

@@ -477,6 +477,21 @@ def test_the_next_request_of_a_session_ends_a_parked_one(broker: BrokerPlayer) -
     assert values_of(only(second.response).records) == [(0, b"a")]
 
 
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_session_that_ends_ends_its_parked_poll(broker: BrokerPlayer, epoch: int) -> None:
+    """What follows on the same connection would wait for that poll's answer."""
+    session_id = open_session(broker, {("orders", 0): 0})
+    parked = broker.fetch(session_id=session_id, session_epoch=1, max_wait_ms=500)
+    assert not parked.is_answered
+    wanted = {("orders", 0): 0}
+    closing = broker.fetch(wanted, session_id=session_id, session_epoch=epoch)
+    assert parked.is_answered
+    assert (parked.response.error_code, parked.response.responses) == (0, [])
+    assert parked.response.session_id == session_id
+    assert closing.is_answered
+    assert not broker.sessions.parked
+
+
 class _Consumer:
     """A consumer with a session, as KIP-227 describes one, or without, as librdkafka is one: it
     names all its partitions in every poll, beginning with another one each time."""

@@ -231,6 +231,29 @@ def test_what_one_leader_has_shown_does_not_count_for_the_next(cell: RepairCell)
     assert cell.stored(2) == ALL
 
 
+@pytest.mark.parametrize(("is_noted", "end_offset"), [(True, 9), (False, 7)])
+def test_what_the_leader_has_shown_further_up_does_not_count(
+    cell: RepairCell, is_noted: bool, end_offset: int
+) -> None:
+    """Meanwhile it turns out that the damage begins earlier, and the leader's in the same place."""
+    cell.commits_at_once = False
+    cell.rot(2, 7)
+    cell.run(LOOK_MS)
+    cell.commits[2].commit()
+    assert (cell.replica(2).log.damaged_from, asked(cell)) == (7, [(1, 1)])
+    cell.rot(1)
+    cell.rot(2)
+    if is_noted:
+        cell.repairs[2].tick(cell.now_ms + LOOK_MS)
+    cell.run(2 * LOOK_MS)
+    log = cell.replica(2).log
+    assert (log.damaged_from, log.log_end_offset) == (DAMAGED, end_offset)
+    cell.change(isr=(3,), leader=3)
+    cell.run(2 * LOOK_MS)
+    assert cell.stored(2) == ALL
+    assert log.damaged_from == SOUND
+
+
 def asked(cell: RepairCell) -> list[tuple[int, int]]:
     """Which leaders broker 2 has asked for what they have, and in which epochs."""
     return [

@@ -581,6 +581,7 @@ def test_a_replica_that_is_added_comes_at_the_given_rate() -> None:
     pair.throttle.set_rate(rate, pair.now_ms)
     pair.leader.records_per_partition_max = 2
     added = pair.add(A, 0, records=100, is_throttled=True)
+    pair.leader.high_watermarks[(A, 0)] = 100
     plain = pair.add(A, 1, records=100)
     started_ms = pair.now_ms
     while len(added.log.epochs) < 100:
@@ -592,6 +593,7 @@ def test_a_replica_that_is_added_comes_at_the_given_rate() -> None:
     assert plain.log.epochs == [0] * 100
     pair.fetcher.set_throttled(A, 0, False)
     pair.leader.logs[(A, 0)].epochs += [0] * 100
+    pair.leader.high_watermarks[(A, 0)] = 200
     pair.wait(1100)
     before_ms = pair.now_ms
     pair.settle()
@@ -606,6 +608,7 @@ def test_a_replica_that_has_joined_the_isr_waits_for_no_bucket(is_paused: bool) 
     pair.throttle.set_rate(RECORD_BYTES, pair.now_ms)
     added = pair.add(A, 0, records=5, is_throttled=True)
     pair.add(A, 1, records=5, is_throttled=True)
+    pair.leader.high_watermarks = {(A, 0): 7, (A, 1): 7}
     pair.exchange()
     assert pair.throttle.wait_ms(pair.now_ms) > 1000
     if is_paused:
@@ -618,6 +621,31 @@ def test_a_replica_that_has_joined_the_isr_waits_for_no_bucket(is_paused: bool) 
     assert named(pair) == [(A, 0, 5)]
     assert added.log.epochs == [0] * 7
     assert pair.fetcher.paused_count == 1
+
+
+def test_a_replica_that_has_what_is_committed_waits_for_no_bucket() -> None:
+    """Its leader may have proposed it for the ISR, and waits for it from then on."""
+    pair = Pair()
+    pair.throttle.set_rate(RECORD_BYTES, pair.now_ms)
+    added = pair.add(A, 0, records=5, is_throttled=True)
+    behind = pair.add(A, 1, records=5, is_throttled=True)
+    pair.leader.high_watermarks = {(A, 0): 5, (A, 1): 6}
+    pair.exchange()
+    assert pair.throttle.wait_ms(pair.now_ms) > 1000
+    for _ in range(3):
+        pair.leader.logs[(A, 0)].epochs.append(0)
+        pair.leader.logs[(A, 1)].epochs.append(0)
+        pair.exchange()
+    assert (added.log.end, behind.log.end) == (8, 5)
+    # What it lacks from now on is committed without it.
+    pair.leader.logs[(A, 0)].epochs += [0, 0]
+    pair.leader.high_watermarks[(A, 0)] = 10
+    pair.leader.records_per_partition_max = 1
+    pair.exchange()
+    assert added.log.end == 9
+    pair.exchange()
+    assert added.log.end == 9
+    assert pair.fetcher.paused_count == 2
 
 
 def test_a_failing_replica_that_joins_the_isr_rests_all_the_same() -> None:
@@ -635,6 +663,7 @@ def test_a_higher_rate_is_noticed_within_a_second_however_much_was_taken() -> No
     pair = Pair()
     pair.throttle.set_rate(1, pair.now_ms)
     replica = pair.add(A, 0, records=5, is_throttled=True)
+    pair.leader.high_watermarks[(A, 0)] = 6
     pair.exchange()
     pair.exchange()
     pair.leader.logs[(A, 0)].epochs.append(0)

@@ -139,6 +139,25 @@ def test_a_leader_with_the_image_of_its_disk_waits_for_all_replicas() -> None:
     assert leader.partition.leadership.maximal_isr() == {1, 2}
 
 
+def test_a_follower_that_may_join_counts_before_it_is_proposed() -> None:
+    """The high watermark waits for it; so nobody may make it wait, a throttle above all."""
+    cell = Cell(3, min_insync_replicas=1, isr=(1,))
+    leader = cell.leader
+    leadership = leader.partition.leadership
+    assert leadership is not None
+    appended(leader, 1)
+    assert not leadership.counts(2, leader.end)
+    cell.catch_up(2)
+    fates = appended(leader, 1)
+    assert leader.partition.high_watermark == 1
+    assert leadership.counts(2, leader.end)
+    assert not leadership.counts(3, leader.end)
+    cell.now_ms += LAG_MS + 1
+    leader.partition.review(cell.now_ms)
+    assert fates == [(1, NONE)]
+    assert not leadership.counts(2, leader.end)
+
+
 def test_a_follower_that_is_to_leave_counts_until_that_is_confirmed() -> None:
     cell = Cell(3)
     leader = cell.leader
