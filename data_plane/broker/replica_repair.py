@@ -308,13 +308,12 @@ class ReplicaRepair:
             replica.drop_damaged(log.damaged_from)
             remaining = first_damaged_offset(log)
             # Found as the log was cut: the noted place was of an earlier process. The leader has
-            # shown nothing of what lies between.
+            # shown nothing of what lies between: the next look asks for that.
             note_damage(log, SOUND if remaining is None else remaining)
         except LogError as error:
             self._failed(damaged, error)
             return
         if remaining is not None:
-            self._services.wakes.wake(self)
             return
         del self._damaged[key]
         self.started_count += 1

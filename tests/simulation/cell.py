@@ -20,6 +20,7 @@ from tests.simulation import audit, slow_disks
 from tests.simulation.admin import OFFSETS_TOPIC, TopicPlan
 from tests.simulation.bit_rot import BitRot
 from tests.simulation.commits import CommitWatch
+from tests.simulation.drainer import BROKERS_MIN
 from tests.simulation.extras import draw_extras
 from tests.simulation.faults import Faults
 from tests.simulation.groups_audit import check_groups
@@ -108,6 +109,8 @@ class Cell:
         self.is_peaceful = is_peaceful(self)
         rng = self.world.stream("cell")
         count = self.options.brokers or rng.choice((3, 3, 3, 4, 5))
+        if "drains" in self.extras:
+            count = max(count, BROKERS_MIN)
         self.node_ids = list(range(1, count + 1))
         self.network = Network(self.world)
         self.store = CellStore(self, MetadataImage(CLUSTER_ID))

@@ -29,6 +29,7 @@ from data_plane.cell.changes import ChangeBroker, ChangePartition, RegisterBroke
 from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import Commit
 from data_plane.cell.reassignment import is_reassigning, original_of
+from tests.simulation.placements import check_placements
 from tests.simulation.replicas import TopicPartition
 from tests.simulation.world import US_PER_MS
 
@@ -110,6 +111,7 @@ class CommitWatch:
         if commit.version != before.version + 1 or after.version != commit.version:
             self._world.violate(f"commit {commit.version} follows {before.version}")
         self._check_controller(who, commit)
+        check_placements(self._world, before, commit.changes)
         for change in commit.changes:
             if isinstance(change, RegisterBroker):
                 self._cell.history.registered(f"b{change.broker.node_id}")

@@ -8,6 +8,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - static members: a group whose members have names that outlive their processes.
 - slow disks: disks that everybody waits for, some of them for seconds.
 - throttles: replicas move under rates that change; half of these cells have no faults.
+- drains: an administrator empties brokers and takes them back, in cells of four at least.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ EXTRA_CHANCES = {
     "static members": 0.2,
     "slow disks": 0.2,
     "throttles": 0.2,
+    "drains": 0.2,
 }
 
 

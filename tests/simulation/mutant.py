@@ -134,6 +134,14 @@ THROTTLED = Options(
     topics=(TopicPlan("data3", 3, 3),),
     extras=frozenset({"throttles"}),
 )
+# Where brokers are emptied and taken back.
+DRAINED = Options(
+    brokers=4,
+    faults=frozenset({"cut", "slow network", "kill"}),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 3, 3),),
+    extras=frozenset({"drains"}),
+)
 
 
 class Patch:

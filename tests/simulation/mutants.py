@@ -11,6 +11,7 @@ from tests.simulation.mutants_broker import BROKER_MUTANTS
 from tests.simulation.mutants_bundles import BUNDLE_MUTANTS
 from tests.simulation.mutants_cell import CELL_MUTANTS
 from tests.simulation.mutants_cleaner import CLEANER_MUTANTS
+from tests.simulation.mutants_drains import DRAIN_MUTANTS
 from tests.simulation.mutants_factors import FACTOR_MUTANTS
 from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
 from tests.simulation.mutants_repair import REPAIR_MUTANTS
@@ -37,6 +38,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *STATIC_MUTANTS,
     *SLOW_MUTANTS,
     *THROTTLE_MUTANTS,
+    *DRAIN_MUTANTS,
 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.replication import ReplicationManager
 from data_plane.cell.metadata import PartitionImage
+from data_plane.replica.fetcher import ReplicaFetcher
 from data_plane.replica.leadership import Leadership
 from tests.simulation.mutant import THROTTLED, Mutant, Patch
 
@@ -14,7 +15,7 @@ from tests.simulation.mutant import THROTTLED, Mutant, Patch
 def _in_sync_throttled(patch: Patch) -> None:
     """The leader's throttle does not ask who is in the ISR."""
 
-    def counts(self: Leadership, node_id: int) -> bool:
+    def counts(self: Leadership, node_id: int, log_end_offset: int) -> bool:
         return False
 
     patch.set(Leadership, "counts", counts)
@@ -31,12 +32,19 @@ def _held_for_ever(patch: Patch) -> None:
 
 
 def _added_throttled_for_good(patch: Patch) -> None:
-    """A replica that was added stays throttled when it has joined the ISR."""
+    """A replica that was added stays throttled when it has joined the ISR, whatever it has."""
 
     def is_throttled(self: ReplicationManager, image: PartitionImage) -> bool:
         return True
 
+    def pause_throttled(self: ReplicaFetcher, now_ms: int) -> None:
+        wait_ms = self._throttled_ms(now_ms)
+        for one in self._throttled:
+            if wait_ms and one.paused_until_ms is None:
+                self._pause(one, now_ms + wait_ms)
+
     patch.set(ReplicationManager, "_is_throttled", is_throttled)
+    patch.set(ReplicaFetcher, "_pause_throttled", pause_throttled)
 
 
 THROTTLE_MUTANTS: Iterable[Mutant] = (

@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from data_plane.broker import membership
@@ -22,17 +23,15 @@ from data_plane.broker.dispatch import Dispatcher
 from data_plane.broker.log_threshold import LogThreshold
 from data_plane.broker.membership import Membership
 from data_plane.broker.services import Services
-from data_plane.cell.metadata_store import StoreError
-from data_plane.log.errors import LogError
-from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
+from data_plane.log.sim_file_system import Fault, PowerLoss, SimFileSystem
 from data_plane.server.clock import Clock
 from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig, load_configuration
-from data_plane.server.entry import Addresses, Entry, NodeIdTaken, enter_cell
+from data_plane.server.entry import Entry
 from data_plane.server.ports import Ports
 from tests.simulation.client import CLIENT_PORT, INTER_BROKER_PORT
+from tests.simulation.entrance import Entrance
 from tests.simulation.executor import SimExecutor
-from tests.simulation.fiber import Fiber
 from tests.simulation.network import End
 from tests.simulation.node_log import NodeLog
 from tests.simulation.peers import SimPeers
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
 START_US_MIN = 20_000
 START_US_MAX = 150_000
-# How long a start waits before it tries again after the store has refused it.
-START_RETRY_US = 200_000
 TICK_MS_MAX = 1000
 
 
@@ -69,7 +66,7 @@ class Node:
         self.is_stopping = False
         # Set by what blocks within a work: how much later its outcome comes back.
         self.stall_us = 0
-        self._fiber: Fiber | None = None
+        self._entrance: Entrance | None = None
         # What the wall clock shows: true time times rate plus offset.
         self.skew_ms = 0
         self.clock_rate = 1.0
@@ -111,9 +108,7 @@ class Node:
 
     def stall(self, us: int) -> None:
         """The work that runs now blocks for so long."""
-        if self._fiber is not None and self._fiber.is_running_here():
-            self._fiber.sleep(us)
-        else:
+        if self._entrance is None or not self._entrance.block(us):
             self.stall_us += us
 
     @property
@@ -211,30 +206,18 @@ class Node:
         self._make_executors()
         self.cell.network.host_back(self.name)
         self.note("starts")
-        self.at(self.random.randint(START_US_MIN, START_US_MAX), self._enter)
+        delay_us = self.random.randint(START_US_MIN, START_US_MAX)
+        self._entrance = Entrance(self, self._ports, self._entered)
+        self.at(delay_us, self._entrance.begin)
 
-    def _enter(self) -> None:
-        ports = self._ports()
-        addresses = Addresses(self.name, CLIENT_PORT, self.name, INTER_BROKER_PORT)
-        self._fiber = Fiber(
-            lambda: enter_cell(self.settings, ports, addresses),
-            self._sleep,
-            lambda entry, error: self._entered(ports, entry, error),
-        )
-        self._fiber.resume()
-
-    def _sleep(self, us: int) -> None:
-        assert self._fiber is not None
-        self.at(us, self._fiber.resume)
-
-    def _ports(self) -> Ports:
+    def _ports(self, random: Random) -> Ports:
         return Ports(
             fs=self.fs,
             executor=self.executor,
             maintenance_executor=self.maintenance_executor,
             store_executor=self.store_executor,
             now_ms=self.clock.now_ms,
-            random=self.world.stream(f"{self.name}/{self.life}"),
+            random=random,
             log=self.log,
             log_threshold=LogThreshold(),
             make_peers=lambda services: SimPeers(self, services),
@@ -243,15 +226,7 @@ class Node:
             sleep_ms=lambda ms: self.stall(ms * US_PER_MS),
         )
 
-    def _entered(self, ports: Ports, entry: Entry | None, error: BaseException | None) -> None:
-        self._fiber = None
-        if entry is None:
-            self.note(f"cannot start: {error!r}")
-            # A heartbeat of the former life that comes late looks like somebody else's.
-            if not isinstance(error, (StoreError, LogError, PowerLoss, NodeIdTaken, OSError)):
-                self.cell.suspect(f"{self.name} cannot start: {error!r}")
-            self.at(START_RETRY_US, self._enter)
-            return
+    def _entered(self, ports: Ports, entry: Entry) -> None:
         services = make_services(self.settings, ports, entry)
         self.services = services
         self._dispatcher = Dispatcher(services)
@@ -273,9 +248,8 @@ class Node:
 
     def _end_life(self, *, says_so: bool) -> None:
         self.cell.history.node_stops(self, is_power_lost=not says_so)
-        if self._fiber is not None:
-            self._fiber.kill()
-            self._fiber = None
+        if self._entrance is not None:
+            self._entrance.end()
         self.life += 1
         self.is_on = False
         self.is_paused = False
@@ -348,9 +322,8 @@ class Node:
 
     def let_go(self) -> None:
         """The run is over."""
-        if self._fiber is not None:
-            self._fiber.kill()
-            self._fiber = None
+        if self._entrance is not None:
+            self._entrance.end()
 
     def wipe(self) -> None:
         """A new, empty disk."""
@@ -359,8 +332,6 @@ class Node:
 
     def fail_disk(self, operation: str) -> None:
         """The next such operation on a log fails with EIO."""
-        from data_plane.log.sim_file_system import Fault
-
         self.fs.faults.append(Fault(operation, "Partition-", errno.EIO))
 
 

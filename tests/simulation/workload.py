@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.admin import Admin, TopicPlan
 from tests.simulation.bundler import BUNDLE_INTERVAL_MS, Bundler
 from tests.simulation.client import Client
+from tests.simulation.drainer import Drainer
 from tests.simulation.group_consumer import GroupConsumer
 from tests.simulation.keyed import KeyedProducer, MapReader, is_keyed, plan_table
 from tests.simulation.producer import ACKS_ALL, Producer
@@ -25,6 +26,8 @@ from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
+
+Administrator = Admin | Drainer | Resizer | Throttler
 
 ADMIN_KINDS = (
     "scratch topics",
@@ -68,6 +71,9 @@ class Workload:
             kinds = [kind for kind in ADMIN_KINDS if kind in wanted]
         if "bundles" in cell.extras and "scratch topics" not in kinds:
             kinds.append("scratch topics")
+        if "drains" in cell.extras:
+            # One has the last word; and topics come while brokers drain.
+            kinds = [kind for kind in ("scratch topics", "partitions", *kinds) if kind != "drains"]
         self.admin = Admin(cell, "admin", self.plans, kinds)
         self.administrators = self._make_administrators()
         interval_ms = rng.choice(PRODUCE_INTERVAL_MS_CHOICES)
@@ -124,12 +130,14 @@ class Workload:
             self._are_members_restless = True
             self._leave_interval_ms = HASTY_LEAVE_INTERVAL_MS
 
-    def _make_administrators(self) -> list[Admin | Resizer | Throttler]:
-        administrators: list[Admin | Resizer | Throttler] = [self.admin]
+    def _make_administrators(self) -> list[Administrator]:
+        administrators: list[Administrator] = [self.admin]
         if "throttles" in self._cell.extras:
             administrators.append(Throttler(self._cell, "throttler", self.plans))
         if "factors" in self._cell.extras:
             administrators.append(Resizer(self._cell, "resizer", self.plans))
+        if "drains" in self._cell.extras:
+            administrators.append(Drainer(self._cell, "drainer"))
         return administrators
 
     def _plan_topics(self) -> list[TopicPlan]:
