@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from uuid import UUID
 
 import pytest
 from hypothesis import settings
@@ -17,111 +16,24 @@ from hypothesis.stateful import (
 )
 
 from data_plane.log.errors import LogError
-from data_plane.replica.fetch_session import API_VERSION, Limits
 from data_plane.replica.fetcher import (
     BACKOFF_MS_MIN,
     INTERRUPT_AFTER_MS,
     STORAGE_BACKOFF_MS_MAX,
-    THROTTLED_PAUSE_MS_MAX,
-    ReplicaFetcher,
 )
-from data_plane.replica.followed import FetchOutcome, FetchProblem, FetchRequest
-from data_plane.replica.throttle import UNLIMITED_BYTES_PER_S, Throttle
+from data_plane.replica.followed import FetchOutcome, FetchRequest
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.kernel import parse_fetch
 from data_plane.wire.kernel_types import FetchPartitionResult
+from tests.replica.fetcher_pair import BACKOFF_MS, NODE_ID, A, B, Pair, named
 from tests.replica.leader_model import (
     RECORD_BYTES,
-    ModelLeader,
     ModelLog,
-    ModelReplica,
     encode_record,
     encoded,
 )
 
-A, B = UUID(int=1).bytes, UUID(int=2).bytes
-LIMITS = Limits(500, 1, 10 << 20, 1 << 20)
-BACKOFF_MS = 1000
-NODE_ID = 3
 PARTITIONS = 3
 INDEXES = st.integers(0, PARTITIONS - 1)
-
-
-class Pair:
-    """A fetcher, its leader, and a clock; responses arrive when the test says so."""
-
-    def __init__(self, throttle: Throttle | None = None) -> None:
-        self.now_ms = 1_000_000
-        self.throttle = throttle or Throttle(UNLIMITED_BYTES_PER_S, self.now_ms)
-        self.fetcher = ReplicaFetcher(NODE_ID, LIMITS, BACKOFF_MS, self.throttle)
-        self.fetcher.set_replica_epoch(77)
-        self.leader = ModelLeader()
-        self.replicas: dict[tuple[bytes, int], ModelReplica] = {}
-        self.problems: list[FetchProblem] = []
-
-    def add(
-        self, topic_id: bytes = A, index: int = 0, records: int = 0, *, is_throttled: bool = False
-    ) -> ModelReplica:
-        key = (topic_id, index)
-        self.leader.logs[key] = ModelLog([0] * records)
-        self.leader.epochs[key] = 0
-        replica = self.replicas[key] = ModelReplica()
-        self.fetcher.follow(topic_id, index, replica, is_throttled=is_throttled)
-        return replica
-
-    def request(self) -> FetchRequest | None:
-        request, problems = self.fetcher.next_request(self.now_ms)
-        self.problems += problems
-        if request is not None:
-            self.check(request)
-        return request
-
-    def check(self, request: FetchRequest) -> None:
-        """What a request says of a replica, that replica has, and has synced."""
-        view = parse_fetch(request.body, 0, len(request.body), API_VERSION)
-        for topic in view.topics:
-            for part in topic.partitions:
-                replica = self.replicas[(topic.topic_id, part.partition)]
-                assert part.fetch_offset == replica.log.end
-                assert part.last_fetched_epoch == replica.log.last_epoch
-                assert part.current_leader_epoch == replica.leader_epoch
-                assert not replica.is_syncing
-
-    def respond(self, number: int, body: bytes | None) -> FetchOutcome:
-        view = None if body is None else memoryview(bytearray(body))
-        outcome = self.fetcher.handle_response(number, view, self.now_ms)
-        self.problems += outcome.problems
-        return outcome
-
-    def exchange(self) -> FetchOutcome | None:
-        """One request and its answer; None when there is nothing to ask."""
-        request = self.request()
-        if request is None:
-            return None
-        return self.respond(request.number, self.leader.answer(request.body))
-
-    def wait(self, wait_ms: int) -> None:
-        self.now_ms += wait_ms
-
-    def settle(self, rounds: int = 200) -> None:
-        """Go on until everything is copied and told."""
-        for _ in range(rounds):
-            if self.exchange() is None:
-                deadline_ms = self.fetcher.next_deadline_ms()
-                if deadline_ms is not None:
-                    self.now_ms = max(self.now_ms + 1, deadline_ms)
-            elif not self.leader.requests[-1].topics and not self.fetcher.paused_count:
-                return
-        raise AssertionError("it does not come to rest")
-
-
-def named(pair: Pair) -> list[tuple[bytes, int, int]]:
-    """(topic, partition, offset) of the last request."""
-    return [
-        (topic.topic_id, part.partition, part.fetch_offset)
-        for topic in pair.leader.requests[-1].topics
-        for part in topic.partitions
-    ]
 
 
 def test_requests_say_who_asks_and_what_it_has() -> None:
@@ -573,130 +485,6 @@ def test_an_unsynced_tail_is_not_claimed_at_first_either() -> None:
     replica.sync()
     pair.exchange()
     assert pair.leader.acknowledged[(A, 0)] == 2
-
-
-def test_a_replica_that_is_added_comes_at_the_given_rate() -> None:
-    rate = 160  # ten records a second
-    pair = Pair()
-    pair.throttle.set_rate(rate, pair.now_ms)
-    pair.leader.records_per_partition_max = 2
-    added = pair.add(A, 0, records=100, is_throttled=True)
-    pair.leader.high_watermarks[(A, 0)] = 100
-    plain = pair.add(A, 1, records=100)
-    started_ms = pair.now_ms
-    while len(added.log.epochs) < 100:
-        if pair.exchange() is None or not pair.leader.requests[-1].topics:
-            pair.wait(10)
-    elapsed_s = (pair.now_ms - started_ms) / 1000
-    # One second's worth and a response may come ahead.
-    assert 8.5 <= elapsed_s <= 10.1
-    assert plain.log.epochs == [0] * 100
-    pair.fetcher.set_throttled(A, 0, False)
-    pair.leader.logs[(A, 0)].epochs += [0] * 100
-    pair.leader.high_watermarks[(A, 0)] = 200
-    pair.wait(1100)
-    before_ms = pair.now_ms
-    pair.settle()
-    assert len(added.log.epochs) == 200
-    assert pair.now_ms - before_ms < 200
-
-
-@pytest.mark.parametrize("is_paused", [False, True])
-def test_a_replica_that_has_joined_the_isr_waits_for_no_bucket(is_paused: bool) -> None:
-    """Producers wait for it from then on."""
-    pair = Pair()
-    pair.throttle.set_rate(RECORD_BYTES, pair.now_ms)
-    added = pair.add(A, 0, records=5, is_throttled=True)
-    pair.add(A, 1, records=5, is_throttled=True)
-    pair.leader.high_watermarks = {(A, 0): 7, (A, 1): 7}
-    pair.exchange()
-    assert pair.throttle.wait_ms(pair.now_ms) > 1000
-    if is_paused:
-        pair.exchange()
-        assert named(pair) == []
-        assert pair.fetcher.paused_count == 2
-    pair.leader.logs[(A, 0)].epochs += [0, 0]
-    pair.fetcher.set_throttled(A, 0, False)
-    pair.exchange()
-    assert named(pair) == [(A, 0, 5)]
-    assert added.log.epochs == [0] * 7
-    assert pair.fetcher.paused_count == 1
-
-
-def test_a_replica_that_has_what_is_committed_waits_for_no_bucket() -> None:
-    """Its leader may have proposed it for the ISR, and waits for it from then on."""
-    pair = Pair()
-    pair.throttle.set_rate(RECORD_BYTES, pair.now_ms)
-    added = pair.add(A, 0, records=5, is_throttled=True)
-    behind = pair.add(A, 1, records=5, is_throttled=True)
-    pair.leader.high_watermarks = {(A, 0): 5, (A, 1): 6}
-    pair.exchange()
-    assert pair.throttle.wait_ms(pair.now_ms) > 1000
-    for _ in range(3):
-        pair.leader.logs[(A, 0)].epochs.append(0)
-        pair.leader.logs[(A, 1)].epochs.append(0)
-        pair.exchange()
-    assert (added.log.end, behind.log.end) == (8, 5)
-    # What it lacks from now on is committed without it.
-    pair.leader.logs[(A, 0)].epochs += [0, 0]
-    pair.leader.high_watermarks[(A, 0)] = 10
-    pair.leader.records_per_partition_max = 1
-    pair.exchange()
-    assert added.log.end == 9
-    pair.exchange()
-    assert added.log.end == 9
-    assert pair.fetcher.paused_count == 2
-
-
-def test_a_failing_replica_that_joins_the_isr_rests_all_the_same() -> None:
-    pair = Pair()
-    replica = pair.add(A, 0, records=5, is_throttled=True)
-    replica.fails_with = LogError("the disk is gone")
-    pair.exchange()
-    assert pair.problems.pop().pause_ms == BACKOFF_MS_MIN
-    pair.fetcher.set_throttled(A, 0, False)
-    assert pair.request() is None
-    assert pair.fetcher.next_deadline_ms() == pair.now_ms + BACKOFF_MS_MIN
-
-
-def test_a_higher_rate_is_noticed_within_a_second_however_much_was_taken() -> None:
-    pair = Pair()
-    pair.throttle.set_rate(1, pair.now_ms)
-    replica = pair.add(A, 0, records=5, is_throttled=True)
-    pair.leader.high_watermarks[(A, 0)] = 6
-    pair.exchange()
-    pair.exchange()
-    pair.leader.logs[(A, 0)].epochs.append(0)
-    for _ in range(3):
-        assert pair.request() is None
-        assert pair.fetcher.next_deadline_ms() == pair.now_ms + THROTTLED_PAUSE_MS_MAX
-        pair.wait(THROTTLED_PAUSE_MS_MAX)
-    assert pair.request() is None
-    pair.throttle.set_rate(UNLIMITED_BYTES_PER_S, pair.now_ms)
-    pair.wait(THROTTLED_PAUSE_MS_MAX)
-    pair.exchange()
-    assert replica.log.epochs == [0] * 6
-
-
-def test_throttle_at_its_edges() -> None:
-    throttle = Throttle(1000, 0)
-    assert throttle.wait_ms(0) == 0
-    throttle.take(999, 0)
-    assert throttle.wait_ms(0) == 0
-    throttle.take(1, 0)
-    assert throttle.wait_ms(0) == 1
-    throttle.take(499, 0)
-    assert throttle.wait_ms(0) == 500
-    assert throttle.wait_ms(499) == 1
-    assert throttle.wait_ms(500) == 0
-    assert throttle.wait_ms(100_000) == 0
-    throttle.take(2000, 100_000)
-    assert throttle.wait_ms(100_000) == 1001, "it holds no more than a second's worth"
-    throttle.set_rate(UNLIMITED_BYTES_PER_S, 100_000)
-    throttle.take(1 << 40, 100_000)
-    assert throttle.wait_ms(100_000) == 0
-    throttle.set_rate(0, 100_000)
-    assert throttle.wait_ms(200_000) == 1000
 
 
 class Histories(RuleBasedStateMachine):
