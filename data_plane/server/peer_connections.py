@@ -150,8 +150,13 @@ class _Peer:
 
     def send(self, request: _Request) -> None:
         connection = self.connection
-        if connection is not None and connection.send(request):
-            return
+        if connection is not None:
+            if connection.is_full:
+                # Over another connection the peer would not answer sooner.
+                self._fail_soon([request])
+                return
+            if connection.send(request):
+                return
         if self._attempt is None:
             broker = self.owner.services.image.brokers.get(self.node_id)
             if broker is None or not broker.inter_broker_port or self._is_too_early():
@@ -349,13 +354,15 @@ class _PeerConnection(asyncio.BufferedProtocol):
 
     # Requests and answers.
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it would take more if only some were answered."""
+        return not self.is_closed and len(self._open) >= OPEN_REQUESTS_MAX
+
     def send(self, request: _Request) -> bool:
-        """Whether the request is on its way; False when this connection takes no more."""
+        """Whether the request is on its way; False when this connection is at its end."""
         transport = self._transport
         if self.is_closed or transport is None or transport.is_closing():
-            return False
-        open_requests = self._open
-        if len(open_requests) >= OPEN_REQUESTS_MAX:
             return False
         owner = self._owner
         client_id = owner.client_id
@@ -367,7 +374,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         head = _HEADER.pack(size, api_key, api_version, correlation_id, len(client_id)) + client_id
         if is_flexible:
             head += b"\x00"
-        open_requests.append(
+        self._open.append(
             _Open(
                 correlation_id,
                 has_answer_tags,

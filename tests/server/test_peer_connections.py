@@ -557,6 +557,30 @@ def test_requests_that_may_wait_are_bounded() -> None:
     run(main)
 
 
+def test_a_connection_that_is_full_is_still_the_only_one() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            player.send()
+            peer = await player.socket()
+            assert (await peer.request())[2] == 0
+            for _ in range(OPEN_REQUESTS_MAX - 1):
+                player.send()
+            player.send(b"one too many")
+            assert await player.answers.get() is None
+            await asyncio.sleep(0.02)
+            assert player.accepted.empty()
+            assert player.answers.empty()
+            for number in range(1, OPEN_REQUESTS_MAX):
+                assert (await peer.request())[2] == number
+            # With room again it goes on as before.
+            peer.answer(0, b"yes")
+            assert await player.answers.get() == b"yes"
+            player.send(b"next")
+            assert (await peer.request())[2:] == (OPEN_REQUESTS_MAX, b"next")
+
+    run(main)
+
+
 def test_the_kernel_watches_idle_connections() -> None:
     async def main() -> None:
         sock = socket.socket()
