@@ -98,6 +98,7 @@ class Listener:
         self._ids = count(1)
         self._per_ip: Counter[str] = Counter()
         self._servers: list[asyncio.Server] = []
+        self._is_stopping = False
         self._next_sweep_ms = 0
         self._log_second = 0
         self._logs_this_second = 0
@@ -120,6 +121,8 @@ class Listener:
             await server.start_serving()
 
     def stop_accepting(self) -> None:
+        """Who was accepted, and is not connected yet (TLS handshakes take long), is too late."""
+        self._is_stopping = True
         for server in self._servers:
             server.close()
 
@@ -139,7 +142,9 @@ class Listener:
             is_inter_broker=self._is_inter_broker,
         )
         refused = None
-        if self._is_inter_broker:
+        if self._is_stopping:
+            refused = "the broker stops"
+        elif self._is_inter_broker:
             # Limits are for clients; the cell's own brokers are few.
             pass
         elif len(self.connections) >= self._config.get_int("max.connections"):
@@ -149,7 +154,7 @@ class Listener:
         elif self._per_ip[host] >= self._connections_max(host):
             refused = "max.connections.per.ip is reached"
         if refused is not None:
-            self.log_close(info, refused)
+            self.log_close(info, refused, is_expected=self._is_stopping)
             transport.abort()
             return None
         self._size_buffers(transport)

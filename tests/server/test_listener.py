@@ -99,6 +99,17 @@ def test_connections_beyond_the_descriptors_are_turned_away() -> None:
     assert "ulimit" in harness.reasons()[0]
 
 
+def test_who_was_on_the_way_when_the_broker_stops_is_turned_away() -> None:
+    """Between accepting a connection and making it, a TLS handshake may take seconds."""
+    harness = Harness()
+    _, before = harness.connect()
+    harness.listener.stop_accepting()
+    _, after = harness.connect()
+    assert (before.is_aborted, after.is_aborted) == (False, True)
+    assert len(harness.listener.connections) == 1
+    assert harness.listener.closed_for_cause_count == 0
+
+
 def test_one_address_does_not_take_all_connections() -> None:
     harness = Harness(max_connections_per_ip="1")
     first, _ = harness.connect("10.0.0.1")
