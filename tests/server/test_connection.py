@@ -61,6 +61,9 @@ def test_who_has_sent_a_large_frame_reserves_no_more_than_a_pooled_buffer_for_th
     for start in range(0, len(large), 1_000_000):
         feed(connection, large[start : start + 1_000_000])
     assert listener.memory.half_frames_bytes == 0
+    # One small frame between them makes it no client of small frames.
+    for piece in (frame(b"small")[:6], frame(b"small")[6:]):
+        feed(connection, piece)
     feed(connection, large[:10])
     assert listener.memory.half_frames_bytes == POOLED_BUFFER_BYTES
 
@@ -344,6 +347,74 @@ def test_answers_before_a_malformed_frame_still_leave(error: Exception) -> None:
     assert transport.is_closed
     assert listener.reasons == [str(error)]
     assert listener.dispatcher.frames == [b"good", b"bad"]
+
+
+def test_nothing_is_handled_behind_a_request_that_has_closed_its_connection() -> None:
+    def script(request: bytes) -> Sequence[Buffer]:
+        if request == b"last":
+            assert connection.info is not None
+            connection.info.close("a handler says so")
+        return echo(request)
+
+    listener = PlayedListener(script)
+    connection, transport = connect(listener)
+    feed(connection, frame(b"good") + frame(b"last") + frame(b"never"))
+    assert transport.is_closed
+    assert transport.sent == frame(b"good")
+    # What the socket had received by then comes nevertheless.
+    data = frame(b"never either")
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+    assert listener.dispatcher.frames == [b"good", b"last"]
+    assert listener.reasons == ["a handler says so"]
+
+
+def test_a_connection_that_is_closed_has_nothing_left_for_later() -> None:
+    listener = PlayedListener(lambda request: [bytes(PASS_BYTES_MAX + 1)])
+    connection, _ = connect(listener)
+    feed(connection, frame(b"x") * 2)
+    assert connection.has_backlog
+    connection.close("a test")
+    # A stop waits for backlogs.
+    assert not connection.has_backlog
+    listener.take_turn()
+    assert len(listener.dispatcher.frames) == 1
+
+
+def test_who_waits_is_woken_before_the_answers_leave_and_also_when_the_rest_is_handled() -> None:
+    sent_bytes: list[int] = []
+
+    class Listener(PlayedListener):
+        def end_pass(self, now_ms: int) -> None:
+            sent_bytes.append(len(transport.sent))
+
+        def end_pass_soon(self) -> None:
+            self.passes += 1
+
+    listener = Listener(lambda request: [bytes(PASS_BYTES_MAX + 1)])
+    connection, transport = connect(listener)
+    feed(connection, frame(b"x") * 2)
+    assert sent_bytes == [0]
+    assert listener.passes == 0
+    listener.take_turn()
+    assert len(listener.dispatcher.frames) == 2
+    assert listener.passes == 1
+
+
+@pytest.mark.parametrize("error", [MalformedFrame("no such thing"), ZeroDivisionError("a bug")])
+def test_a_frame_in_pieces_that_cannot_be_handled_gives_its_memory_back(error: Exception) -> None:
+    def script(request: bytes) -> Sequence[Buffer]:
+        raise error
+
+    listener = PlayedListener(script)
+    listener.log = RememberingLog()
+    connection, transport = connect(listener)
+    feed(connection, frame(bytes(10_000))[:5_000])
+    assert listener.memory.half_frames_bytes > 0
+    feed(connection, frame(bytes(10_000))[5_000:])
+    assert transport.is_closed
+    connection.connection_lost(None)
+    assert listener.memory.half_frames_bytes == 0
 
 
 def test_an_answer_for_a_closed_connection_is_dropped() -> None:

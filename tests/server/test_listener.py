@@ -205,6 +205,26 @@ def test_an_answer_that_came_late_may_be_taken_late() -> None:
     assert transport.is_closed
 
 
+def test_who_has_taken_all_of_its_answers_may_take_the_next_late_again() -> None:
+    harness = Harness(connections_max_idle_ms="20000")
+    connection, transport = harness.connect()
+    connection._slots.append(object())  # type: ignore[arg-type]
+    transport.unsent = 300_000
+    connection.pause_writing()
+    harness.pass_time(10_000)
+    transport.unsent = 0
+    connection.resume_writing()
+    harness.pass_time(60_000)
+    connection._slots.clear()
+    # More than at the last look does not mean that it took nothing since.
+    transport.unsent = 900_000
+    connection.pause_writing()
+    harness.pass_time(15_000)
+    assert not transport.is_closed
+    harness.pass_time(15_000)
+    assert transport.is_closed
+
+
 @pytest.mark.parametrize("size", [100, 10_000_000])
 def test_half_a_frame_has_a_deadline_that_grows_with_its_size(size: int) -> None:
     harness = Harness()
