@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import struct
 from typing import Any
 
@@ -27,9 +29,15 @@ class PeerTransport(MemoryTransport):
         super().__init__()
         self._peer = (host, port)
         self.is_aborted = False
+        self.options: list[tuple[int, int, int]] = []
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "socket":
+            return self
         return self._peer if name == "peername" else default
+
+    def setsockopt(self, *option: int) -> None:
+        self.options.append(option)  # type: ignore[arg-type]
 
     def abort(self) -> None:
         super().abort()
@@ -37,7 +45,7 @@ class PeerTransport(MemoryTransport):
 
 
 class Harness:
-    def __init__(self, **properties: str) -> None:
+    def __init__(self, *, is_inter_broker: bool = False, **properties: str) -> None:
         self.broker = BrokerPlayer(
             {name.replace("_", "."): value for name, value in properties.items()}
         )
@@ -49,6 +57,7 @@ class Harness:
             self.clock,  # type: ignore[arg-type]
             lambda now_ms: None,
             lambda: None,
+            is_inter_broker=is_inter_broker,
         )
         self._port = 1000
 
@@ -110,6 +119,58 @@ def test_who_was_on_the_way_when_the_broker_stops_is_turned_away() -> None:
     assert harness.listener.closed_for_cause_count == 0
 
 
+def test_other_brokers_are_no_clients() -> None:
+    harness = Harness(is_inter_broker=True, max_connections="1", max_connections_per_ip="1")
+    for _ in range(3):
+        connection, transport = harness.connect()
+        assert not transport.is_aborted
+        assert connection.info is not None
+        assert connection.info.is_inter_broker
+    client, _ = Harness().connect()
+    assert client.info is not None
+    assert not client.info.is_inter_broker
+
+
+def test_sockets_get_the_buffers_that_are_configured() -> None:
+    _, transport = Harness(
+        socket_receive_buffer_bytes="70000", socket_send_buffer_bytes="80000"
+    ).connect()
+    assert sorted(transport.options) == sorted(
+        [
+            (socket.SOL_SOCKET, socket.SO_RCVBUF, 70_000),
+            (socket.SOL_SOCKET, socket.SO_SNDBUF, 80_000),
+        ]
+    )
+    _, transport = Harness(
+        socket_receive_buffer_bytes="-1", socket_send_buffer_bytes="-1"
+    ).connect()
+    assert transport.options == []
+
+
+class PlayedServer:
+    """An address that was taken."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    async def start_serving(self) -> None:
+        self.events.append("serves")
+
+    def close(self) -> None:
+        self.events.append("closed")
+
+
+def test_all_addresses_are_served_and_given_up() -> None:
+    listener = Harness().listener
+    servers = [PlayedServer() for _ in range(3)]
+    for server in servers:
+        listener.adopt(server)  # type: ignore[arg-type]
+    asyncio.run(listener.serve())
+    assert [server.events for server in servers] == [["serves"]] * 3
+    listener.stop_accepting()
+    assert [server.events for server in servers] == [["serves", "closed"]] * 3
+
+
 def test_one_address_does_not_take_all_connections() -> None:
     harness = Harness(max_connections_per_ip="1")
     first, _ = harness.connect("10.0.0.1")
@@ -142,6 +203,13 @@ def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
     assert not busy_transport.is_closed
     lose(idle)
     assert len(harness.listener.connections) == 1
+
+
+def test_idle_connections_may_stay_for_ever() -> None:
+    harness = Harness(connections_max_idle_ms="-1")
+    _, transport = harness.connect()
+    harness.pass_time(3_600_000)
+    assert not transport.is_closed
 
 
 def test_who_waits_for_an_answer_is_not_idle() -> None:
@@ -256,10 +324,14 @@ def test_log_lines_about_closed_connections_are_bounded_and_the_rest_counted() -
     assert len(harness.reasons()) == CLOSE_LOGS_PER_SECOND_MAX
     harness.clock.ms += 1000
     harness.connect()[0].close("hostile")
+    assert len(harness.reasons()) == CLOSE_LOGS_PER_SECOND_MAX + 1
+    harness.clock.ms += 1000
+    harness.connect()[0].close("hostile")
+    assert len(harness.reasons()) == CLOSE_LOGS_PER_SECOND_MAX + 2
     suppressed = [
         fields["count"]
         for _, event, fields in harness.broker.log.events
         if event == "connection_closed_logs_suppressed"
     ]
     assert suppressed == [7]
-    assert harness.listener.closed_for_cause_count == CLOSE_LOGS_PER_SECOND_MAX + 8
+    assert harness.listener.closed_for_cause_count == CLOSE_LOGS_PER_SECOND_MAX + 9

@@ -9,6 +9,7 @@ from data_plane.server.receive_buffers import (
     FRAME_BUFFER_BYTES_MIN,
     GROWTH_FACTOR,
     POOLED_BUFFER_BYTES,
+    POOLED_BUFFERS_MAX,
     HalfFrame,
     ReceiveMemory,
 )
@@ -38,6 +39,30 @@ def test_growth_is_refused_at_the_bound() -> None:
     assert half is not None
     half.received = FRAME_BUFFER_BYTES_MIN
     assert not half.grow()
+
+
+def test_a_buffer_grows_with_what_came_and_not_with_what_is_claimed() -> None:
+    memory = ReceiveMemory()
+    half = HalfFrame.start(memory, memoryview(b"1234"), 100 << 20, 0, 0)
+    assert half is not None
+    sizes = []
+    while len(half.buffer) < 200_000:
+        half.received += len(half.free_view())
+        assert half.grow()
+        sizes.append(len(half.buffer))
+        assert memory.half_frames_bytes == len(half.buffer)
+    assert sizes == [FRAME_BUFFER_BYTES_MIN * GROWTH_FACTOR**power for power in range(1, 4)]
+
+
+def test_the_pool_is_bounded() -> None:
+    memory = ReceiveMemory()
+    buffers = [memory.reserve(1_000_000) for _ in range(POOLED_BUFFERS_MAX + 2)]
+    for buffer in buffers:
+        assert buffer is not None
+        memory.release(buffer)
+    again = [memory.reserve(1_000_000) for _ in range(POOLED_BUFFERS_MAX + 2)]
+    assert sum(any(one is buffer for buffer in buffers) for one in again) == POOLED_BUFFERS_MAX
+    assert memory.half_frames_bytes == len(again) * POOLED_BUFFER_BYTES
 
 
 def test_a_connection_that_sends_big_frames_gets_a_pooled_buffer_at_once() -> None:

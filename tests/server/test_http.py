@@ -1,0 +1,111 @@
+"""The HTTP listener's answers and bounds, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+import uvloop
+
+from data_plane.server import http
+from data_plane.server.http import (
+    HTTP_CONNECTIONS_MAX,
+    REQUEST_BYTES_MAX,
+    HttpListener,
+    HttpResponse,
+)
+
+PAGES = {"/page": lambda: HttpResponse("200 OK", "text/plain", "grün\n".encode())}
+
+
+def ask(request: bytes) -> tuple[bytes, dict[bytes, bytes], bytes]:
+    """(status line, headers, body) of the response."""
+    head, _, body = HttpListener(dict(PAGES)).respond(request).partition(b"\r\n\r\n")
+    status, *lines = head.split(b"\r\n")
+    return status, dict(line.split(b": ", 1) for line in lines), body
+
+
+def test_a_page_is_answered_with_its_size() -> None:
+    for path in (b"/page", b"/page?name[]=x"):
+        status, headers, body = ask(b"GET %s HTTP/1.1\r\n\r\n" % path)
+        assert status == b"HTTP/1.1 200 OK"
+        assert headers[b"Content-Type"] == b"text/plain"
+        assert int(headers[b"Content-Length"]) == len(body) == len("grün\n".encode())
+    status, headers, body = ask(b"HEAD /page HTTP/1.0\r\n\r\n")
+    assert (status, int(headers[b"Content-Length"]), body) == (b"HTTP/1.1 200 OK", 6, b"")
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET /other HTTP/1.1", b"404 Not Found"),
+        (b"POST /page HTTP/1.1", b"405 Method Not Allowed"),
+        (b"GET /page", b"400 Bad Request"),
+        (b"GET /page HTTP/2", b"400 Bad Request"),
+        (b"\xff \xff \xff", b"400 Bad Request"),
+    ],
+)
+def test_what_is_not_a_page(request_line: bytes, status: bytes) -> None:
+    assert ask(request_line + b"\r\n\r\n")[0] == b"HTTP/1.1 " + status
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "REQUEST_DEADLINE_S", 1.0)
+
+    async def main() -> None:
+        listener = HttpListener(dict(PAGES))
+        port = await listener.start("127.0.0.1", 0)
+        clients: list[asyncio.StreamWriter] = []
+
+        async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            clients.append(writer)
+            return reader, writer
+
+        async def until_open(count: int) -> None:
+            while listener.open_count != count:  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+
+        async def play() -> None:
+            # As many as there may be, and silent: the next is turned away, they at the deadline.
+            silent = [await connect() for _ in range(HTTP_CONNECTIONS_MAX)]
+            await until_open(HTTP_CONNECTIONS_MAX)
+            assert await received(await connect()) == b""
+            assert listener.open_count == HTTP_CONNECTIONS_MAX
+            for client in silent:
+                assert await received(client) == b""
+            await until_open(0)
+            talkative = await connect()
+            talkative[1].write(b"GET /" + bytes(REQUEST_BYTES_MAX - 5))
+            await asyncio.sleep(0.02)
+            assert listener.open_count == 1
+            talkative[1].write(b"x")
+            assert await received(talkative) == b""
+            client = await connect()
+            client[1].write(b"GET /page HTTP/1.1\r\n\r")
+            await asyncio.sleep(0.02)
+            # One request for each connection: the second is not answered.
+            client[1].write(b"\nGET /page HTTP/1.1\r\n\r\n")
+            answer = await received(client)
+            assert answer.count(b"HTTP/1.1 200 OK") == 1
+            assert answer.endswith("grün\n".encode())
+            await until_open(0)
+
+        try:
+            await asyncio.wait_for(play(), 10)
+        finally:
+            listener.close()
+            for writer in clients:
+                writer.transport.abort()
+            await asyncio.sleep(0.01)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+async def received(client: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
+    """All that comes until the other side closes."""
+    with suppress(ConnectionResetError):
+        return await client[0].read()
+    return b""
