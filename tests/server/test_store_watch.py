@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from data_plane.cell.metadata_store import StoreUnavailable
 from data_plane.server.shared_store import READ_TIMEOUT_S, StoreWatch
 
 
@@ -17,6 +18,9 @@ class WatchedStore:
         self.committed = 0
         self.image = 0
         self.poked = threading.Semaphore(0)
+        self.pokes_count = 0
+        self.is_reader_slow = False
+        self.outages_left = 0
         self._news = threading.Condition()
         # Runs when a wait has seen news, before whoever waits hears of it.
         self.before_told: Callable[[], None] | None = None
@@ -24,6 +28,9 @@ class WatchedStore:
         self.watch = StoreWatch(anything, anything, lambda: self.image, self._poke)
 
     def wait(self, after_version: int, timeout_ms: int) -> bool:
+        if self.outages_left:
+            self.outages_left -= 1
+            raise StoreUnavailable("away")
         with self._news:
             has_news = self._news.wait_for(lambda: self.committed > after_version, 0.05)
         if has_news and self.before_told is not None:
@@ -45,6 +52,9 @@ class WatchedStore:
         call()
 
     def _poke(self) -> None:
+        self.pokes_count += 1
+        if self.is_reader_slow:
+            return
         self.read()
         self.poked.release()
 
@@ -79,6 +89,37 @@ def test_an_own_commit_does_not_delay_what_others_commit_next() -> None:
     try:
         until(lambda: store.before_told is None)
         time.sleep(READ_TIMEOUT_S / 10)
+        store.commit()
+        assert until(lambda: store.image == store.committed) < READ_TIMEOUT_S / 2
+    finally:
+        store.watch.stop()
+        store.watch.join()
+
+
+def test_who_is_slow_to_read_is_poked_once_and_does_not_hold_up_the_stop() -> None:
+    store = WatchedStore()
+    store.watch.start()
+    try:
+        store.commit()
+        until(lambda: store.image == store.committed)
+        store.is_reader_slow = True
+        store.commit()
+        until(lambda: store.pokes_count == 2)
+        time.sleep(READ_TIMEOUT_S / 10)
+        assert store.pokes_count == 2
+    finally:
+        began = time.monotonic()
+        store.watch.stop()
+        store.watch.join()
+    assert time.monotonic() - began < READ_TIMEOUT_S / 2
+
+
+def test_a_store_that_was_away_is_watched_again() -> None:
+    store = WatchedStore()
+    store.outages_left = 3
+    store.watch.start()
+    try:
+        until(lambda: not store.outages_left)
         store.commit()
         assert until(lambda: store.image == store.committed) < READ_TIMEOUT_S / 2
     finally:
