@@ -195,7 +195,11 @@ class Connection(asyncio.BufferedProtocol):
         info.closed = True
         on_close, info.on_close = info.on_close, []
         for callback in on_close:
-            callback()
+            try:
+                callback()
+            except Exception as error:
+                # The connection would count for ever, and the stop wait for it.
+                self._listener.log.error("connection_failed", peer=info.peer, error=repr(error))
         self._listener.connection_closed(self)
 
     # Frames in.

@@ -430,3 +430,21 @@ def test_an_answer_for_a_closed_connection_is_dropped() -> None:
     deferred.complete(echo(b"late"))
     assert transport.sent == b""
     assert listener.closed == [connection]
+
+
+def test_a_bug_in_what_is_done_about_a_lost_connection_leaves_no_trace_of_it() -> None:
+    """It would count for ever, and the stop would wait for it."""
+
+    def oops() -> None:
+        raise ZeroDivisionError("a bug")
+
+    listener = PlayedListener(echo)
+    listener.log = RememberingLog()
+    connection, _ = connect(listener)
+    closed: list[bool] = []
+    assert connection.info is not None
+    connection.info.on_close += [oops, lambda: closed.append(True)]
+    connection.connection_lost(None)
+    assert closed == [True]
+    assert listener.closed == [connection]
+    assert [event for _, event, _ in listener.log.events] == ["connection_failed"]
