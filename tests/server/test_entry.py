@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -34,12 +35,16 @@ ADDRESSES = Addresses("clients.example", 1001, "brokers.example", 1002)
 class Machine:
     """A disk and a way to the store; each `enter` is a new process."""
 
+    # Not id(): of a machine that is gone another one may get it, and with it the same chance.
+    _numbers = count(1)
+
     def __init__(
         self,
         store: InMemoryMetadataStore | None,
         clock: Clock,
         set: Mapping[str, str] | None = None,
     ) -> None:
+        self._number = next(self._numbers)
         self.clock = clock
         self.store = None if store is None else FaultyStore(store)
         self.fs = SimFileSystem()
@@ -57,7 +62,7 @@ class Machine:
     def enter_again(self) -> Entry:
         """Another attempt of the same process."""
         self._attempts += 1
-        incarnation_id = f"{random.Random(f'{id(self)} {self._lives}').getrandbits(128):032x}"
+        incarnation_id = f"{random.Random(f'{self._number} {self._lives}').getrandbits(128):032x}"
         return enter_cell(self.settings, self.ports(), ADDRESSES, incarnation_id)
 
     def ports(self) -> Ports:
@@ -68,7 +73,7 @@ class Machine:
             executor=executor,
             maintenance_executor=executor,
             now_ms=lambda: self.clock.now_ms,
-            random=random.Random(f"{id(self)} {self._attempts}"),
+            random=random.Random(f"{self._number} {self._attempts}"),
             log=RememberingLog(),
             log_threshold=anything,
             make_peers=anything,
