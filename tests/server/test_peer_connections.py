@@ -478,6 +478,48 @@ def test_pauses_grow_to_a_second_and_no_further() -> None:
     run(main)
 
 
+def test_after_an_answer_the_next_pause_is_a_short_one_again() -> None:
+    async def main() -> None:
+        async with playing() as player:
+            elapsed_ms = 0
+            peer, connection, _ = played_connection(player)
+            peer._loop = SimpleNamespace(time=lambda: elapsed_ms / 1000)  # type: ignore[assignment]
+            for _ in range(9):
+                peer._not_connected("gone")
+            peer._connected(connection)
+            connection.send(ask_of([]))
+            data = response(0, b"")
+            connection.get_buffer(-1)[: len(data)] = data
+            connection.buffer_updated(len(data))
+            connection.connection_lost(None)
+            assert peer._is_too_early()
+            elapsed_ms += peer_connections.RECONNECT_BACKOFF_MS
+            assert not peer._is_too_early()
+
+    run(main)
+
+
+def test_an_attempt_to_connect_is_not_waited_for_as_long_as_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_connections, "CONNECT_TIMEOUT_MS_MAX", 50)
+
+    async def main() -> None:
+        async with playing(timeout_ms=20_000) as player:
+            peer = peer_connections._Peer(player.peers, PEER)
+
+            async def create_connection(*_: Any, **__: Any) -> tuple[Any, Any]:
+                await asyncio.sleep(20)
+                raise AssertionError
+
+            loop = SimpleNamespace(create_connection=create_connection, time=lambda: 1.0)
+            peer._loop = loop  # type: ignore[assignment]
+            await asyncio.wait_for(peer._connect("broker-2.example", 9092), 10)
+            assert player.warnings() == ["no connection within 50 ms"]
+
+    run(main)
+
+
 def test_another_address_is_used_after_disconnect() -> None:
     async def main() -> None:
         async with playing() as player:

@@ -175,6 +175,20 @@ def test_a_stop_answers_what_is_in_flight_and_keeps_the_data(
             assert values_of(records) == [(0, b"kept")]
 
 
+def test_a_poll_ends_when_its_time_is_over_and_not_with_some_later_tick(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker, RawClient(broker.port) as client:
+        create_topic(client, "orders")
+        took_s = []
+        for _ in range(8):
+            began_s = time.monotonic()
+            fetch(client, "orders", 0, max_wait_ms=100)
+            client.receive(ApiKey.FETCH)
+            took_s.append(time.monotonic() - began_s)
+        assert min(took_s) >= 0.09
+        # Ticks that nobody has asked for come each second: they would end every other one so soon.
+        assert sum(seconds < 0.5 for seconds in took_s) >= 6
+
+
 def test_requests_are_pipelined_and_answered_in_order(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker, RawClient(broker.port) as client:
         create_topic(client, "orders")
