@@ -185,6 +185,32 @@ def test_filter_batch(records: list[NewRecord], codec: Compression, data: st.Dat
     assert summarize_batch(thinner, header, consecutive=False).record_count == len(survivors)
 
 
+@codecs
+@pytest.mark.parametrize("horizon", [None, 7])
+def test_what_the_broker_has_stamped_keeps_its_time(codec: Compression, horizon: int | None) -> None:
+    """Also where the records' own times run backwards."""
+    batch = build_batch([NewRecord(t, b"k", b"v") for t in (50, 40, 30)], compression=codec)
+    set_log_append_time(batch, 0, 99)
+    header = header_of(batch)
+    assert find_first_at(batch, header, 99, 1) == (1, 99)
+    assert find_max_timestamp(batch, header, 2) == (2, 99)
+    thinner = filter_batch(batch, 0, b"\0\1\1", delete_horizon_ms=horizon)
+    assert thinner is not None
+    assert header_of(thinner).max_timestamp == 99
+    assert decode_batch(thinner) == decode_batch(batch)[1:]
+
+
+@codecs
+def test_the_last_survivor_may_become_a_tombstone(codec: Compression) -> None:
+    records = [NewRecord(5 + i, b"k%d" % i, b"v", ((b"h", b"x"),)) for i in range(4)]
+    batch = build_batch(records, base_offset=70, compression=codec)
+    thinner = filter_batch(batch, 0, b"\1\0\1\0", blanks_last=True)
+    assert thinner is not None
+    assert is_crc_valid(thinner, header_of(thinner))
+    first, _, third, _ = decode_batch(batch)
+    assert decode_batch(thinner) == [first, third._replace(value=None)]
+
+
 def test_filter_keeps_the_records_bytes() -> None:
     """Even bytes that this module would write otherwise: here a varint of two bytes for 0."""
     body = b"\x00\x80\x00\x00\x02k\x02v\x00"
