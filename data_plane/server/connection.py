@@ -8,8 +8,8 @@ An answer that is not ready keeps a slot, and later answers queue behind it:
 
 Back-pressure: while more than UNSENT_BYTES_MAX are unsent or OPEN_SLOTS_MAX answers are open the
 connection is not read, and a pass stops after PASS_BYTES_MAX or PASS_MS_MAX; complete frames that
-were already read wait in the backlog (at most one shared buffer's size). Answers that are held
-behind one which is not ready count as unsent.
+were already read wait in the backlog (at most one shared buffer's size, and counted with the half
+frames of all connections). Answers that are held behind one which is not ready count as unsent.
 
 Invariants
 - At most one half frame, and it is the last thing read. Reads for it never go beyond its end.
@@ -186,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop_half()
         self._count_unsent(0)
-        self._backlog = None
+        self._take_backlog()
         self._drop_slots()
         self._out.clear()
         info = self.info
@@ -225,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._must_pause() or (
                 has_handled and listener.clock.now_ms() - now_ms > PASS_MS_MAX
             ):
-                self._backlog = bytearray(view[position:end])
+                self._keep_backlog(view[position:end])
                 return
             has_handled = True
             self._take(dispatch(info, buf, position + SIZE_BYTES, frame_end, now_ms))
@@ -234,6 +234,17 @@ class Connection(asyncio.BufferedProtocol):
                 return
         if position < end:
             self._start_half(view[position:end], SIZE_BYTES, now_ms)
+
+    def _keep_backlog(self, data: memoryview) -> None:
+        if not self._listener.memory.keep_waiting(len(data)):
+            raise CloseConnection("no memory left for requests that wait")
+        self._backlog = bytearray(data)
+
+    def _take_backlog(self) -> bytearray:
+        """What waits, which is not kept any longer; nothing when there is none."""
+        backlog, self._backlog = self._backlog or bytearray(), None
+        self._listener.memory.waiting_bytes -= len(backlog)
+        return backlog
 
     def _start_half(self, data: memoryview, total: int, now_ms: int) -> None:
         half = HalfFrame.start(self._listener.memory, data, total, self._proven_bytes, now_ms)
@@ -385,7 +396,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._backlog is not None and not self._must_pause():
             if info is None or info.closed:
                 return
-            backlog, self._backlog = self._backlog, None
+            backlog = self._take_backlog()
             now_ms = self._listener.clock.now_ms()
             self._is_in_pass = True
             try:
@@ -440,7 +451,7 @@ class Connection(asyncio.BufferedProtocol):
         self.closing_since_ms = self._listener.clock.now_ms()
         self._listener.log_close(info, reason, is_expected=is_expected)
         self._drop_slots()
-        self._backlog = None
+        self._take_backlog()
         transport.close()
 
     # For the shutdown.
@@ -457,5 +468,5 @@ class Connection(asyncio.BufferedProtocol):
 
     def drop_backlog(self) -> None:
         """Nothing is handled any more, nor read."""
-        self._backlog = None
+        self._take_backlog()
         self.stop_reading()

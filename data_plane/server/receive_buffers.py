@@ -9,7 +9,8 @@ A frame's buffer grows with the bytes that really arrived, up to four times as m
 this connection has proven to send before, at most a megabyte); a size prefix alone reserves next to
 nothing.
 
-Bounds: `SHARED_BYTES` once, and `half_frames_bytes_max` for all half frames together.
+Bounds: `SHARED_BYTES` once, and `half_frames_bytes_max` for all half frames together with the whole
+ones that a connection keeps until it has room for their answers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from __future__ import annotations
 SHARED_BYTES = 1 << 20
 FRAME_BUFFER_BYTES_MIN = 4096
 GROWTH_FACTOR = 4
-# All half frames of all connections together. A connection that asks for more is closed.
+# All half frames of all connections together, and what waits for its turn. A connection that asks
+# for more is closed.
 HALF_FRAMES_BYTES_MAX = 512 << 20
 # Released buffers of this size class are kept for the next big frame: a new megabyte costs 256
 # page faults.
@@ -32,6 +34,8 @@ class ReceiveMemory:
         self.shared = bytearray(SHARED_BYTES)
         self.shared_view = memoryview(self.shared)
         self.half_frames_bytes = 0
+        # Of whole frames that wait for their turn; their connections keep them.
+        self.waiting_bytes = 0
         self._half_frames_bytes_max = half_frames_bytes_max
         self._pool: list[bytearray] = []
 
@@ -39,12 +43,23 @@ class ReceiveMemory:
         """A buffer of at least `size` bytes, or None when that would exceed the bound."""
         if size > POOLED_BUFFER_BYTES // 4 and size <= POOLED_BUFFER_BYTES:
             size = POOLED_BUFFER_BYTES
-        if self.half_frames_bytes + size > self._half_frames_bytes_max:
+        if not self._has_room_for(size):
             return None
         self.half_frames_bytes += size
         if size == POOLED_BUFFER_BYTES and self._pool:
             return self._pool.pop()
         return bytearray(size)
+
+    def _has_room_for(self, size: int) -> bool:
+        taken_bytes = self.half_frames_bytes + self.waiting_bytes
+        return taken_bytes + size <= self._half_frames_bytes_max
+
+    def keep_waiting(self, size: int) -> bool:
+        """Count `size` bytes that wait for their turn; False when that would exceed the bound."""
+        if not self._has_room_for(size):
+            return False
+        self.waiting_bytes += size
+        return True
 
     def release(self, buffer: bytearray) -> None:
         self.half_frames_bytes -= len(buffer)

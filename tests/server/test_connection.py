@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from data_plane.broker.api import Buffer, CloseConnection, Deferred
 from data_plane.server.connection import OPEN_SLOTS_MAX, PASS_BYTES_MAX
-from data_plane.server.receive_buffers import POOLED_BUFFER_BYTES
+from data_plane.server.receive_buffers import POOLED_BUFFER_BYTES, ReceiveMemory
 from data_plane.wire.errors import MalformedFrame
 from tests.broker.doubles import RememberingLog
 from tests.server.connection_player import PlayedListener, connect, feed, frame
@@ -367,6 +367,47 @@ def test_nothing_is_handled_behind_a_request_that_has_closed_its_connection() ->
     connection.buffer_updated(len(data))
     assert listener.dispatcher.frames == [b"good", b"last"]
     assert listener.reasons == ["a handler says so"]
+
+
+def test_what_waits_of_all_connections_is_bounded_together_with_half_frames() -> None:
+    listener = PlayedListener(lambda request: [bytes(PASS_BYTES_MAX + 1)])
+    data = frame(bytes(996))
+    listener.memory = ReceiveMemory(half_frames_bytes_max=5_000)
+    connections = [connect(listener) for _ in range(4)]
+    for number, (connection, transport) in enumerate(connections[:2], 1):
+        transport.on_write = connection.pause_writing
+        feed(connection, data * 3)
+        assert listener.memory.waiting_bytes == number * 2_000
+    third, third_transport = connections[2]
+    feed(third, data * 3)
+    assert third_transport.is_closed
+    assert third_transport.sent == bytes(PASS_BYTES_MAX + 1)
+    assert listener.reasons == ["no memory left for requests that wait"]
+    # Half frames have what is left.
+    fourth, fourth_transport = connections[3]
+    feed(fourth, frame(bytes(1_100))[:8])
+    assert fourth_transport.is_closed
+    assert listener.reasons[1:] == ["no memory left for half frames"]
+    # Handled, or given up: nothing waits any more.
+    first, second = connections[0][0], connections[1][0]
+    first.resume_writing()
+    assert listener.memory.waiting_bytes == 1_000 + 2_000
+    second.drop_backlog()
+    assert listener.memory.waiting_bytes == 1_000
+    first.close("a test")
+    assert listener.memory.waiting_bytes == 0
+    for connection, _ in connections:
+        connection.connection_lost(None)
+    assert listener.memory.waiting_bytes == listener.memory.half_frames_bytes == 0
+
+
+def test_what_waits_goes_with_its_connection() -> None:
+    listener = PlayedListener(lambda request: [bytes(PASS_BYTES_MAX + 1)])
+    connection, _ = connect(listener)
+    feed(connection, frame(b"x") * 2)
+    assert listener.memory.waiting_bytes == 5
+    connection.connection_lost(None)
+    assert listener.memory.waiting_bytes == 0
 
 
 def test_a_connection_that_is_closed_has_nothing_left_for_later() -> None:
