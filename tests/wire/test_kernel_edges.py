@@ -71,6 +71,20 @@ def test_no_two_records_share_an_offset(implementation: Implementation, headers:
         walk(one + one, 0, 2 * len(one), 2, consecutive=False)
 
 
+@both
+@pytest.mark.parametrize("prefix", [b"tw-", b"t"])
+def test_a_prefix_is_seen_up_to_the_last_byte(
+    implementation: Implementation, prefix: bytes
+) -> None:
+    """No sound record ends with a header's key; so the records behind it are looked at."""
+    scan = implementation.batches.scan_headers
+    for data in (b"\x7f..." + prefix, prefix):
+        with pytest.raises(InvalidRecords):
+            scan(data, 0, len(data), 1, prefix)
+        assert scan(data, 0, len(data) - 1, 1, prefix) == []
+        assert scan(data + b"x", 0, len(data) - 1, 1, prefix) == []
+
+
 def encoded(encode: Any, message: Any, version: int) -> bytes:
     writer = Writer()
     encode(writer, message, version)

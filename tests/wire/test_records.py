@@ -187,7 +187,9 @@ def test_filter_batch(records: list[NewRecord], codec: Compression, data: st.Dat
 
 @codecs
 @pytest.mark.parametrize("horizon", [None, 7])
-def test_what_the_broker_has_stamped_keeps_its_time(codec: Compression, horizon: int | None) -> None:
+def test_what_the_broker_has_stamped_keeps_its_time(
+    codec: Compression, horizon: int | None
+) -> None:
     """Also where the records' own times run backwards."""
     batch = build_batch([NewRecord(t, b"k", b"v") for t in (50, 40, 30)], compression=codec)
     set_log_append_time(batch, 0, 99)
@@ -228,6 +230,14 @@ def test_batch_built_with_gaps() -> None:
         build_batch([NewRecord(1, b"a", None, (), 4), NewRecord(2, b"b", None, (), 3)])
     with pytest.raises(ValueError, match="at least one"):
         build_batch([])
+
+
+@codecs
+def test_the_outline_of_a_batch(codec: Compression) -> None:
+    records = [NewRecord(50, b"", b"v"), NewRecord(40, None, b"v"), NewRecord(60, b"k", None)]
+    batch = bytes(7) + build_batch(records, compression=codec)
+    outline = room.outline_batch(batch, read_batch_header(batch, 7))
+    assert outline == [(50, True), (40, False), (60, True)]
 
 
 def test_time_searches() -> None:
