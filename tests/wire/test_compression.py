@@ -94,6 +94,59 @@ def test_lz4_that_java_does_not_read_is_refused(data: bytes, why: str) -> None:
             unpack(Compression.LZ4, data)
 
 
+def xxh32(data: bytes) -> int:
+    """The checksum of LZ4 frames, for less than 16 bytes (github.com/Cyan4973/xxHash, its
+    specification)."""
+    first, second, third, fourth, fifth = (
+        2654435761, 2246822519, 3266489917, 668265263, 374761393,
+    )  # fmt: skip
+
+    def turned(value: int, bits: int, factor: int) -> int:
+        value &= 0xFFFFFFFF
+        return (value << bits | value >> 32 - bits) * factor & 0xFFFFFFFF
+
+    total = fifth + len(data)
+    whole = len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little")
+        total = turned(total + word * third, 17, fourth)
+    for byte in data[whole:]:
+        total = turned(total + byte * fifth, 11, first)
+    total = (total ^ total >> 15) * second & 0xFFFFFFFF
+    total = (total ^ total >> 13) * third & 0xFFFFFFFF
+    return total ^ total >> 16
+
+
+def lz4_frame(content: bytes, flags: int) -> bytes:
+    """One frame of independent, stored blocks of up to ten bytes."""
+    descriptor = bytes((0x60 | flags, 0x40))
+    if flags & 0x08:
+        descriptor += len(content).to_bytes(8, "little")
+    out = b"\x04\x22\x4d\x18" + descriptor + bytes((xxh32(descriptor) >> 8 & 0xFF,))
+    for start in range(0, len(content), 10):
+        block = content[start : start + 10]
+        out += (len(block) | 1 << 31).to_bytes(4, "little") + block
+        if flags & 0x10:
+            out += xxh32(block).to_bytes(4, "little")
+    out += bytes(4)
+    return out + (xxh32(content).to_bytes(4, "little") if flags & 0x04 else b"")
+
+
+@pytest.mark.parametrize("block_checksums", [0, 0x10])
+@pytest.mark.parametrize("content_size", [0, 0x08])
+@pytest.mark.parametrize("content_checksum", [0, 0x04])
+def test_lz4_with_all_that_a_frame_may_have_is_read_and_nothing_behind_it(
+    block_checksums: int, content_size: int, content_checksum: int
+) -> None:
+    """Go's clients, for one, write checksums."""
+    flags = block_checksums | content_size | content_checksum
+    frame = lz4_frame(b"some content.", flags)
+    assert decompress(Compression.LZ4, frame) == b"some content."
+    for behind in (b"\0", bytes(4), frame):
+        with pytest.raises(InvalidRecords, match=f"{len(behind)} bytes remain behind its frame"):
+            decompress(Compression.LZ4, frame + behind)
+
+
 @codecs
 def test_an_unpacker_gives_what_decompress_gives(codec: Compression) -> None:
     unpacker = Unpacker(10_000)

@@ -256,9 +256,17 @@ def test_end_transaction_markers() -> None:
     for is_commit in (True, False):
         marker = EndTransactionMarker(is_commit, 6)
         batch = build_end_transaction_marker(
-            marker, base_offset=8, timestamp=1000, producer_id=5, producer_epoch=2
+            marker,
+            base_offset=8,
+            timestamp=1000,
+            producer_id=5,
+            producer_epoch=2,
+            partition_leader_epoch=4,
         )
         header = header_of(batch)
+        assert is_crc_valid(batch, header)
+        assert (header.base_offset, header.partition_leader_epoch) == (8, 4)
+        assert header.base_timestamp == header.max_timestamp == 1000
         assert header.is_control
         assert header.is_transactional
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (5, 2, -1)
