@@ -185,6 +185,9 @@ def test_the_address_for_other_brokers_is_one_they_can_connect_to() -> None:
     for text in ("0.0.0.0:7", ":7", "[::]:7", "host", "host:70000", "PLAINTEXT://host:7"):
         with pytest.raises(ConfigurationError, match=r"inter\.broker\.listener"):
             load_configuration(flags=[f"inter.broker.listener={text}"])
+    for text in ("127.0.0.1", "127.0.0.1:65536", "PLAINTEXT://127.0.0.1:7"):
+        with pytest.raises(ConfigurationError, match="is not of the form host:port"):
+            load_configuration(flags=[f"inter.broker.listener={text}"])
 
 
 def test_brokers_meet_on_loopback_or_by_mutual_tls() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,6 +146,28 @@ def test_sockets_get_the_buffers_that_are_configured() -> None:
         socket_receive_buffer_bytes="-1", socket_send_buffer_bytes="-1"
     ).connect()
     assert transport.options == []
+
+
+def test_an_address_is_taken_with_its_backlog_and_nobody_is_let_in_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def create_server(make: Any, host: Any, port: Any, **options: Any) -> Any:
+        asked.append({"host": host, "port": port, **options})
+        return SimpleNamespace(sockets=[SimpleNamespace(getsockname=lambda: ("::", 9092))])
+
+    async def main() -> None:
+        loop = SimpleNamespace(create_server=create_server)
+        monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+        listener = Harness(socket_listen_backlog_size="7").listener
+        assert await listener.bind("", 0) == 9092
+
+    with pytest.raises(StopIteration):
+        main().send(None)
+    (options,) = asked
+    assert (options["host"], options["port"]) == (None, 0)
+    assert (options["backlog"], options["start_serving"]) == (7, False)
 
 
 class PlayedServer:

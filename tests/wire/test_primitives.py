@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from data_plane.wire.errors import InvalidMessage, MalformedFrame
 from data_plane.wire.primitives import (
+    ARRAY_ITEMS_MAX,
     STRING_BYTES_MAX,
     ZERO_UUID,
     Buffer,
@@ -294,3 +295,23 @@ def test_messages_compare_by_value_and_show_it() -> None:
     assert repr(Point(x=1)) == "Point(x=1, y=0)"
     with pytest.raises(TypeError, match="unhashable"):
         hash(Point())
+
+
+def test_tagged_fields_count_as_items_of_their_frame() -> None:
+    for count, fits in ((ARRAY_ITEMS_MAX, True), (ARRAY_ITEMS_MAX + 1, False)):
+        writer = Writer()
+        writer.write_uvarint(count)
+        reader = Reader(bytes(writer.buf) + b"\x00\x00" * count)
+        if fits:
+            reader.skip_tagged_fields()
+            assert reader.remaining == 0
+            assert reader.items_left == 0
+        else:
+            with pytest.raises(MalformedFrame, match="array items, in tagged fields"):
+                reader.skip_tagged_fields()
+
+
+def test_a_structure_is_absent_where_its_marker_is_negative() -> None:
+    """As Apache Kafka reads it (KIP-893), whose writers say 1 or -1."""
+    reader = Reader(b"\x01\x00\x7f\xff\x80")
+    assert [reader.read_present() for _ in range(5)] == [True, True, True, False, False]
