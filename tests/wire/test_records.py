@@ -276,6 +276,19 @@ def test_end_transaction_markers() -> None:
         assert read_end_transaction_marker(record) == marker
 
 
+def test_the_bits_of_attributes() -> None:
+    """As Apache Kafka counts them."""
+    batch = build_batch([NewRecord(5, b"k", b"v")], compression=Compression.ZSTD, is_control=True)
+    assert header_of(batch).attributes == 4 | 1 << 5
+    batch = build_batch([NewRecord(5, b"k", b"v")], is_transactional=True, producer_id=1)
+    assert header_of(batch).attributes == 1 << 4
+    thinner = filter_batch(batch, 0, b"\1", delete_horizon_ms=7)
+    assert thinner is not None
+    assert header_of(thinner).attributes == 1 << 4 | 1 << 6
+    set_log_append_time(batch, 0, 9)
+    assert header_of(batch).attributes == 1 << 4 | 1 << 3
+
+
 def test_odd_control_records() -> None:
     assert read_control_type(Record(0, 0, b"\0\0\x7f\xff", None)) is ControlType.UNKNOWN
     assert read_end_transaction_marker(Record(0, 0, b"\0\0\0\2", b"")) is None
