@@ -7,19 +7,13 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-import uvloop
 
-from data_plane.broker.config.effective import EffectiveConfig
-from data_plane.cell.metadata import BrokerImage, MetadataImage
+from data_plane.cell.metadata import MetadataImage
 from data_plane.server import peer_connections
-from data_plane.server.clock import Clock
 from data_plane.server.inter_broker_tls import (
     AUTHORITY,
     CERTIFICATE,
@@ -30,137 +24,21 @@ from data_plane.server.inter_broker_tls import (
     is_loopback,
     make_contexts,
 )
-from data_plane.server.peer_connections import OPEN_REQUESTS_MAX, PeerConnections
+from data_plane.server.peer_connections import OPEN_REQUESTS_MAX
 from data_plane.server.peer_metrics import PeerCollector, PeerCounts
-from tests.broker.doubles import RememberingLog
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
-
-PEER = 2
-FETCH, FETCH_VERSION = 1, 17
-LIST_OFFSETS, OLD_VERSION = 2, 1  # not flexible: no tags in the headers
-RESPONSE_BYTES_MAX = 100_000
-
-
-def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(asyncio.wait_for(main(), 30))
-
-
-class PeerSocket:
-    """The other broker's end of one connection, driven by the test."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self.writer = writer
-
-    async def request(self) -> tuple[int, int, int, bytes]:
-        """(API, version, correlation id, body) of the next request."""
-        (size,) = struct.unpack(">i", await self._reader.readexactly(4))
-        data = await self._reader.readexactly(size)
-        api_key, version, correlation_id, client_id_size = struct.unpack_from(">hhih", data)
-        assert data[10 : 10 + client_id_size] == b"broker-1"
-        position = 10 + client_id_size
-        if api_key == FETCH:
-            assert data[position] == 0
-            position += 1
-        return api_key, version, correlation_id, data[position:]
-
-    def answer(self, correlation_id: int, body: bytes, tags: bytes = b"\x00") -> None:
-        self.write(response(correlation_id, body, tags))
-
-    def write(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    async def is_closed_by_us(self) -> bool:
-        """Waits for it; what comes before does not matter."""
-        with suppress(ConnectionError):
-            await self._reader.read()
-        return True
-
-
-def response(correlation_id: int, body: bytes, tags: bytes = b"\x00") -> bytes:
-    return struct.pack(">ii", 4 + len(tags) + len(body), correlation_id) + tags + body
-
-
-class Player:
-    """Connections under test, and a peer whose sockets the test gets one by one."""
-
-    def __init__(self, peers: PeerConnections, log: RememberingLog, services: Any) -> None:
-        self.peers = peers
-        self.services = services
-        self.log = log
-        self.accepted: asyncio.Queue[PeerSocket] = asyncio.Queue()
-        self.answers: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.passes_count = 0
-
-    def send(self, body: bytes = b"ask", api_key: int = FETCH, version: int = 17) -> None:
-        is_within = True
-
-        def on_response(answer: memoryview | None, now_ms: int) -> None:
-            assert not is_within
-            assert now_ms > 0
-            self.answers.put_nowait(None if answer is None else bytes(answer))
-
-        self.peers.send(PEER, api_key, version, [body[:1], memoryview(body)[1:]], on_response)
-        is_within = False
-
-    async def socket(self) -> PeerSocket:
-        return await self.accepted.get()
-
-    def warnings(self) -> list[str]:
-        return [fields["reason"] for level, _, fields in self.log.events if level == "warning"]
-
-
-@asynccontextmanager
-async def playing(
-    timeout_ms: int = 5_000,
-    host: str = "127.0.0.1",
-    listener_tls: ssl.SSLContext | None = None,
-    tls: ssl.SSLContext | None = None,
-) -> AsyncIterator[Player]:
-    config = EffectiveConfig(
-        {
-            "replica.socket.timeout.ms": str(timeout_ms),
-            "socket.request.max.bytes": str(RESPONSE_BYTES_MAX - 1000),
-            "replica.fetch.response.max.bytes": "1000",
-        },
-        1,
-    )
-    log = RememberingLog()
-    services = SimpleNamespace(config=config, node_id=1, log=log, image=None)
-    player: Player
-
-    def end_pass(now_ms: int) -> None:
-        player.passes_count += 1
-
-    peers = PeerConnections(services, Clock(), end_pass, tls)  # type: ignore[arg-type]
-    player = Player(peers, log, services)
-
-    writers: list[asyncio.StreamWriter] = []
-
-    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers.append(writer)
-        player.accepted.put_nowait(PeerSocket(reader, writer))
-
-    server = await asyncio.start_server(accept, host, 0, ssl=listener_tls)
-    port = server.sockets[0].getsockname()[1]
-    services.image = image_with(host, port)
-    try:
-        yield player
-    finally:
-        peers.close()
-        server.close()
-        for writer in writers:
-            writer.transport.abort()
-        # The loop tells the protocols of all that, and then lets go of the sockets.
-        await asyncio.sleep(0.01)
-    for counts in peers.counts.values():
-        assert (counts.connections_count, counts.in_flight_count) == (0, 0)
-
-
-def image_with(host: str, port: int) -> MetadataImage:
-    broker = BrokerImage(PEER, "clients.example", 9092, None, host, port)
-    return MetadataImage("cell", brokers={PEER: broker})
+from tests.server.peer_player import (
+    FETCH,
+    LIST_OFFSETS,
+    OLD_VERSION,
+    PEER,
+    RESPONSE_BYTES_MAX,
+    Player,
+    image_with,
+    playing,
+    response,
+    run,
+)
 
 
 def test_requests_in_order_on_one_connection() -> None:
@@ -439,87 +317,6 @@ def test_pauses_between_attempts_grow() -> None:
     run(main)
 
 
-def test_a_pause_is_over_after_its_last_millisecond() -> None:
-    """By a clock of whole milliseconds, told in seconds, some hours after the machine's start."""
-    first_ms, pause_ms = 7_800_000, peer_connections.RECONNECT_BACKOFF_MS
-
-    async def main() -> None:
-        async with playing() as player:
-            elapsed_ms = first_ms
-            loop = SimpleNamespace(time=lambda: elapsed_ms / 1000)
-            for begun_ms in range(first_ms, first_ms + 1000):
-                peer = peer_connections._Peer(player.peers, PEER)
-                peer._loop = loop  # type: ignore[assignment]
-                elapsed_ms = begun_ms
-                peer._not_connected("gone")
-                elapsed_ms = begun_ms + pause_ms - 1
-                assert peer._is_too_early()
-                elapsed_ms = begun_ms + pause_ms
-                assert not peer._is_too_early(), begun_ms
-
-    run(main)
-
-
-def test_pauses_grow_to_a_second_and_no_further() -> None:
-    async def main() -> None:
-        async with playing() as player:
-            elapsed_ms = 0
-            peer = peer_connections._Peer(player.peers, PEER)
-            peer._loop = SimpleNamespace(time=lambda: elapsed_ms / 1000)  # type: ignore[assignment]
-            pauses_ms = []
-            for _ in range(100):
-                peer._not_connected("gone")
-                begun_ms = elapsed_ms
-                while peer._is_too_early():
-                    elapsed_ms += 50
-                pauses_ms.append(elapsed_ms - begun_ms)
-            assert pauses_ms == [50, 100, 200, 400, 800] + [1_000] * 95
-
-    run(main)
-
-
-def test_after_an_answer_the_next_pause_is_a_short_one_again() -> None:
-    async def main() -> None:
-        async with playing() as player:
-            elapsed_ms = 0
-            peer, connection, _ = played_connection(player)
-            peer._loop = SimpleNamespace(time=lambda: elapsed_ms / 1000)  # type: ignore[assignment]
-            for _ in range(9):
-                peer._not_connected("gone")
-            peer._connected(connection)
-            connection.send(ask_of([]))
-            data = response(0, b"")
-            connection.get_buffer(-1)[: len(data)] = data
-            connection.buffer_updated(len(data))
-            connection.connection_lost(None)
-            assert peer._is_too_early()
-            elapsed_ms += peer_connections.RECONNECT_BACKOFF_MS
-            assert not peer._is_too_early()
-
-    run(main)
-
-
-def test_an_attempt_to_connect_is_not_waited_for_as_long_as_an_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(peer_connections, "CONNECT_TIMEOUT_MS_MAX", 50)
-
-    async def main() -> None:
-        async with playing(timeout_ms=20_000) as player:
-            peer = peer_connections._Peer(player.peers, PEER)
-
-            async def create_connection(*_: Any, **__: Any) -> tuple[Any, Any]:
-                await asyncio.sleep(20)
-                raise AssertionError
-
-            loop = SimpleNamespace(create_connection=create_connection, time=lambda: 1.0)
-            peer._loop = loop  # type: ignore[assignment]
-            await asyncio.wait_for(peer._connect("broker-2.example", 9092), 10)
-            assert player.warnings() == ["no connection within 50 ms"]
-
-    run(main)
-
-
 def test_another_address_is_used_after_disconnect() -> None:
     async def main() -> None:
         async with playing() as player:
@@ -592,163 +389,6 @@ def test_a_handler_that_fails_without_an_answer_leaves_the_others_theirs() -> No
             assert "ZeroDivisionError('oops')" in player.warnings()
             # What they have woken runs, as after an answer.
             assert player.passes_count == 1
-
-    run(main)
-
-
-class PlayedTransport:
-    """Takes what is written, and can be at its end without having told anybody."""
-
-    def __init__(self) -> None:
-        self.is_at_its_end = False
-        self.written = b""
-        self.is_aborted = False
-
-    def get_extra_info(self, name: str) -> Any:
-        return SimpleNamespace(family=socket.AF_UNIX)
-
-    def is_closing(self) -> bool:
-        return self.is_at_its_end
-
-    def writelines(self, buffers: Any) -> None:
-        self.written += b"".join(buffers)
-
-    def abort(self) -> None:
-        self.is_aborted = True
-
-
-class PlayedLoop:
-    """A clock, and what is to be called later."""
-
-    def __init__(self) -> None:
-        self.now_s = 1_000.0
-        self.timers: list[list[Any]] = []
-
-    def time(self) -> float:
-        return self.now_s
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Any:
-        timer = [self.now_s + delay_s, callback]
-        self.timers.append(timer)
-        return SimpleNamespace(cancel=lambda: self.timers.remove(timer))
-
-    def turn_to(self, end_s: float) -> None:
-        while due := [timer for timer in self.timers if timer[0] <= end_s + 1e-6]:
-            timer = min(due, key=lambda one: one[0])
-            self.timers.remove(timer)
-            self.now_s = timer[0]
-            timer[1]()
-        self.now_s = end_s
-
-
-def played_connection(
-    player: Player,
-) -> tuple[peer_connections._Peer, peer_connections._PeerConnection, PlayedTransport]:
-    """A connection that is made, without a network."""
-    peer = peer_connections._Peer(player.peers, PEER)
-    connection = peer_connections._PeerConnection(peer)
-    transport = PlayedTransport()
-    connection.connection_made(transport)  # type: ignore[arg-type]
-    return peer, connection, transport
-
-
-def ask_of(answers: list[bytes | None], body: bytes = b"") -> peer_connections._Request:
-    def on_response(answer: memoryview | None, now_ms: int) -> None:
-        answers.append(None if answer is None else bytes(answer))
-
-    return peer_connections._Request(FETCH, FETCH_VERSION, [body], on_response)
-
-
-def test_each_request_has_its_own_time_and_the_oldest_counts() -> None:
-    async def main() -> None:
-        async with playing(timeout_ms=1_000) as player:
-            _, connection, transport = played_connection(player)
-            connection._loop = loop = PlayedLoop()  # type: ignore[assignment]
-            answers: list[bytes | None] = []
-            connection.send(ask_of(answers))
-            loop.turn_to(1_000.6)
-            connection.send(ask_of(answers))
-            data = response(0, b"in time")
-            connection.get_buffer(-1)[: len(data)] = data
-            connection.buffer_updated(len(data))
-            assert answers == [b"in time"]
-            loop.turn_to(1_000.9)
-            connection.send(ask_of(answers))
-            loop.turn_to(1_001.55)
-            assert not transport.is_aborted
-            loop.turn_to(1_001.6)
-            assert transport.is_aborted
-            # Of what it is given up with nothing is taken any more, whatever comes.
-            connection.get_buffer(-1)[: len(data)] = response(1, b"in time")
-            connection.buffer_updated(len(data))
-            assert answers == [b"in time"]
-            connection.connection_lost(None)
-            assert answers == [b"in time", None, None]
-            assert loop.timers == []
-
-    run(main)
-
-
-def test_correlation_ids_begin_anew_after_the_largest() -> None:
-    async def main() -> None:
-        async with playing() as player:
-            _, connection, transport = played_connection(player)
-            connection._loop = loop = PlayedLoop()  # type: ignore[assignment]
-            connection._next_correlation_id = 2**31 - 1
-            for _ in range(2):
-                assert connection.send(ask_of([]))
-            size = len(transport.written) // 2
-            ids = [struct.unpack_from(">i", transport.written, at + 8)[0] for at in (0, size)]
-            assert ids == [2**31 - 1, 0]
-            connection.connection_lost(None)
-            assert loop.timers == []
-
-    run(main)
-
-
-def test_what_waited_for_a_connection_that_is_at_its_end_is_not_forgotten() -> None:
-    async def main() -> None:
-        async with playing() as player:
-            peer, connection, transport = played_connection(player)
-            answers: list[bytes | None] = []
-            peer._attempt = asyncio.create_task(asyncio.sleep(20))
-            peer.send(ask_of(answers))
-            peer._attempt.cancel()
-            transport.is_at_its_end = True
-            peer._connected(connection)
-            assert answers == [], "not within what makes it"
-            await asyncio.sleep(0.01)
-            assert answers == [None]
-            connection.connection_lost(None)
-
-    run(main)
-
-
-def test_a_connection_that_ends_as_soon_as_it_was_made_is_none() -> None:
-    async def main() -> None:
-        async with playing() as player:
-            peer = peer_connections._Peer(player.peers, PEER)
-
-            async def create_connection(
-                make: Callable[[], peer_connections._PeerConnection], *_: Any, **__: Any
-            ) -> tuple[Any, Any]:
-                connection, transport = make(), PlayedTransport()
-                connection.connection_made(transport)  # type: ignore[arg-type]
-                connection.connection_lost(None)
-                return transport, connection
-
-            loop = SimpleNamespace(create_connection=create_connection, time=lambda: 1.0)
-            peer._loop = loop  # type: ignore[assignment]
-            answers: list[bytes | None] = []
-            peer._attempt = asyncio.current_task()
-            peer.send(ask_of(answers))
-            await peer._connect("broker-2.example", 9092)
-            assert answers == [None]
-            assert player.warnings() == ["closed as soon as it was made"]
-            assert peer.connection is None
-            assert peer.counts.connections_count == 0
-            # Not again at once: the peer may do that each time.
-            assert peer._is_too_early()
 
     run(main)
 
