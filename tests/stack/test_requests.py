@@ -14,6 +14,8 @@ from stack.folder import StackFolder, StackState
 from stack.processes import identify
 from stack.requests import Action
 
+PARTS_THAT_ARE_NONE = ("7", '"broker-x"', '"broker-\\u00b2"', '"disk"')
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> StackFolder:
@@ -68,3 +70,67 @@ def test_one_request_at_a_time(folder: StackFolder) -> None:
         requests.ask(folder, Action.START, None)
     requests.forget(folder)
     assert requests.take_request(folder) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "{}", '{"id": "x"}', '{"id": "x", "action": "jump", "part": null}'),
+        *(f'{{"id": "x", "action": "start", "part": {part}}}' for part in PARTS_THAT_ARE_NONE),
+    ],
+)
+def test_what_is_no_request_is_dropped(folder: StackFolder, text: str) -> None:
+    (folder.path / "request.json").write_text(text)
+    assert requests.take_request(folder) is None
+    assert not (folder.path / "request.json").exists()
+
+
+def test_a_request_that_nobody_takes_is_taken_back(
+    folder: StackFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 0.1)
+    with pytest.raises(StackError, match="does not answer: nothing was done"):
+        requests.ask(folder, Action.STOP, "broker-1")
+    assert requests.take_request(folder) is None
+
+
+def test_a_request_that_was_begun_is_not_called_undone(
+    folder: StackFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "ANSWER_TIMEOUT_S", 0.5)
+    taken: list[object] = []
+
+    def take() -> None:
+        while not taken or taken[-1] is None:
+            taken.append(requests.take_request(folder))
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    with pytest.raises(StackError, match="may still be at it"):
+        requests.ask(folder, Action.STOP, "broker-1")
+    thread.join()
+
+
+def test_a_request_is_taken_back_at_ctrl_c(
+    folder: StackFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(requests.time, "sleep", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        requests.ask(folder, Action.STOP, "broker-1")
+    assert not (folder.path / "request.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("", None), ("4", "broker-4"), ("007", "broker-7"), ("postgres", "postgres")]
+)
+def test_parts_are_named_as_people_do(name: str, part: str | None) -> None:
+    assert requests.part_named(name) == part
+
+
+@pytest.mark.parametrize("name", ["x", "-1", "1.5", "broker-1", "\N{SUPERSCRIPT TWO}"])
+def test_what_is_no_part_is_refused(name: str) -> None:
+    with pytest.raises(StackError, match="no broker id"):
+        requests.part_named(name)
