@@ -1,7 +1,7 @@
 """A stack's data folder: what is where in it, whose it is, and what was last started there.
 
     DIR/stack.lock       held (flock) by the process that runs the stack, for as long as it lives
-    DIR/stack.json       what runs: written when all parts are ready, removed at a clean stop
+    DIR/stack.json       what runs: written with each part that starts, removed at a clean stop
     DIR/cluster-id       made once; a client that remembers it notices a swapped cluster
     DIR/metadata-store   where the metadata is: `local`, `postgres` or `external`; made once
     DIR/postgres/        the Postgres of a stack that brings its own, with its log
@@ -35,13 +35,17 @@ LOG_BYTES_MAX = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """One broker as it was started."""
+    """One broker as it was started. Its ports are 0 until it serves."""
 
     broker_id: int
     process: ProcessIdentity
     port: int
     metrics_port: int
     inter_broker_port: int = 0
+
+    @property
+    def serves(self) -> bool:
+        return self.port != 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +59,14 @@ class PostgresState:
 @dataclass(frozen=True, slots=True)
 class StackState:
     """What `up` started: the process that watches the others, the brokers, and Postgres if the
-    stack has its own."""
+    stack has its own. `is_up` once all of them have served."""
 
     supervisor: ProcessIdentity
     cluster_id: str
     started_at_ms: int
     brokers: tuple[BrokerState, ...]
     postgres: PostgresState | None = None
+    is_up: bool = True
 
     def living(self) -> list[BrokerState]:
         return [broker for broker in self.brokers if broker.process.is_alive()]
@@ -80,8 +85,8 @@ class MetadataStoreKind(StrEnum):
 
 
 def bootstrap(brokers: list[BrokerState] | tuple[BrokerState, ...]) -> str:
-    """`host:port,host:port` for clients."""
-    return ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)
+    """`host:port,host:port` for clients, of those that serve."""
+    return ",".join(f"127.0.0.1:{broker.port}" for broker in brokers if broker.serves)
 
 
 class StackFolder:
@@ -203,6 +208,7 @@ def _encode_state(state: StackState) -> dict[str, Any]:
         "supervisor": {"pid": state.supervisor.pid, "started": state.supervisor.started},
         "cluster_id": state.cluster_id,
         "started_at_ms": state.started_at_ms,
+        "is_up": state.is_up,
         "brokers": [
             {
                 "id": broker.broker_id,
@@ -232,6 +238,7 @@ def _decode_state(document: dict[str, Any]) -> StackState:
         supervisor=ProcessIdentity(**document["supervisor"]),
         cluster_id=document["cluster_id"],
         started_at_ms=document["started_at_ms"],
+        is_up=document.get("is_up", True),
         brokers=tuple(
             BrokerState(
                 broker_id=entry["id"],

@@ -7,55 +7,74 @@ says may be left from a stack that was killed.
 from __future__ import annotations
 
 import json
+import os
 import signal
 from datetime import datetime
 from typing import Any
 
 from stack.broker_process import KILL_TIMEOUT_S, STOP_TIMEOUT_S
 from stack.errors import EXIT_FAILED, StackError
-from stack.folder import StackFolder, bootstrap
+from stack.folder import MetadataStoreKind, StackFolder, StackState, bootstrap
 from stack.processes import ProcessIdentity
 
 
 def down(folder: StackFolder) -> int:
     """Stop the stack of a folder gracefully; success when none runs. The exit status."""
     state = folder.read_state()
-    if state is None:
-        return _nothing_to_stop(folder)
-    if state.supervisor.signal(signal.SIGTERM):
+    if state is not None and state.supervisor.signal(signal.SIGTERM):
         # It stops the brokers itself, one after the other, and removes the state file.
         timeout_s = (STOP_TIMEOUT_S + KILL_TIMEOUT_S) * (len(state.brokers) + 1)
         if state.supervisor.wait_gone(timeout_s):
             print(f"Stopped. The data stays in {folder.path}.")
             return 0
         raise StackError(f"The stack (pid {state.supervisor.pid}) does not stop.")
-    orphans = [f"broker {broker.broker_id}" for broker in state.living()]
-    for broker in state.living():
-        _stop(broker.process, signal.SIGTERM)
-    postgres = state.living_postgres()
-    if postgres is not None:
-        # Postgres calls this its fast shutdown: it waits for no client.
-        _stop(postgres.process, signal.SIGINT)
-        orphans.append("Postgres")
-    if not orphans:
-        return _nothing_to_stop(folder)
-    folder.remove_state()
-    print(f"Stopped {', '.join(orphans)}, which had lost the stack. The data stays.")
+    if folder.is_locked():
+        raise StackError("A stack is just starting or stopping here. Try again in a moment.")
+    orphans = _stop_orphans(folder, state) if state is not None or _has_postgres(folder) else []
+    if orphans:
+        print(f"Stopped {', '.join(orphans)}, which had lost the stack. The data stays.")
+    else:
+        print(f"No stack runs with the data in {folder.path}.")
     return 0
 
 
-def _stop(process: ProcessIdentity, number: signal.Signals) -> None:
-    process.signal(number)
+def _stop_orphans(folder: StackFolder, state: StackState | None) -> list[str]:
+    """Stop what a supervisor that was killed has left running; the names of it. Holds the folder
+    meanwhile, so that no other stack starts among it."""
+    lock = folder.lock()
+    if lock is None:
+        raise StackError("A stack is just starting or stopping here. Try again in a moment.")
+    try:
+        brokers = [] if state is None else state.living()
+        for broker in brokers:
+            _stop(broker.process)
+        stopped = [f"broker {broker.broker_id}" for broker in brokers]
+        # Also one that no state file names, because the supervisor was killed while it started.
+        if _has_postgres(folder) and _stop_postgres(folder):
+            stopped.append("Postgres")
+        folder.remove_state()
+        return stopped
+    finally:
+        os.close(lock)
+
+
+def _has_postgres(folder: StackFolder) -> bool:
+    return (folder.postgres_data / "data" / "postmaster.pid").exists()
+
+
+def _stop_postgres(folder: StackFolder) -> bool:
+    # Only a cell has one, and needs the modules for it.
+    from stack.postgres import stop_leftover
+
+    return stop_leftover(folder.postgres_data)
+
+
+def _stop(process: ProcessIdentity) -> None:
+    process.signal(signal.SIGTERM)
     if not process.wait_gone(STOP_TIMEOUT_S):
         process.signal(signal.SIGKILL)
-        process.wait_gone(KILL_TIMEOUT_S)
-
-
-def _nothing_to_stop(folder: StackFolder) -> int:
-    if folder.is_locked():
-        raise StackError("A stack is just starting here. Try again in a moment.")
-    print(f"No stack runs with the data in {folder.path}.")
-    return 0
+        if not process.wait_gone(KILL_TIMEOUT_S):
+            raise StackError(f"Process {process.pid} does not end, not even by kill -9.")
 
 
 def describe(folder: StackFolder) -> dict[str, Any]:
@@ -63,8 +82,9 @@ def describe(folder: StackFolder) -> dict[str, Any]:
     state = folder.read_state()
     living = state.living() if state is not None else []
     postgres = state.living_postgres() if state is not None else None
+    present = {broker.broker_id for broker in living}
     return {
-        "running": bool(living),
+        "running": bool(living) and state is not None and state.is_up,
         "data": str(folder.path),
         "cluster_id": state.cluster_id if state is not None and living else None,
         "started_at_ms": state.started_at_ms if state is not None and living else None,
@@ -76,14 +96,15 @@ def describe(folder: StackFolder) -> dict[str, Any]:
             {
                 "id": broker.broker_id,
                 "pid": broker.process.pid,
-                "port": broker.port,
-                "metrics_port": broker.metrics_port,
+                "port": broker.port or None,
+                "metrics_port": broker.metrics_port or None,
                 "inter_broker_port": broker.inter_broker_port or None,
                 "data": str(folder.broker_data(broker.broker_id)),
                 "log": str(folder.log_file(f"broker-{broker.broker_id}")),
             }
             for broker in living
         ],
+        "brokers_not_running": [i for i in folder.broker_ids() if i not in present],
         "postgres": None
         if postgres is None
         else {
@@ -100,17 +121,40 @@ def status(folder: StackFolder, *, as_json: bool) -> int:
     found = describe(folder)
     if as_json:
         print(json.dumps(found))
-    elif not found["running"]:
-        print(f"No stack runs with the data in {folder.path}.")
     else:
-        started = datetime.fromtimestamp(found["started_at_ms"] / 1000).astimezone()
-        print(f"Up since {started:%Y-%m-%d %H:%M:%S}, data in {folder.path}")
-        for broker in found["brokers"]:
-            print(
-                f"  broker {broker['id']}   127.0.0.1:{broker['port']}   pid {broker['pid']}"
-                f"   metrics http://127.0.0.1:{broker['metrics_port']}/metrics"
-            )
-        if found["postgres"] is not None:
-            postgres = found["postgres"]
-            print(f"  postgres   127.0.0.1:{postgres['port']}   pid {postgres['pid']}")
+        print("\n".join(_lines(found, folder)))
     return 0 if found["running"] else EXIT_FAILED
+
+
+def _lines(found: dict[str, Any], folder: StackFolder) -> list[str]:
+    """What `status` says, from `describe`."""
+    parts, postgres = found["brokers"], found["postgres"]
+    if not parts and postgres is None:
+        return [f"No stack runs with the data in {folder.path}."]
+    if found["running"]:
+        started = datetime.fromtimestamp(found["started_at_ms"] / 1000).astimezone()
+        lines = [f"Up since {started:%Y-%m-%d %H:%M:%S}, data in {folder.path}"]
+    elif found["supervisor_pid"] is not None:
+        lines = [f"A stack is starting or stopping with the data in {folder.path}"]
+    else:
+        lines = [f"No stack runs with the data in {folder.path}, but parts of one"]
+    for broker in parts:
+        address = f"127.0.0.1:{broker['port']}" if broker["port"] else "not ready"
+        line = f"  broker {broker['id']}   {address}   pid {broker['pid']}"
+        if broker["metrics_port"]:
+            line += f"   metrics http://127.0.0.1:{broker['metrics_port']}/metrics"
+        lines.append(line)
+    for broker_id in found["brokers_not_running"]:
+        log = folder.log_file(f"broker-{broker_id}")
+        lines.append(f"  broker {broker_id}   not running   log {log}")
+    if postgres is not None:
+        lines.append(f"  postgres   127.0.0.1:{postgres['port']}   pid {postgres['pid']}")
+    elif folder.store_kind() is MetadataStoreKind.POSTGRES:
+        log = folder.postgres_data / "postgres.log"
+        lines.append(f"  postgres   not running   log {log}")
+    if found["supervisor_pid"] is None:
+        lines.append(
+            "The process that looked after them has ended. ./tidewheel down stops them, "
+            "./tidewheel up starts them again then."
+        )
+    return lines

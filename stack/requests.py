@@ -4,9 +4,9 @@
     DIR/answer.json    {"id": …, "message": …}, or {"id": …, "error": …, "exit_status": …}
 
 The supervisor looks for a request whenever it looks after its brokers, takes the file away and does
-what it says; one request at a time. Whoever asked waits for the answer with its own id, and takes a
-request back that nobody has begun when he does not wait any longer. What is no request is dropped: a
-bad file must not end a stack. Files in the stack's folder need no port, no permission beyond the
+what it says; one request at a time. Whoever asked waits for the answer with its own id, and when he
+waits no longer, he takes a request back that nobody has begun. What is no request is dropped: a bad
+file must not end a stack. Files in the stack's folder need no port, no permission beyond the
 folder's, and are gone with it.
 """
 

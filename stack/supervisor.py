@@ -1,10 +1,14 @@
 """Starts a stack's parts, watches over them, and stops them in order.
 
 One supervisor owns one data folder for as long as it lives: it holds the folder's lock. It starts
-Postgres, where the stack has its own, and then all brokers, waits until all serve, writes the
-state file, and then only waits: for a request to stop, for a part to end by itself, or for a
-request of another command to start or stop one broker. A part that ends is reported and not
-started again by itself; a crash should be seen. When no broker is left the stack has failed.
+Postgres, where the stack has its own, and then all brokers, waits until all serve, and then only
+waits: for a request to stop, for a part to end by itself, or for a request of another command to
+start or stop one broker. A part that ends is reported and not started again by itself; a crash
+should be seen. When no broker is left the stack has failed.
+
+The state file names a part from the moment at which it was started, so that `down` finds it
+whenever the supervisor is killed. That it cannot be written (a full disk) ends no stack that runs:
+it is tried again with the next look.
 
 Stopping goes one by one, so that each broker can hand its leaders over to those that still run,
 and Postgres goes last, because a broker that stops tells the metadata store.
@@ -14,10 +18,12 @@ Threads and asyncio are deliberately absent: there is nothing to do but wait.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,14 +59,13 @@ from stack.ports import (
     METRICS_PORT_DISTANCE,
     POSTGRES_PORT_DISTANCE,
     broker_ports,
+    is_free,
     port_beside,
 )
 from stack.processes import identify
 
 if TYPE_CHECKING:
     from stack.postgres import PostgresServer
-
-POSTGRES = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +112,10 @@ class Supervisor:
         self._broker_count = 1
         self._cluster_id = ""
         self._last_ports: dict[int, int] = {}
+        self._postgres_port = 0
         self._started_at_ms = 0
+        self._is_up = False
+        self._is_recorded = True
         self._lock: int | None = None
         self._owns_state = False
 
@@ -143,20 +151,26 @@ class Supervisor:
         ids = decide_broker_ids(self.options, self.folder.broker_ids())
         kind = decide_store_kind(self.options, self.folder, len(ids))
         ports = broker_ports(self.options.port, len(ids))
+        self._started_at_ms = time.time_ns() // 1_000_000
         self.folder.write_store_kind(kind)
         self._cluster_id = self.folder.cluster_id()
         self._broker_count = len(ids)
-        self._store_url = self._start_store(kind)
+        self._write_state()
+        port = port_beside(self.options.port, POSTGRES_PORT_DISTANCE)
+        self._store_url = self._start_store(kind, port)
         self._store_schema = store_schema(kind, self._cluster_id)
+        self._write_state()
         for broker_id, port in zip(ids, ports, strict=True):
             self.brokers.append(BrokerProcess(self._launch(broker_id, port)))
+            self._write_state()
         for broker in self.brokers:
             broker.wait_ready(self._should_stop)
-        self._started_at_ms = time.time_ns() // 1_000_000
+        self._started_at_ms, self._is_up = time.time_ns() // 1_000_000, True
         return self._write_state()
 
-    def _start_store(self, kind: MetadataStoreKind) -> str | None:
-        """The address of the metadata store; None where the broker keeps its own."""
+    def _start_store(self, kind: MetadataStoreKind, port: int) -> str | None:
+        """The address of the metadata store; None where the broker keeps its own. `port` is that
+        of Postgres, 0 for the one that it had, or any."""
         if kind is MetadataStoreKind.LOCAL:
             return None
         if kind is MetadataStoreKind.EXTERNAL:
@@ -166,11 +180,17 @@ class Supervisor:
         # Only a cell needs it, and the packages that it imports.
         from stack.postgres import PostgresServer
 
-        port = port_beside(self.options.port, POSTGRES_PORT_DISTANCE)
         self.postgres = PostgresServer(self.folder.postgres_data, port=port)
-        self.postgres.start(should_stop=self._should_stop)
-        if self.postgres.identity is None:
-            raise Stopped
+        try:
+            self.postgres.start(should_stop=self._should_stop)
+            if self.postgres.identity is None:
+                raise Stopped
+        except BaseException:
+            # One that has not come up must not count as one that runs.
+            self.postgres.stop()
+            self.postgres = None
+            raise
+        self._postgres_port = self.postgres.port
         return self.postgres.dsn
 
     def _launch(self, broker_id: int, port: int) -> BrokerLaunch:
@@ -197,8 +217,9 @@ class Supervisor:
     def _write_state(self) -> StackState:
         supervisor = identify(os.getpid())
         assert supervisor is not None, "this process runs"
-        brokers = [_broker_state(broker) for broker in self.brokers]
-        self._last_ports.update({broker.broker_id: broker.port for broker in brokers})
+        states = [_broker_state(broker) for broker in self.brokers]
+        brokers = [broker for broker in states if broker is not None]
+        self._last_ports.update({b.broker_id: b.port for b in brokers if b.serves})
         postgres = None
         if self.postgres is not None and self.postgres.identity is not None:
             postgres = PostgresState(self.postgres.identity, self.postgres.port)
@@ -208,12 +229,25 @@ class Supervisor:
             self._started_at_ms,
             tuple(sorted(brokers, key=lambda broker: broker.broker_id)),
             postgres,
+            is_up=self._is_up,
         )
+        self._is_recorded = False
         self.folder.write_state(self.state)
+        self._is_recorded = True
         return self.state
+
+    def _record(self) -> None:
+        """Write the state file; where that fails (a full disk), `watch` tries again."""
+        with contextlib.suppress(OSError):
+            self._write_state()
 
     def _in_use_message(self) -> str:
         state = self.folder.read_state()
+        if state is not None and not state.is_up:
+            return (
+                f"A stack is just starting with the data in {self.folder.path} "
+                f"(pid {state.supervisor.pid}). Stop it with ./tidewheel down."
+            )
         where = f" at {bootstrap(state.brokers)} (pid {state.supervisor.pid})" if state else ""
         return (
             f"A stack already runs with the data in {self.folder.path}{where}.\n"
@@ -250,45 +284,66 @@ class Supervisor:
                 has_changed = True
                 report(PartEnded(f"broker-{broker.broker_id}", status, broker.log))
         if self.postgres is not None and (status := self.postgres.poll()) is not None:
-            report(PartEnded(POSTGRES, status, self.postgres.log))
+            report(PartEnded(requests.POSTGRES, status, self.postgres.log))
             self.postgres = None
             has_changed = True
-        if has_changed:
-            self._write_state()
+        if has_changed or not self._is_recorded:
+            self._record()
         request = requests.take_request(self.folder)
         if request is not None:
             report(RequestDone(self._serve(request)))
         return bool(self.brokers) and not self._should_stop()
 
     def _serve(self, request: requests.Request) -> str:
+        refusal: StackError | None = None
         try:
             if request.action is requests.Action.START:
-                done = self._start_part(request.part)
+                done = self._start_part(request)
             else:
-                done = self._stop_part(request.part)
+                done = self._stop_part(request)
         except StackError as error:
-            requests.refuse(self.folder, request, error)
-            return str(error)
-        self._write_state()
-        requests.answer(self.folder, request, done)
-        return done
+            refusal = error
+        except Stopped:
+            refusal = StackError("The stack is stopping.")
+        except OSError as error:
+            refusal = StackError(f"{error.filename or 'The stack'}: {error.strerror or error}.")
+        self._record()
+        # Who asked finds no answer on a full disk; that is no reason to end the stack.
+        with contextlib.suppress(OSError):
+            if refusal is None:
+                requests.answer(self.folder, request, done)
+            else:
+                requests.refuse(self.folder, request, refusal)
+        return done if refusal is None else str(refusal)
 
-    def _start_part(self, part: str | None) -> str:
-        if part == POSTGRES:
-            if self.folder.store_kind() is not MetadataStoreKind.POSTGRES:
-                raise StackError("This stack has no Postgres of its own.")
-            if self.postgres is not None:
-                raise StackError("Postgres runs already.")
-            self._store_url = self._start_store(MetadataStoreKind.POSTGRES)
-            return "Postgres runs again."
-        broker = self.start_broker(None if part is None else int(part.removeprefix("broker-")))
+    def _start_part(self, request: requests.Request) -> str:
+        if request.part == requests.POSTGRES:
+            return self._start_postgres_again()
+        broker = self.start_broker(request.broker_id)
         assert broker.ready is not None, "it was waited for"
         return f"Broker {broker.broker_id} is up at 127.0.0.1:{broker.ready.port}."
 
-    def _stop_part(self, part: str | None) -> str:
-        broker = next((b for b in self.brokers if f"broker-{b.broker_id}" == part), None)
+    def _start_postgres_again(self) -> str:
+        if self.folder.store_kind() is not MetadataStoreKind.POSTGRES:
+            raise StackError("This stack has no Postgres of its own.")
+        if self.postgres is not None:
+            raise StackError("Postgres runs already.")
+        # The brokers that run look for it where it was.
+        if not is_free(self._postgres_port):
+            raise StackError(
+                f"Port {self._postgres_port}, where the brokers look for Postgres, is in use by "
+                "another program."
+            )
+        self._store_url = self._start_store(MetadataStoreKind.POSTGRES, self._postgres_port)
+        return "Postgres runs again."
+
+    def _stop_part(self, request: requests.Request) -> str:
+        broker_id = request.broker_id
+        broker = next((b for b in self.brokers if b.broker_id == broker_id), None)
         if broker is None:
-            raise StackError(f"There is no {part} to stop.")
+            running = ", ".join(str(b.broker_id) for b in self.brokers)
+            verb = "does" if len(self.brokers) == 1 else "do"
+            raise StackError(f"Broker {broker_id} does not run; {running} {verb}.")
         if len(self.brokers) == 1:
             raise StackError("This is the last broker; ./tidewheel down stops the stack.")
         self.brokers.remove(broker)
@@ -309,18 +364,29 @@ class Supervisor:
         present = self.folder.broker_ids()
         if broker_id is None:
             broker_id = max(present, default=0) + 1
-        index = present.index(broker_id) if broker_id in present else len(present)
-        port = self.options.port + index if self.options.port else 0
-        # Clients look for a broker where it was.
-        broker = BrokerProcess(self._launch(broker_id, self._last_ports.get(broker_id, port)))
+        broker = BrokerProcess(self._launch(broker_id, self._port_of(broker_id, present)))
+        self.brokers.append(broker)
+        self._record()
         try:
             broker.wait_ready(self._should_stop, READY_TIMEOUT_S)
         except Stopped as stopped:
-            broker.stop()
             raise StackError("The stack is stopping.") from stopped
-        self.brokers.append(broker)
-        self._write_state()
+        finally:
+            if broker.ready is None:
+                self.brokers.remove(broker)
+                broker.stop()
+        self._record()
         return broker
+
+    def _port_of(self, broker_id: int, present: list[int]) -> int:
+        """Where clients look for a broker: where it was, else the first port from the base on that
+        no other broker of this folder has. 0 for any."""
+        if broker_id in self._last_ports:
+            return self._last_ports[broker_id]
+        if self.options.port == 0:
+            return 0
+        taken = {self._last_ports.get(other) for other in present}
+        return next(port for port in count(self.options.port) if port not in taken)
 
     def last_words(self) -> list[str]:
         """The last lines of the running brokers' logs."""
@@ -348,8 +414,11 @@ class Supervisor:
             broker.kill_now()
 
 
-def _broker_state(broker: BrokerProcess) -> BrokerState:
-    assert broker.ready is not None, "it has been waited for"
+def _broker_state(broker: BrokerProcess) -> BrokerState | None:
+    """A broker for the state file; None when it has ended before it served."""
+    if broker.ready is None:
+        process = identify(broker.pid)
+        return None if process is None else BrokerState(broker.broker_id, process, 0, 0)
     return BrokerState(
         broker.broker_id,
         broker.ready.process,

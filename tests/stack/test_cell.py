@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -158,6 +159,17 @@ def test_parts_that_die_are_reported_and_started_again(cells: Cells, tmp_path: P
     log = [json.loads(line) for line in (tmp_path / "logs" / "stack.log").read_text().splitlines()]
     ended = {entry["part"] for entry in log if entry["event"] == "part_ended"}
     assert ended == {"broker-2", "postgres"}
+    shown = cells.run("status", "--data", tmp_path)
+    assert shown.returncode == 0
+    for part in ("broker 2", "postgres"):
+        assert f"  {part}   not running" in shown.stdout
+    assert cells.status(tmp_path)["brokers_not_running"] == [2]
+    # Elsewhere the brokers would not find it.
+    with socket.create_server(("127.0.0.1", status["postgres"]["port"])):
+        elsewhere = cells.run("up", "--add", "postgres", "--data", tmp_path)
+        assert elsewhere.returncode == 1
+        assert f"Port {status['postgres']['port']}" in elsewhere.stderr
+    assert cells.status(tmp_path)["postgres"] is None
 
     for part in ("postgres", "2"):
         again = cells.run("up", "--add", part, "--data", tmp_path)
@@ -168,6 +180,10 @@ def test_parts_that_die_are_reported_and_started_again(cells: Cells, tmp_path: P
     assert [b["port"] for b in after["brokers"]] == [b["port"] for b in status["brokers"]]
     create_topic(after["bootstrap"], "orders", 3)
 
+    for arguments in (["--broker", 9], ["--broker", 9, "--remove"]):
+        unknown = cells.run("down", *arguments, "--data", tmp_path)
+        assert (unknown.returncode, unknown.stdout) == (1, "")
+        assert "roker 9" in unknown.stderr
     stopped = cells.run("down", "--broker", 3, "--data", tmp_path)
     assert stopped.returncode == 0, stopped.stderr
     assert [broker["id"] for broker in cells.status(tmp_path)["brokers"]] == [1, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,7 @@ def test_a_request_is_taken_back_at_ctrl_c(
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(requests.time, "sleep", interrupt)
+    monkeypatch.setattr(time, "sleep", interrupt)
     with pytest.raises(KeyboardInterrupt):
         requests.ask(folder, Action.STOP, "broker-1")
     assert not (folder.path / "request.json").exists()

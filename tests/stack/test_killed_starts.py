@@ -1,0 +1,156 @@
+"""A supervisor that is killed or stopped while it starts its parts leaves nothing that nobody
+finds; what goes wrong beside a stack does not end it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stack.folder import StackFolder
+from stack.options import StackOptions
+from stack.postgres import find_leftover
+from stack.processes import identify
+from stack.requests import Action
+from stack.supervisor import StackEvent, Supervisor
+from tests.stack.test_cell import Cells
+from tests.stack.test_up import COMMAND, TIMEOUT_S, until
+
+
+@pytest.fixture
+def cells() -> Iterator[Cells]:
+    made = Cells()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def starting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A cell that is about to start in `tmp_path`."""
+    command = [*COMMAND, "up", "--data", str(tmp_path), "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
+        yield process
+        if process.poll() is None:
+            process.kill()
+
+
+def state_of(data: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads((data / "stack.json").read_text())
+    except FileNotFoundError:
+        return {"brokers": [], "postgres": None, "is_up": False}
+    return state
+
+
+@pytest.mark.timeout(120)
+def test_what_a_killed_start_left_is_seen_and_stopped(
+    cells: Cells, starting: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    until(lambda: len(state_of(tmp_path)["brokers"]) == 3)
+    starting.kill()
+    starting.wait(TIMEOUT_S)
+    state = state_of(tmp_path)
+    assert state["is_up"] is False, "it was killed too late for this test"
+    pids = [state["postgres"]["pid"], *(broker["pid"] for broker in state["brokers"])]
+
+    seen = cells.run("status", "--data", tmp_path)
+    assert (seen.returncode, "but parts of one" in seen.stdout) == (1, True)
+    assert "down stops them" in seen.stdout
+    assert all(f"pid {pid}" in seen.stdout for pid in pids)
+    refused = cells.up(tmp_path)
+    assert refused.returncode == 1
+    assert all(str(pid) in refused.stderr for pid in pids)
+    stopped = cells.run("down", "--data", tmp_path)
+    assert "Stopped broker 1, broker 2, broker 3, Postgres" in stopped.stdout
+    assert not any(map(identify, pids))
+    assert cells.up(tmp_path).returncode == 0
+
+
+@pytest.mark.timeout(120)
+def test_a_postgres_that_no_state_file_names_is_stopped(
+    cells: Cells, starting: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    until(lambda: find_leftover(tmp_path / "postgres") is not None)
+    starting.kill()
+    starting.wait(TIMEOUT_S)
+    leftover = find_leftover(tmp_path / "postgres")
+    assert leftover is not None
+    (tmp_path / "stack.json").unlink()
+    assert "down" in cells.up(tmp_path).stderr
+    assert "Stopped Postgres" in cells.run("down", "--data", tmp_path).stdout
+    assert leftover.wait_gone(0)
+    assert "No stack runs" in cells.run("down", "--data", tmp_path).stdout
+
+
+@pytest.mark.timeout(120)
+def test_down_stops_a_stack_that_is_starting(
+    cells: Cells, starting: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    until(lambda: bool(state_of(tmp_path)["brokers"]))
+    pids = [broker["pid"] for broker in state_of(tmp_path)["brokers"]]
+    again = cells.run("up", "--data", tmp_path)
+    stopped = cells.run("down", "--data", tmp_path)
+    assert "Stopped" in stopped.stdout
+    _, errors = starting.communicate(timeout=TIMEOUT_S)
+    # It depends on the machine whether it was up by then.
+    assert (starting.returncode, "Stopped before" in errors) in ((130, True), (0, False))
+    assert again.returncode == 1
+    assert "just starting" in again.stderr or "already runs" in again.stderr
+    assert not any(map(identify, pids))
+    assert find_leftover(tmp_path / "postgres") is None
+    assert not (tmp_path / "stack.json").exists()
+
+
+def test_down_waits_for_nobody_who_has_the_folder(cells: Cells, tmp_path: Path) -> None:
+    folder = StackFolder(tmp_path)
+    lock = folder.lock()
+    assert lock is not None
+    busy = cells.run("down", "--data", tmp_path)
+    assert (busy.returncode, "just starting or stopping" in busy.stderr) == (1, True)
+    os.close(lock)
+
+
+def test_a_state_file_that_cannot_be_written_ends_no_stack(tmp_path: Path) -> None:
+    options = StackOptions(tmp_path, brokers=1, port=0)
+    reported: list[StackEvent] = []
+    with Supervisor(options) as supervisor:
+        (tmp_path / "stack.json").unlink()
+        in_the_way = tmp_path / "stack.json"
+        in_the_way.mkdir()
+        (tmp_path / "request.json").write_text(
+            json.dumps({"id": "x", "action": Action.STOP, "part": "broker-9"})
+        )
+        assert supervisor.watch(reported.append)
+        assert [str(event) for event in reported] == ["Broker 9 does not run; 1 does."]
+        in_the_way.rmdir()
+        assert supervisor.watch(reported.append)
+        state = StackFolder(tmp_path).read_state()
+        assert state == supervisor.state
+
+
+def test_requests_that_fail_are_answered(tmp_path: Path) -> None:
+    options = StackOptions(tmp_path, brokers=1, port=0)
+    with Supervisor(options) as supervisor:
+        for part in ("broker-1", "postgres"):
+            (tmp_path / "request.json").write_text(
+                json.dumps({"id": part, "action": Action.START, "part": part})
+            )
+            assert supervisor.watch(lambda event: None)
+            answer = json.loads((tmp_path / "answer.json").read_text())
+            assert (answer["id"], answer["exit_status"]) == (part, 1)
+
+
+def test_a_new_broker_gets_a_port_that_no_other_of_the_stack_has(tmp_path: Path) -> None:
+    supervisor = Supervisor(StackOptions(tmp_path, port=9092))
+    supervisor._last_ports = {1: 9092, 2: 9093, 3: 9094, 4: 9095}
+    # Broker 2 was removed, with its folder; its port is the first that is free again.
+    assert supervisor._port_of(5, [1, 3, 4]) == 9093
+    assert supervisor._port_of(5, [1, 2, 3, 4]) == 9096
+    assert supervisor._port_of(3, [1, 3, 4]) == 9094
+    assert Supervisor(StackOptions(tmp_path, port=0))._port_of(1, []) == 0
