@@ -108,13 +108,16 @@ def replica_counts(connection: AdminConnection) -> Counter[int]:
     return Counter(i for topic in topics for p in topic.partitions for i in p.replica_nodes)
 
 
-def unregister(connection: AdminConnection, broker_id: int) -> None:
-    """Have the cell forget a broker that has stopped and holds nothing. Raises StackError."""
+def unregister(connection: AdminConnection, broker_id: int) -> bool:
+    """Have the cell forget a broker that has stopped and holds nothing. False when it knew none of
+    this id. Raises StackError."""
     request = UnregisterBrokerRequest(broker_id=broker_id)
     answer = connection.request(ApiKey.UNREGISTER_BROKER, request)
-    # It may have gone before.
-    if answer.error_code not in (ErrorCode.NONE, ErrorCode.BROKER_ID_NOT_REGISTERED):
+    if answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED:
+        return False
+    if answer.error_code:
         raise StackError(_words(answer.error_code, answer.error_message))
+    return True
 
 
 def alter(connection: AdminConnection, moves: Sequence[Move]) -> None:

@@ -145,7 +145,7 @@ def run_removal(folder: StackFolder, broker_id: int) -> int:
 
     state = folder.read_state()
     living = [] if state is None else state.living()
-    others = [broker for broker in living if broker.broker_id != broker_id]
+    others = [b for b in living if b.broker_id != broker_id and b.serves]
     if not others:
         raise StackError(f"No other broker of a stack runs with the data in {folder.path}.")
     with AdminConnection(bootstrap(others)) as connection:
@@ -155,12 +155,28 @@ def run_removal(folder: StackFolder, broker_id: int) -> int:
                 f"Broker {broker_id} has {held} replicas. Have them moved first: "
                 f"{PROGRAM} drain {broker_id}"
             )
-        if len(others) < len(living):
+        if any(broker.broker_id == broker_id for broker in living):
             print(ask(folder, Action.STOP, f"broker-{broker_id}"))
-        unregister(connection, broker_id)
-    shutil.rmtree(folder.broker_data(broker_id), ignore_errors=True)
+        was_known = unregister(connection, broker_id)
+    data = folder.broker_data(broker_id)
+    if not was_known and not data.exists():
+        raise StackError(f"The cell has no broker {broker_id}: nothing to remove.")
+    _delete(data, broker_id)
     print(f"Broker {broker_id} has left the cell; its data folder is deleted.")
     return 0
+
+
+def _delete(data: Path, broker_id: int) -> None:
+    try:
+        shutil.rmtree(data)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        # The next start would take what is left for a broker of the stack.
+        raise StackError(
+            f"Broker {broker_id} has left the cell, but its data folder {data} could not be "
+            f"deleted: {error.strerror}. Delete it before the next start."
+        ) from error
 
 
 def run_request(folder: StackFolder, action: Action, part: str | None) -> int:
