@@ -7,7 +7,13 @@ import os
 import sys
 
 from stack.arguments import make_parser
-from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE, StackError
+from stack.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    StackError,
+    describe_os_error,
+)
 from stack.folder import StackFolder
 from stack.options import StackOptions
 from stack.requests import Action, part_named
@@ -22,16 +28,22 @@ def main(arguments: list[str] | None = None) -> int:
     except StackError as error:
         print(f"tidewheel: {error}", file=sys.stderr)
         return error.exit_status
-    except PermissionError as error:
-        print(f"tidewheel: {error.filename}: permission denied", file=sys.stderr)
-        return EXIT_FAILED
     except BrokenPipeError:
-        # Whoever read our output has gone; the brokers are stopped by now. Python flushes once
-        # more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has gone; the brokers are stopped by now.
+        _drop_output()
+        return EXIT_FAILED
+    except OSError as error:
+        _drop_output()
+        print(f"tidewheel: {describe_os_error(error)}", file=sys.stderr)
         return EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+
+
+def _drop_output() -> None:
+    """What is still to be written to stdout goes nowhere: Python flushes once more at exit, which
+    must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(options: argparse.Namespace, given: list[str]) -> int:

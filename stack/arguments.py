@@ -17,7 +17,7 @@ def make_parser() -> argparse.ArgumentParser:
     data = argparse.ArgumentParser(add_help=False)
     data.add_argument(
         "--data",
-        type=Path,
+        type=_folder,
         metavar="DIR",
         default=default_data_path(),
         help="the stack's data folder (%(default)s)",
@@ -28,6 +28,13 @@ def make_parser() -> argparse.ArgumentParser:
     _add_cell(commands, data)
     _add_demo(commands)
     return parser
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        # Path("") is the current folder, where nobody wants a stack because a variable was unset.
+        raise argparse.ArgumentTypeError("the name of a folder is missing")
+    return Path(text)
 
 
 def _add_up(commands: Any, data: argparse.ArgumentParser) -> None:

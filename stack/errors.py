@@ -13,3 +13,9 @@ class StackError(Exception):
     def __init__(self, message: str, exit_status: int = EXIT_FAILED) -> None:
         super().__init__(message)
         self.exit_status = exit_status
+
+
+def describe_os_error(error: OSError) -> str:
+    """`/data/stack.json: No space left on device`, for a person."""
+    words = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {words}" if error.filename else words

@@ -20,6 +20,7 @@ import base64
 import fcntl
 import json
 import os
+import re
 import uuid
 from dataclasses import dataclass
 from enum import StrEnum
@@ -31,6 +32,7 @@ from stack.processes import ProcessIdentity
 
 STATE_FORMAT = 1
 LOG_BYTES_MAX = 8 * 1024 * 1024
+CLUSTER_ID = re.compile("[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +112,20 @@ class StackFolder:
     def store_kind(self) -> MetadataStoreKind | None:
         """Where the metadata of the data in here is, None when there is no data yet."""
         path = self.path / "metadata-store"
-        if path.exists():
-            return MetadataStoreKind(path.read_text(encoding="ascii").strip())
-        # Stacks had one broker before they could have more.
-        return MetadataStoreKind.LOCAL if self.broker_ids() else None
+        if not path.exists():
+            # Stacks had one broker before they could have more.
+            return MetadataStoreKind.LOCAL if self.broker_ids() else None
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+        try:
+            kind = MetadataStoreKind(text)
+        except ValueError as error:
+            raise StackError(
+                f"{path} is damaged: it says {text!r}, and not where the metadata is. Write "
+                "`local` into it for a single broker, `postgres` for a cell with the Postgres in "
+                "this folder, or `external` for one with a database of yours."
+            ) from error
+        # A first start that failed before its broker had a folder decides nothing.
+        return None if kind is MetadataStoreKind.LOCAL and not self.broker_ids() else kind
 
     def write_store_kind(self, kind: MetadataStoreKind) -> None:
         self.write(self.path / "metadata-store", f"{kind}\n")
@@ -165,7 +177,13 @@ class StackFolder:
         """The cluster's id, in Kafka's form: 22 characters of URL-safe base64. Made once."""
         path = self.path / "cluster-id"
         if path.exists():
-            return path.read_text(encoding="ascii").strip()
+            found = path.read_text(encoding="utf-8", errors="replace").strip()
+            if CLUSTER_ID.fullmatch(found):
+                return found
+            raise StackError(
+                f"{path} is damaged: {found!r} is no cluster id. Each broker's "
+                "metadata-image.json in this folder has it as well, as cluster_id: write that."
+            )
         made = "-"
         # As Kafka does: a leading dash would look like an option on somebody's command line.
         while made.startswith("-"):
@@ -195,9 +213,13 @@ class StackFolder:
         (self.path / "stack.json").unlink(missing_ok=True)
 
     def write(self, path: Path, text: str) -> None:
-        """Replace a file as a whole; readers see the old text or the new."""
+        """Replace a file as a whole: readers see the old text or the new, after a power loss
+        too."""
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(text, encoding="utf-8")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(path)
 
 

@@ -82,6 +82,11 @@ def decide_broker_ids(options: StackOptions, present: list[int]) -> list[int]:
     else:
         first_new = max(present, default=0) + 1
         ids = present[:count] + list(range(first_new, first_new + count - len(present)))
+    if ids[-1] > BROKER_ID_MAX:
+        raise StackError(
+            f"Broker ids end at {BROKER_ID_MAX}, and {count} brokers from {ids[0]} on go beyond.",
+            EXIT_USAGE,
+        )
     left_out = [broker_id for broker_id in present if broker_id not in ids]
     if left_out:
         raise StackError(

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import IO
 
 from stack.errors import StackError
-from stack.ports import is_free
+from stack.ports import PORT_MAX, is_free
 from stack.processes import ProcessIdentity, identify
 
 ROLE = "tidewheel"
@@ -189,9 +189,9 @@ class PostgresServer:
 
     def _choose_port(self) -> None:
         remembered = self.home / "port"
-        if self._port == 0 and remembered.exists():
-            port = int(remembered.read_text(encoding="ascii"))
-            self._port = port if is_free(port) else 0
+        if self._port == 0:
+            port = _port_in(remembered)
+            self._port = port if port and is_free(port) else 0
         if self._port == 0:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
@@ -302,6 +302,16 @@ def _pid_file_lines(data: Path) -> list[str]:
         return []
 
 
+def _port_in(path: Path) -> int:
+    """The port that a file names; 0 when there is none, or the file is damaged."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        return 0
+    is_port = text.isascii() and text.isdigit() and int(text) <= PORT_MAX
+    return int(text) if is_port else 0
+
+
 def _children(pid: int) -> list[ProcessIdentity]:
     listing = subprocess.run(
         ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
@@ -348,3 +358,6 @@ def _write_private(path: Path, text: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         file.write(text)
+        # Without it a power loss could leave a database that nobody gets into any more.
+        file.flush()
+        os.fsync(file.fileno())

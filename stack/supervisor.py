@@ -37,7 +37,7 @@ from stack.broker_process import (
     as_variable,
     describe_status,
 )
-from stack.errors import StackError
+from stack.errors import StackError, describe_os_error
 from stack.folder import (
     BrokerState,
     MetadataStoreKind,
@@ -118,6 +118,11 @@ class Supervisor:
         self._is_recorded = True
         self._lock: int | None = None
         self._owns_state = False
+
+    @property
+    def has_been_up(self) -> bool:
+        """Whether all parts have served at once: from then on only the user ends the stack."""
+        return self._is_up
 
     @property
     def bootstrap(self) -> str:
@@ -306,7 +311,7 @@ class Supervisor:
         except Stopped:
             refusal = StackError("The stack is stopping.")
         except OSError as error:
-            refusal = StackError(f"{error.filename or 'The stack'}: {error.strerror or error}.")
+            refusal = StackError(describe_os_error(error))
         self._record()
         # Who asked finds no answer on a full disk; that is no reason to end the stack.
         with contextlib.suppress(OSError):

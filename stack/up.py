@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from stack.broker_process import Stopped
-from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
+from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError, describe_os_error
 from stack.folder import StackFolder, StackState, bootstrap
 from stack.log_view import LogTails, format_line
 from stack.options import StackOptions
@@ -247,6 +247,11 @@ def run_background(options: StackOptions, report_fd: int) -> int:
         except StackError as error:
             _report(report_fd, {"error": str(error), "exit_status": error.exit_status})
             return error.exit_status
+        except OSError as error:
+            if supervisor.has_been_up:
+                raise
+            _report(report_fd, {"error": describe_os_error(error), "exit_status": EXIT_FAILED})
+            return EXIT_FAILED
         except Stopped:
             _report(report_fd, {"error": "Stopped before it was up.", "exit_status": EXIT_FAILED})
             return EXIT_FAILED

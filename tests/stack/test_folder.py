@@ -10,7 +10,7 @@ import pytest
 
 from stack import folder as folder_module
 from stack.errors import StackError
-from stack.folder import BrokerState, StackFolder, StackState, bootstrap
+from stack.folder import BrokerState, MetadataStoreKind, StackFolder, StackState, bootstrap
 from stack.processes import ProcessIdentity, identify
 
 
@@ -88,3 +88,51 @@ def test_an_overlong_log_is_put_aside(folder: StackFolder, monkeypatch: pytest.M
         os.close(folder.open_log("broker-1"))
         assert path.with_suffix(".log.1").exists() == aside
     assert path.stat().st_size == 0
+
+
+@pytest.mark.parametrize("text", ["", "elsewhere", "\N{SUPERSCRIPT TWO}"])
+def test_a_folder_that_does_not_say_where_its_metadata_is_is_refused(
+    folder: StackFolder, text: str
+) -> None:
+    (folder.path / "metadata-store").write_text(text)
+    with pytest.raises(StackError, match=r"(?s)metadata-store is damaged.*Write"):
+        folder.store_kind()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "two words"])
+def test_a_damaged_cluster_id_is_not_made_anew(folder: StackFolder, text: str) -> None:
+    (folder.path / "cluster-id").write_text(text)
+    with pytest.raises(StackError, match=r"(?s)cluster-id is damaged.*metadata-image\.json"):
+        folder.cluster_id()
+    assert (folder.path / "cluster-id").read_text() == text
+
+
+def test_a_single_broker_is_one_from_its_first_data_on(folder: StackFolder) -> None:
+    folder.write_store_kind(MetadataStoreKind.LOCAL)
+    assert folder.store_kind() is None
+    folder.broker_data(1).mkdir()
+    assert folder.store_kind() is MetadataStoreKind.LOCAL
+
+
+@pytest.mark.parametrize("kind", [MetadataStoreKind.POSTGRES, MetadataStoreKind.EXTERNAL])
+def test_a_cell_is_one_whatever_became_of_its_brokers(
+    folder: StackFolder, kind: MetadataStoreKind
+) -> None:
+    folder.write_store_kind(kind)
+    assert folder.store_kind() is kind
+
+
+def test_what_is_written_is_on_disk_before_it_takes_the_old_one_s_place(
+    folder: StackFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, seen, sync = folder.path / "kept", list[tuple[int, str]](), os.fsync
+    path.write_text("old")
+
+    def note(descriptor: int) -> None:
+        sync(descriptor)
+        seen.append((os.fstat(descriptor).st_size, path.read_text()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    folder.write(path, "newer")
+    assert seen == [(len("newer"), "old")]
+    assert path.read_text() == "newer"

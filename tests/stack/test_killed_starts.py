@@ -33,8 +33,13 @@ def cells() -> Iterator[Cells]:
 def starting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A cell that is about to start in `tmp_path`."""
     command = [*COMMAND, "up", "--data", str(tmp_path), "--port", "0"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
         yield process
         if process.poll() is None:
             process.kill()

@@ -137,6 +137,16 @@ def test_a_port_that_somebody_else_has_by_now_is_given_up(home: Path) -> None:
         server.stop()
 
 
+@pytest.mark.parametrize("text", ["", "five", "99999", "\N{SUPERSCRIPT TWO}"])
+def test_a_damaged_port_file_is_made_anew(home: Path, text: str) -> None:
+    home.mkdir()
+    (home / "port").write_text(text)
+    server = PostgresServer(home, is_durable=False)
+    server._choose_port()
+    assert 0 < server.port <= 65_535
+    assert (home / "port").read_text() == f"{server.port}\n"
+
+
 def test_an_interrupted_first_start_begins_again(home: Path) -> None:
     (home / "data.new" / "base").mkdir(parents=True)
     (home / "password.new").write_text("old")

@@ -180,6 +180,7 @@ def test_an_unknown_property_is_an_error_that_names_it(
         (["--port", "65536", "--brokers", "1"], "65536"),
         (["--port", "-1"], "-1"),
         (["--first-id", "-1"], "--first-id"),
+        (["--first-id", "2147483646"], "2147483647"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(
@@ -189,6 +190,58 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     assert result.returncode == 2
     assert word in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_folder_without_a_name_is_not_the_current_one(tmp_path: Path) -> None:
+    for command in ("up", "down", "status"):
+        result = subprocess.run(
+            [*COMMAND, command, "--data", ""],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert result.returncode == 2
+        assert "the name of a folder is missing" in result.stderr
+
+
+def test_a_start_that_failed_does_not_decide_what_the_folder_is_for(
+    stacks: Stacks, tmp_path: Path
+) -> None:
+    refused = stacks.up(tmp_path, "--set", "no.such.property=1")
+    assert refused.returncode == 2
+    # A cell is as welcome as before: the next thing that it does not like is the property.
+    cell = stacks.up(tmp_path, "--brokers", 2, "--set", "no.such.property=1")
+    assert (cell.returncode, "no.such.property" in cell.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_output_that_cannot_be_written_is_said_without_a_traceback(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [*COMMAND, "status", "--data", str(tmp_path), *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert result.stderr == "tidewheel: No space left on device\n"
+
+
+@pytest.mark.parametrize("detach", [[], ["--detach"]])
+def test_what_a_start_cannot_write_is_named(
+    stacks: Stacks, tmp_path: Path, detach: list[str]
+) -> None:
+    # In the way of the file that takes its place.
+    (tmp_path / "metadata-store").mkdir()
+    result = stacks.run("up", "--data", tmp_path, "--port", 0, "--brokers", 1, *detach)
+    assert result.returncode == 1
+    assert result.stderr == f"tidewheel: {tmp_path / 'metadata-store'}: Is a directory\n"
 
 
 @pytest.fixture
