@@ -164,6 +164,22 @@ def test_topics(run: Run, name: str) -> None:
     assert json.loads(ok(run("topics", "delete", name, "-y", "--json"))) == {"deleted": [name]}
 
 
+@pytest.mark.parametrize("count", ["0", "-1", "100001", str(2**40)])
+def test_a_count_of_partitions_that_cannot_be_is_refused(run: Run, topic: str, count: str) -> None:
+    result = run("topics", "partitions", topic, "--", count)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "Traceback" not in result.stderr
+    assert f'adding partitions to "{topic}" failed' in result.stderr
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_topics_are_deleted_all_or_none(run: Run, topic: str, as_json: list[str]) -> None:
+    result = run("topics", "delete", topic, "no-such-topic", "-y", *as_json)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert 'Nothing is deleted: topic "no-such-topic" does not exist' in result.stderr
+    assert topic in ok(run("topics"))
+
+
 def test_brokers_and_partitions(run: Run, topic: str) -> None:
     (broker,) = json.loads(ok(run("brokers", "--json")))["brokers"]
     assert broker["leads"] >= 2
@@ -198,6 +214,9 @@ def test_draining_needs_somewhere_to_go(run: Run, topic: str) -> None:
         (["produce", "no-such-topic", "x"], 1, "no-such-topic"),
         (["lag", "no-such-group"], 1, "groups list"),
         (["topics", "create", "no/such"], 1, "no/such"),
+        (["topics", "create", "x", "-p", "-5"], 1, "1..100000"),
+        (["topics", "create", "x", "-p", str(2**40)], 1, "Correct the value"),
+        (["topics", "create", "x", "--replication-factor", "99999"], 1, "10000"),
         (["topics", "create", "x", "-c", "novalue"], 2, "KEY=VALUE"),
         (["topics", "create", "x", "-c", "novalue"], 2, "--config retention.ms=3600000"),
         (["produce", "x", "v", "--header", "novalue"], 2, "--header source=sensor-7"),

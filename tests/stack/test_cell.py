@@ -193,6 +193,28 @@ def test_parts_that_die_are_reported_and_started_again(cells: Cells, tmp_path: P
 
 
 @pytest.mark.timeout(180)
+def test_the_command_line_sends_and_reads_while_the_store_is_away(
+    cells: Cells, tmp_path: Path
+) -> None:
+    assert cells.up(tmp_path).returncode == 0
+    status = cells.status(tmp_path)
+    create_topic(status["bootstrap"], "orders", 1)
+    os.kill(status["postgres"]["pid"], signal.SIGKILL)
+    until(lambda: json.loads(cells.cli(tmp_path, "brokers", "--json").stdout)["controller"] == -1)
+    for arguments, says in (
+        (("produce", "orders", "while it is away"), "Sent 1 message"),
+        (("consume", "orders", "--until-end", "--values"), "while it is away"),
+        (("partitions", "orders"), "orders"),
+        (("topics",), "orders"),
+    ):
+        result = cells.cli(tmp_path, *arguments)
+        assert result.returncode == 0, result.stderr
+        assert says in result.stdout
+    unknown = cells.cli(tmp_path, "partitions", "no-such-topic")
+    assert (unknown.returncode, "does not exist" in unknown.stderr) == (1, True)
+
+
+@pytest.mark.timeout(180)
 def test_a_cell_that_lost_its_supervisor_is_stopped(cells: Cells, tmp_path: Path) -> None:
     assert cells.up(tmp_path, "--brokers", 2).returncode == 0
     status = cells.status(tmp_path)

@@ -22,6 +22,7 @@ from tidewheel.cli.session import (
     usage,
 )
 from tidewheel.client import Client
+from tidewheel.errors import TopicNotFound
 from tidewheel.message import TopicPartition
 
 app = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=False)
@@ -155,7 +156,7 @@ def describe(
                 f"{ends[place]:,}",
                 f"{ends[place] - begins[place]:,}",
             )
-        print_line(f"{topic}  (id {info.topic_id})")
+        print_line(f"{topic}  (id {info.topic_id})" if info.topic_id else topic)
         print_table(made)
         if configs:
             print_line("")
@@ -233,10 +234,14 @@ def delete(
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
-    """Delete topics with all their messages."""
+    """Delete topics with all their messages. Nothing is deleted when one of them is not there."""
     confirm(f"Delete {', '.join(topics)} with all messages?", yes)
 
     async def command(client: Client) -> None:
+        present = {topic.name for topic in await client.admin.topics(internal=True)}
+        for topic in topics:
+            if topic not in present:
+                raise TopicNotFound(f'Nothing is deleted: topic "{topic}" does not exist')
         for topic in topics:
             await client.admin.delete_topic(topic)
             if not as_json:

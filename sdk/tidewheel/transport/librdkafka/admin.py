@@ -52,6 +52,31 @@ def _only(futures: Mapping[Any, Future[Any]]) -> Future[Any]:
     return future
 
 
+def _topics_in(metadata: Any) -> list[TopicInfo]:
+    """What an answer to Metadata tells of topics, by name; it has no topic ids."""
+    return [
+        TopicInfo(
+            name,
+            tuple(
+                PartitionInfo(p.id, p.leader, tuple(p.replicas), tuple(p.isrs))
+                for p in sorted(found.partitions.values(), key=lambda p: p.id)
+            ),
+            internal=name.startswith("__"),
+        )
+        for name, found in sorted(metadata.topics.items())
+        if found.error is None
+    ]
+
+
+def _topics_among(names: Sequence[str], metadata: Any) -> list[TopicInfo]:
+    """These topics, in this order. Raises TopicNotFound."""
+    found = {topic.name: topic for topic in _topics_in(metadata)}
+    for name in names:
+        if name not in found:
+            raise TopicNotFound(f'Topic "{name}" does not exist')
+    return [found[name] for name in names]
+
+
 class LibrdkafkaAdmin:
     """An `AdminTransport` over one librdkafka admin client."""
 
@@ -77,21 +102,14 @@ class LibrdkafkaAdmin:
         metadata = await blocking(
             "listing topics", self._client.list_topics, timeout=self._timeout_s
         )
-        return [
-            TopicInfo(
-                name,
-                tuple(
-                    PartitionInfo(p.id, p.leader, tuple(p.replicas), tuple(p.isrs))
-                    for p in sorted(found.partitions.values(), key=lambda p: p.id)
-                ),
-                internal=name.startswith("__"),
-            )
-            for name, found in sorted(metadata.topics.items())
-            if found.error is None
-        ]
+        return _topics_in(metadata)
 
     async def describe_topics(self, names: Sequence[str]) -> list[TopicInfo]:
-        """These topics, in this order. No longer than the request time-out, whoever has died."""
+        """These topics, in this order. No longer than the request time-out, whoever has died.
+
+        librdkafka asks the controller. Where there is none (the metadata store is away), any broker
+        tells the same, but for topic ids.
+        """
         if not names:
             return []
         deadline = time.monotonic() + self._timeout_s
@@ -103,13 +121,15 @@ class LibrdkafkaAdmin:
                 if not error.retriable or time.monotonic() > deadline:
                     raise
             await asyncio.sleep(RETRY_PAUSE_S)
-            await self._learn_controller(deadline - time.monotonic())
+            metadata = await self._learn_controller(deadline - time.monotonic())
+            if metadata.controller_id < 0:
+                return _topics_among(names, metadata)
 
-    async def _learn_controller(self, timeout_s: float) -> None:
+    async def _learn_controller(self, timeout_s: float) -> Any:
         """librdkafka asks the controller that it knew, for minutes after that one has died. Any
-        other broker tells who it is now."""
+        other broker tells who it is now. What that broker says."""
         what = "asking which broker is the controller"
-        await blocking(what, self._client.list_topics, timeout=max(0.1, timeout_s))
+        return await blocking(what, self._client.list_topics, timeout=max(0.1, timeout_s))
 
     async def _describe_topics(self, names: Sequence[str], timeout_s: float) -> list[TopicInfo]:
         futures = self._client.describe_topics(
@@ -139,22 +159,24 @@ class LibrdkafkaAdmin:
     ) -> None:
         """Create one topic; -1 leaves a count to the broker's default."""
         await self._learn_controller(self._timeout_s)
-        topic = NewTopic(name, partitions, replication_factor, config=dict(configs))
         with faults(f'creating topic "{name}"'):
+            topic = NewTopic(name, partitions, replication_factor, config=dict(configs))
             futures = self._client.create_topics([topic], operation_timeout=self._timeout_s)
         await answered(f'creating topic "{name}"', _only(futures))
 
     async def delete_topic(self, name: str) -> None:
         """Delete one topic with its messages."""
         await self._learn_controller(self._timeout_s)
-        futures = self._client.delete_topics([name], operation_timeout=self._timeout_s)
+        with faults(f'deleting topic "{name}"'):
+            futures = self._client.delete_topics([name], operation_timeout=self._timeout_s)
         await answered(f'deleting topic "{name}"', _only(futures))
 
     async def create_partitions(self, name: str, total_count: int) -> None:
         """Grow a topic."""
         await self._learn_controller(self._timeout_s)
-        wanted = [NewPartitions(name, total_count)]
-        futures = self._client.create_partitions(wanted, operation_timeout=self._timeout_s)
+        with faults(f'adding partitions to "{name}"'):
+            wanted = [NewPartitions(name, total_count)]
+            futures = self._client.create_partitions(wanted, operation_timeout=self._timeout_s)
         await answered(f'adding partitions to "{name}"', _only(futures))
 
     async def configs(self, name: str) -> list[ConfigEntry]:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from tidewheel.errors import TidewheelError, from_kafka
+from tidewheel.errors import InvalidRequest, TidewheelError, from_kafka
 from tidewheel.settings import ClientSettings
 
 T = TypeVar("T")
@@ -72,6 +72,11 @@ def faults(what: str) -> Iterator[None]:
         yield
     except KafkaException as raised:
         raise translated(raised, what) from raised
+    except TidewheelError:
+        raise
+    except (ValueError, OverflowError) as raised:
+        # librdkafka asks nobody about numbers that are out of its own ranges.
+        raise InvalidRequest(f"{what} failed: {raised}") from raised
 
 
 def translated(raised: KafkaException, what: str) -> TidewheelError:
