@@ -147,21 +147,24 @@ def _add_reassign(commands: Any) -> None:
     )
     reassign.add_argument("topic", nargs="?", metavar="TOPIC")
     reassign.add_argument("--partition", type=int, metavar="N", help="only this one of it")
-    reassign.add_argument(
+    what = reassign.add_mutually_exclusive_group()
+    what.add_argument(
         "--to",
         metavar="IDS",
         help="broker ids, such as 1,2,3: partitions are spread over them; with --partition they "
         "are its replicas, the preferred leader first",
     )
-    reassign.add_argument("--replicas", type=int, metavar="K", help="so many per partition")
-    reassign.add_argument("--wait", action="store_true", help="return when it is done")
-    reassign.add_argument("--list", action="store_true", help="show what is being moved")
     reassign.add_argument(
+        "--replicas", type=int, metavar="K", help="so many per partition (as many as now)"
+    )
+    reassign.add_argument("--wait", action="store_true", help="return when it is done")
+    what.add_argument("--list", action="store_true", help="show what is being moved")
+    what.add_argument(
         "--elect-preferred",
         action="store_true",
         help="have each partition's first replica lead again, where it is in sync",
     )
-    reassign.add_argument("--cancel", action="store_true", help="call off what is being moved")
+    what.add_argument("--cancel", action="store_true", help="call off what is being moved")
     reassign.add_argument(
         "--url",
         metavar="ADDRESS",

@@ -6,7 +6,8 @@ what is redundant when the copies are in sync), throttled by its own settings. T
 until it is done.
 
 Spreading over `--to 1,2,3`: partition p gets these brokers, rotated by p, so that each of them is
-the preferred leader of its share. With `--replicas K`, K of them.
+the preferred leader of its share. With `--replicas K`, K of them; else as many as the topic has
+when nothing of it is being moved. Fewer replicas than before are made only where that was said.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from data_plane.wire.errors import ErrorCode
@@ -34,6 +35,8 @@ from stack.admin_connection import AdminConnection
 from stack.errors import EXIT_USAGE, StackError
 
 LOOK_UP_S = 0.5
+MISSING_S_MAX = 30.0
+"""Longer than a broker needs to start again."""
 PREFERRED_ELECTION = 0
 """ElectLeaders' type of election that loses nothing."""
 
@@ -74,9 +77,13 @@ def plan_spread(
     """
     if len(set(brokers)) != len(brokers):
         raise StackError(f"--to {_ids(brokers)} names a broker twice.", EXIT_USAGE)
-    if not 1 <= replicas <= len(brokers):
+    if replicas < 1:
+        raise StackError(f"--replicas {replicas}: a partition has at least one.", EXIT_USAGE)
+    if replicas > len(brokers):
         raise StackError(
-            f"{replicas} replicas need as many brokers; --to names {len(brokers)}.", EXIT_USAGE
+            f"{replicas} replicas need as many brokers; --to names {len(brokers)}. Name more of "
+            "them, or say how many replicas there shall be with --replicas.",
+            EXIT_USAGE,
         )
     return [
         Move(
@@ -99,6 +106,22 @@ def replicas_of(connection: AdminConnection, topic: str) -> dict[int, tuple[int,
     if found.error_code:
         raise StackError(f"{topic}: {ErrorCode(found.error_code).message}")
     return {p.partition_index: tuple(p.replica_nodes) for p in found.partitions}
+
+
+def replication_factor(
+    replicas: Mapping[int, Sequence[int]], moving: Sequence[Moving], topic: str
+) -> int:
+    """How many replicas the partitions of a topic have, the most of them: without what a move under
+    way is going to remove.
+
+    >>> under_way = Moving("t", 0, (4, 5, 1, 2), adding=(4, 5), removing=(1, 2))
+    >>> replication_factor({0: (4, 5, 1, 2)}, [under_way], "t")
+    2
+    """
+    leaving = {item.partition: set(item.removing) for item in moving if item.topic == topic}
+    return max(
+        len(set(brokers) - leaving.get(partition, set())) for partition, brokers in replicas.items()
+    )
 
 
 def replica_counts(connection: AdminConnection) -> Counter[int]:
@@ -243,8 +266,9 @@ def run_reassign(
             # One partition, and its brokers in the order of preference: no rotation.
             moves = [Move(topic, partition, tuple(brokers))]
         else:
-            count = replicas or min(len(present[numbers[0]]), len(brokers))
-            moves = plan_spread(topic, numbers, brokers, count)
+            if replicas is None:
+                replicas = replication_factor(present, moving(connection), topic)
+            moves = plan_spread(topic, numbers, brokers, replicas)
         alter(connection, moves)
         if wait:
             wait_until_done(connection, topic)
@@ -268,10 +292,31 @@ def run_reassign(
     return 0
 
 
-def wait_until_done(connection: AdminConnection, topic: str) -> None:
-    """Return when nothing of the topic is being moved any more."""
-    while any(item.topic == topic for item in moving(connection)):
+def wait_until_done(
+    connection: AdminConnection, topic: str, missing_s_max: float = MISSING_S_MAX
+) -> None:
+    """Return when nothing of the topic is being moved any more. Raises StackError when a broker
+    that shall get replicas does not run, for `missing_s_max`: without it there is no end."""
+    missing_since: float | None = None
+    while under_way := [item for item in moving(connection) if item.topic == topic]:
+        wanted = {broker for item in under_way for broker in item.adding}
+        missing = sorted(wanted - running_brokers(connection))
+        if not missing:
+            missing_since = None
+        elif missing_since is None:
+            missing_since = time.monotonic()
+        elif time.monotonic() - missing_since > missing_s_max:
+            raise StackError(
+                f"Broker {_ids(missing)} does not run, so {len(under_way)} partitions wait for it. "
+                "They go on when it is back; reassign --cancel calls them off."
+            )
         time.sleep(LOOK_UP_S)
+
+
+def running_brokers(connection: AdminConnection) -> set[int]:
+    """The ids of the brokers that clients may ask."""
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    return {broker.node_id for broker in connection.request(ApiKey.METADATA, request).brokers}
 
 
 def parse_brokers(text: str) -> list[int]:

@@ -19,6 +19,16 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from stack.admin_connection import AdminConnection
+from stack.errors import StackError
+from stack.reassign import (
+    Move,
+    alter,
+    moving,
+    replicas_of,
+    running_brokers,
+    wait_until_done,
+)
 from tests.stack.test_up import COMMAND, TIMEOUT_S, Stacks, accepts_connections, until
 
 
@@ -130,6 +140,11 @@ def test_three_brokers_are_found_again_and_grow_and_shrink(cells: Cells, tmp_pat
     )
     assert moved.returncode == 0, moved.stderr
     assert json.loads(moved.stdout)["partitions"] == [{"partition": 0, "replicas": [4, 1, 2]}]
+    fewer = cells.run("reassign", "orders", "--to", "1,2", "--url", status["bootstrap"])
+    assert (fewer.returncode, "3 replicas need as many brokers" in fewer.stderr) == (2, True)
+    none = ("reassign", "orders", "--to", "1,2", "--replicas", 0, "--url", status["bootstrap"])
+    assert cells.run(*none).returncode == 2
+    assert all(len(p["replicas"]) == 3 for p in replicas(cells, tmp_path))
     elected = cells.run("reassign", "--elect-preferred", "--url", status["bootstrap"])
     assert elected.returncode == 0, elected.stderr
     assert all(p["leader"] == p["replicas"][0] for p in replicas(cells, tmp_path))
@@ -212,6 +227,26 @@ def test_the_command_line_sends_and_reads_while_the_store_is_away(
         assert says in result.stdout
     unknown = cells.cli(tmp_path, "partitions", "no-such-topic")
     assert (unknown.returncode, "does not exist" in unknown.stderr) == (1, True)
+
+
+@pytest.mark.timeout(180)
+def test_a_move_to_a_broker_that_is_gone_is_not_waited_for(cells: Cells, tmp_path: Path) -> None:
+    assert cells.up(tmp_path).returncode == 0
+    bootstrap = cells.status(tmp_path)["bootstrap"]
+    create_topic(bootstrap, "orders", 1)
+    assert cells.run("down", "--broker", 3, "--data", tmp_path).returncode == 0
+    running = cells.status(tmp_path)["bootstrap"]
+    with AdminConnection(running) as connection:
+        until(lambda: running_brokers(connection) == {1, 2})
+        alter(connection, [Move("orders", 0, (1, 2))])
+        wait_until_done(connection, "orders", 0)
+        alter(connection, [Move("orders", 0, (1, 2, 3))])
+        with pytest.raises(StackError, match=r"Broker 3 does not run, so 1 .* --cancel"):
+            wait_until_done(connection, "orders", 1)
+        assert [item.adding for item in moving(connection)] == [(3,)]
+        assert cells.run("up", "--add", 3, "--data", tmp_path).returncode == 0
+        wait_until_done(connection, "orders", 1)
+        assert replicas_of(connection, "orders") == {0: (1, 2, 3)}
 
 
 @pytest.mark.timeout(180)
@@ -301,6 +336,8 @@ def test_a_single_broker_does_not_become_a_cell(cells: Cells, tmp_path: Path) ->
         (["down", "--remove"], "--broker"),
         (["reassign"], "TOPIC --to"),
         (["reassign", "orders", "--to", "a,b"], "broker ids"),
+        (["reassign", "--list", "--cancel"], "not allowed with"),
+        (["reassign", "orders", "--to", "1,2", "--cancel"], "not allowed with"),
         (["cell", "recover"], "no cell"),
     ],
 )
