@@ -285,6 +285,39 @@ def test_nobody_there_is_said_within_seconds(run: Run) -> None:
     assert time.monotonic() - started < 15
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics"],
+        ["brokers", "--json"],
+        ["consume", "{topic}", "--group", "{topic}", "--count", "1"],
+    ],
+)
+def test_a_full_disk_below_the_output_is_said_and_nothing_is_committed(
+    run: Run, bootstrap: str, topic: str, arguments: list[str]
+) -> None:
+    ok(run("produce", topic, "x"))
+    with open("/dev/full", "wb") as full:
+        result = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "tidewheel.cli.main",
+                *(a.format(topic=topic) for a in arguments),
+            ],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TIDEWHEEL_URL": bootstrap},
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert result.returncode == 1
+    assert result.stderr == "tidewheel: The output: No space left on device\n"
+    if "consume" in arguments:
+        assert "committed nothing" in ok(run("lag", topic))
+
+
 def test_following_ends_with_the_reader_or_an_interrupt(bootstrap: str, topic: str) -> None:
     command = [sys.executable, "-m", "tidewheel.cli.main", "consume", topic, "--values"]
     environment = {**os.environ, "TIDEWHEEL_URL": bootstrap}

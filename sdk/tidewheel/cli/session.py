@@ -94,10 +94,18 @@ def run(
         fail(error.message, error.hint)
     except BrokenPipeError:
         # The reader of our output has left (`| head`): nothing is wrong, nobody listens.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         raise typer.Exit(0) from None
+    except OSError as error:
+        _drop_output()
+        fail(f"{error.filename or 'The output'}: {error.strerror or error}")
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def _drop_output() -> None:
+    """Python flushes what is left once more at exit, which must not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def confirm(question: str, yes: bool) -> None:
