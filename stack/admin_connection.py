@@ -17,6 +17,7 @@ from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
 from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 from stack.errors import EXIT_USAGE, StackError
+from stack.ports import PORT_MAX
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 60.0
@@ -27,14 +28,36 @@ API_VERSIONS_VERSION: Final = 0
 
 
 class AdminConnection:
-    """Requests to the first broker of a list that can be reached. Use it as a context manager."""
+    """Requests to the first broker of a list that answers. Use it as a context manager."""
 
     def __init__(self, bootstrap: str) -> None:
-        """`bootstrap` is `host:port,host:port`. Raises StackError when nobody is there."""
-        self._socket = _connect(bootstrap)
+        """`bootstrap` is `host:port,host:port`. Raises StackError when nobody answers."""
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
-        answer = self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, ApiVersionsRequest())
+        problems = []
+        for address, place in _parse(bootstrap):
+            try:
+                self._open(place)
+                return
+            except OSError as error:
+                problems.append(f"{address}: {error.strerror or error}")
+            except StackError as error:
+                problems.append(f"{address}: {error}")
+        raise StackError(
+            f"No broker can be reached ({'; '.join(problems) or 'no address'}). Check that the "
+            "stack runs (`tidewheel status`) and that TIDEWHEEL_URL or --url is right."
+        )
+
+    def _open(self, place: tuple[str, int]) -> None:
+        """Connect, and hear that somebody is there: a process that hangs takes connections, too.
+        Raises OSError or StackError."""
+        self._socket = socket.create_connection(place, CONNECT_TIMEOUT_S)
+        try:
+            answer = self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, ApiVersionsRequest())
+        except StackError:
+            self._socket.close()
+            raise
+        self._socket.settimeout(ANSWER_TIMEOUT_S)
         for api in answer.api_keys:
             self._versions[api.api_key] = (api.min_version, api.max_version)
 
@@ -95,20 +118,13 @@ class AdminConnection:
         return bytes(data)
 
 
-def _connect(bootstrap: str) -> socket.socket:
-    problems = []
+def _parse(bootstrap: str) -> list[tuple[str, tuple[str, int]]]:
+    """Each address with its host and port. Raises StackError."""
+    found = []
     for address in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, colon, port = address.removeprefix("tidewheel://").rpartition(":")
-        if not colon or not port.isdigit():
+        is_port = port.isascii() and port.isdigit() and int(port) <= PORT_MAX
+        if not colon or not is_port:
             raise StackError(f"{address} is not HOST:PORT.", EXIT_USAGE)
-        try:
-            connection = socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S)
-        except OSError as error:
-            problems.append(f"{address}: {error.strerror or error}")
-            continue
-        connection.settimeout(ANSWER_TIMEOUT_S)
-        return connection
-    raise StackError(
-        f"No broker can be reached ({'; '.join(problems) or 'no address'}). Check that the stack "
-        "runs (`tidewheel status`) and that TIDEWHEEL_URL or --url is right."
-    )
+        found.append((address, (host.strip("[]"), int(port))))
+    return found

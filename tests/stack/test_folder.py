@@ -127,6 +127,8 @@ def test_what_is_written_is_on_disk_before_it_takes_the_old_one_s_place(
 ) -> None:
     path, seen, sync = folder.path / "kept", list[tuple[int, str]](), os.fsync
     path.write_text("old")
+    # Who has it open, or linked, goes on seeing it as a whole.
+    (folder.path / "reader").hardlink_to(path)
 
     def note(descriptor: int) -> None:
         sync(descriptor)
@@ -136,3 +138,10 @@ def test_what_is_written_is_on_disk_before_it_takes_the_old_one_s_place(
     folder.write(path, "newer")
     assert seen == [(len("newer"), "old")]
     assert path.read_text() == "newer"
+    assert (folder.path / "reader").read_text() == "old"
+
+
+def test_brokers_are_found_in_the_order_of_their_ids(folder: StackFolder) -> None:
+    for name in ("broker-10", "broker-2", "broker-x", "logs"):
+        (folder.path / name).mkdir(exist_ok=True)
+    assert folder.broker_ids() == [2, 10]

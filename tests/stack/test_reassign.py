@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 
+from stack import admin_connection
+from stack.admin_connection import AdminConnection
 from stack.errors import EXIT_USAGE, StackError
-from stack.reassign import Moving, parse_brokers, plan_spread, replication_factor
+from stack.options import StackOptions
+from stack.reassign import (
+    Moving,
+    parse_brokers,
+    plan_spread,
+    replication_factor,
+    running_brokers,
+)
+from stack.supervisor import Supervisor
 
 
 def test_leaders_and_replicas_are_spread() -> None:
@@ -46,3 +59,25 @@ def test_the_partition_with_the_most_replicas_decides() -> None:
 def test_brokers_that_are_none(text: str) -> None:
     with pytest.raises(StackError, match="write broker ids"):
         parse_brokers(text)
+
+
+def test_a_broker_that_hangs_does_not_keep_from_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_connection, "CONNECT_TIMEOUT_S", 0.5)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        Supervisor(StackOptions(tmp_path, brokers=1, port=0)) as stack,
+    ):
+        hanging = f"127.0.0.1:{silent.getsockname()[1]}"
+        with AdminConnection(f"127.0.0.1:1,{hanging},{stack.bootstrap}") as connection:
+            assert running_brokers(connection) == {1}
+        with pytest.raises(StackError, match=rf"127\.0\.0\.1:1: .*refused; {hanging}: .*timed out"):
+            AdminConnection(f"127.0.0.1:1,{hanging}")
+
+
+@pytest.mark.parametrize("address", ["here", "here:", "here:x", "here:65536", "127.0.0.1:1,x"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(StackError, match=r"is not HOST:PORT") as refused:
+        AdminConnection(address)
+    assert refused.value.exit_status == EXIT_USAGE
