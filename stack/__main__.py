@@ -72,6 +72,7 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
             return inspect.down(folder)
         return inspect.status(folder, as_json=options.json)
     if options.add is not None:
+        _refuse_beside_add(options)
         return run_request(folder, Action.START, part_named(options.add))
     from stack import up
 
@@ -88,6 +89,22 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
     if options.detach:
         return up.run_detached(stack_options, given)
     return up.run_foreground(stack_options)
+
+
+def _refuse_beside_add(options: argparse.Namespace) -> None:
+    """What a stack was started with goes for all its brokers. Raises StackError."""
+    given = {
+        "--brokers": options.brokers is not None,
+        "--first-id": options.first_id is not None,
+        "--set": bool(options.settings),
+        "--detach": options.detach,
+    }
+    ignored = [name for name, is_given in given.items() if is_given]
+    if ignored:
+        raise StackError(
+            f"--add starts a part as its stack was started: leave {', '.join(ignored)} out.",
+            EXIT_USAGE,
+        )
 
 
 def _database_url() -> str | None:

@@ -333,6 +333,8 @@ def test_a_single_broker_does_not_become_a_cell(cells: Cells, tmp_path: Path) ->
     ("arguments", "word"),
     [
         (["up", "--add", "four"], "no broker id"),
+        (["up", "--add", "--set", "a=b", "--brokers", "3"], "leave --brokers, --set out"),
+        (["up", "--add", "2", "--first-id", "4", "--detach"], "leave --first-id, --detach out"),
         (["down", "--remove"], "--broker"),
         (["reassign"], "TOPIC --to"),
         (["reassign", "orders", "--to", "a,b"], "broker ids"),
