@@ -214,6 +214,8 @@ def test_draining_needs_somewhere_to_go(run: Run, topic: str) -> None:
         (["produce", "no-such-topic", "x"], 1, "no-such-topic"),
         (["lag", "no-such-group"], 1, "groups list"),
         (["topics", "create", "no/such"], 1, "no/such"),
+        (["topics", "describe", ""], 1, "Empty topic name"),
+        (["produce", "", "x"], 1, "Empty topic name"),
         (["topics", "create", "x", "-p", "-5"], 1, "1..100000"),
         (["topics", "create", "x", "-p", str(2**40)], 1, "Correct the value"),
         (["topics", "create", "x", "--replication-factor", "99999"], 1, "10000"),

@@ -132,9 +132,10 @@ class LibrdkafkaAdmin:
         return await blocking(what, self._client.list_topics, timeout=max(0.1, timeout_s))
 
     async def _describe_topics(self, names: Sequence[str], timeout_s: float) -> list[TopicInfo]:
-        futures = self._client.describe_topics(
-            ck.TopicCollection(list(names)), request_timeout=timeout_s
-        )
+        with faults("describing topics"):
+            futures = self._client.describe_topics(
+                ck.TopicCollection(list(names)), request_timeout=timeout_s
+            )
         described = []
         for name in names:
             try:
