@@ -185,6 +185,13 @@ def test_parts_that_die_are_reported_and_started_again(cells: Cells, tmp_path: P
         assert elsewhere.returncode == 1
         assert f"Port {status['postgres']['port']}" in elsewhere.stderr
     assert cells.status(tmp_path)["postgres"] is None
+    # One that does not come up is not taken for one that runs.
+    configuration = tmp_path / "postgres" / "data" / "postgresql.conf"
+    sound = configuration.read_bytes()
+    configuration.write_bytes(sound + b"no_such_setting = 1\n")
+    broken = cells.run("up", "--add", "postgres", "--data", tmp_path)
+    assert (broken.returncode, "no_such_setting" in broken.stderr) == (1, True)
+    configuration.write_bytes(sound)
 
     for part in ("postgres", "2"):
         again = cells.run("up", "--add", part, "--data", tmp_path)
@@ -214,6 +221,9 @@ def test_the_command_line_sends_and_reads_while_the_store_is_away(
     assert cells.up(tmp_path).returncode == 0
     status = cells.status(tmp_path)
     create_topic(status["bootstrap"], "orders", 1)
+    # All replicas know of the topic then; who has not heard of it by now does not before the store
+    # is back.
+    send(status["bootstrap"], "orders", b"before")
     os.kill(status["postgres"]["pid"], signal.SIGKILL)
     until(lambda: json.loads(cells.cli(tmp_path, "brokers", "--json").stdout)["controller"] == -1)
     for arguments, says in (

@@ -142,13 +142,18 @@ def test_a_state_file_that_cannot_be_written_ends_no_stack(tmp_path: Path) -> No
 def test_requests_that_fail_are_answered(tmp_path: Path) -> None:
     options = StackOptions(tmp_path, brokers=1, port=0)
     with Supervisor(options) as supervisor:
-        for part in ("broker-1", "postgres"):
+        for action, part, says in (
+            (Action.START, "broker-1", "runs already"),
+            (Action.START, "postgres", "no Postgres of its own"),
+            (Action.STOP, "broker-1", "the last broker"),
+        ):
             (tmp_path / "request.json").write_text(
-                json.dumps({"id": part, "action": Action.START, "part": part})
+                json.dumps({"id": part, "action": action, "part": part})
             )
             assert supervisor.watch(lambda event: None)
             answer = json.loads((tmp_path / "answer.json").read_text())
             assert (answer["id"], answer["exit_status"]) == (part, 1)
+            assert says in answer["error"]
 
 
 def test_a_new_broker_gets_a_port_that_no_other_of_the_stack_has(tmp_path: Path) -> None:
