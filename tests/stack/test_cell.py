@@ -21,6 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from stack.admin_connection import AdminConnection
 from stack.errors import StackError
+from stack.postgres import PostgresServer
 from stack.reassign import (
     Move,
     alter,
@@ -185,13 +186,14 @@ def test_parts_that_die_are_reported_and_started_again(cells: Cells, tmp_path: P
         assert elsewhere.returncode == 1
         assert f"Port {status['postgres']['port']}" in elsewhere.stderr
     assert cells.status(tmp_path)["postgres"] is None
-    # One that does not come up is not taken for one that runs.
-    configuration = tmp_path / "postgres" / "data" / "postgresql.conf"
-    sound = configuration.read_bytes()
-    configuration.write_bytes(sound + b"no_such_setting = 1\n")
-    broken = cells.run("up", "--add", "postgres", "--data", tmp_path)
-    assert (broken.returncode, "no_such_setting" in broken.stderr) == (1, True)
-    configuration.write_bytes(sound)
+    # One that could not be started is not taken for one that runs.
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    other = PostgresServer(tmp_path / "postgres", port=port)
+    other.start()
+    twice = cells.run("up", "--add", "postgres", "--data", tmp_path)
+    assert (twice.returncode, "already runs in" in twice.stderr) == (1, True)
+    other.stop()
 
     for part in ("postgres", "2"):
         again = cells.run("up", "--add", part, "--data", tmp_path)
@@ -243,17 +245,21 @@ def test_the_command_line_sends_and_reads_while_the_store_is_away(
 def test_a_move_to_a_broker_that_is_gone_is_not_waited_for(cells: Cells, tmp_path: Path) -> None:
     assert cells.up(tmp_path).returncode == 0
     bootstrap = cells.status(tmp_path)["bootstrap"]
-    create_topic(bootstrap, "orders", 1)
+    for topic in ("orders", "other"):
+        create_topic(bootstrap, topic, 1)
     assert cells.run("down", "--broker", 3, "--data", tmp_path).returncode == 0
     running = cells.status(tmp_path)["bootstrap"]
     with AdminConnection(running) as connection:
         until(lambda: running_brokers(connection) == {1, 2})
-        alter(connection, [Move("orders", 0, (1, 2))])
-        wait_until_done(connection, "orders", 0)
-        alter(connection, [Move("orders", 0, (1, 2, 3))])
+        for topic in ("orders", "other"):
+            alter(connection, [Move(topic, 0, (1, 2))])
+            wait_until_done(connection, topic, 0)
+        alter(connection, [Move(topic, 0, (1, 2, 3)) for topic in ("orders", "other")])
         with pytest.raises(StackError, match=r"Broker 3 does not run, so 1 .* --cancel"):
             wait_until_done(connection, "orders", 1)
-        assert [item.adding for item in moving(connection)] == [(3,)]
+        cancelled = cells.run("reassign", "other", "--cancel", "--url", running)
+        assert "Called off: other-0" in cancelled.stdout
+        assert [(item.topic, item.adding) for item in moving(connection)] == [("orders", (3,))]
         assert cells.run("up", "--add", 3, "--data", tmp_path).returncode == 0
         wait_until_done(connection, "orders", 1)
         assert replicas_of(connection, "orders") == {0: (1, 2, 3)}

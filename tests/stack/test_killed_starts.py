@@ -74,6 +74,7 @@ def test_what_a_killed_start_left_is_seen_and_stopped(
     stopped = cells.run("down", "--data", tmp_path)
     assert "Stopped broker 1, broker 2, broker 3, Postgres" in stopped.stdout
     assert not any(map(identify, pids))
+    assert not (tmp_path / "stack.json").exists()
     assert cells.up(tmp_path).returncode == 0
 
 

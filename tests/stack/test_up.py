@@ -17,6 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
+from stack.broker_process import STOP_TIMEOUT_S
+
 COMMAND = [sys.executable, "-P", "-m", "stack"]
 TIMEOUT_S = 60
 
@@ -277,6 +279,22 @@ def test_the_foreground_stack_stops_cleanly(
     assert errors == ""
     assert not psutil.pid_exists(broker["pid"])
     assert "stopped" in Path(broker["log"]).read_text()
+
+
+def test_a_second_ctrl_c_kills_what_does_not_stop(
+    stacks: Stacks, foreground: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    (broker,) = stacks.status(tmp_path)["brokers"]
+    os.kill(broker["pid"], signal.SIGSTOP)
+    foreground.send_signal(signal.SIGINT)
+    assert foreground.stdout is not None
+    while not foreground.stdout.readline().startswith("Stopping"):
+        assert foreground.poll() is None
+    asked_s = time.monotonic()
+    foreground.send_signal(signal.SIGINT)
+    foreground.communicate(timeout=TIMEOUT_S)
+    assert time.monotonic() - asked_s < STOP_TIMEOUT_S / 2
+    assert not psutil.pid_exists(broker["pid"])
 
 
 def test_a_stack_whose_reader_goes_away_stops(
