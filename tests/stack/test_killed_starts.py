@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from stack import inspect
+from stack.errors import StackError
 from stack.folder import StackFolder
 from stack.options import StackOptions
 from stack.postgres import find_leftover
@@ -120,6 +122,18 @@ def test_down_waits_for_nobody_who_has_the_folder(cells: Cells, tmp_path: Path) 
     busy = cells.run("down", "--data", tmp_path)
     assert (busy.returncode, "just starting or stopping" in busy.stderr) == (1, True)
     os.close(lock)
+
+
+def test_nothing_is_stopped_while_somebody_else_has_the_folder(tmp_path: Path) -> None:
+    # Between the look at the lock and the stopping another `up` may have begun.
+    folder = StackFolder(tmp_path)
+    lock = folder.lock()
+    assert lock is not None
+    with pytest.raises(StackError, match="just starting or stopping"):
+        inspect._stop_orphans(folder, None)
+    os.close(lock)
+    assert inspect._stop_orphans(folder, None) == []
+    assert not folder.is_locked()
 
 
 def test_a_state_file_that_cannot_be_written_ends_no_stack(tmp_path: Path) -> None:
