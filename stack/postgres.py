@@ -172,10 +172,7 @@ class PostgresServer:
         _write_private(password_file, password)
         for path in (fresh, password_file):
             self._give_away(path)
-        options = [f"--pgdata={fresh}", f"--username={ROLE}", f"--pwfile={password_file}"]
-        options += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-instructions"]
-        if not self._is_durable:
-            options.append("--no-sync")
+        options = self._initdb_options(fresh, password_file)
         try:
             with self._open_log() as log:
                 log_start = os.fstat(log.fileno()).st_size
@@ -186,6 +183,13 @@ class PostgresServer:
             raise self._failure(f"could not make {self.data} (initdb status {status})", log_start)
         _write_private(self.home / "password", password)
         fresh.replace(self.data)
+
+    def _initdb_options(self, fresh: Path, password_file: Path) -> list[str]:
+        options = [f"--pgdata={fresh}", f"--username={ROLE}", f"--pwfile={password_file}"]
+        options += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-instructions"]
+        if not self._is_durable:
+            options.append("--no-sync")
+        return options
 
     def _choose_port(self) -> None:
         remembered = self.home / "port"

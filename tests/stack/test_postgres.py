@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import psycopg
 import pytest
 
 from stack.errors import StackError
-from stack.postgres import PostgresServer, find_leftover, stop_leftover
+from stack.postgres import STOP_TIMEOUT_S, PostgresServer, find_leftover, stop_leftover
 
 
 @pytest.fixture
@@ -135,6 +136,28 @@ def test_a_port_that_somebody_else_has_by_now_is_given_up(home: Path) -> None:
         assert server.port != port
         assert query(server, "SELECT 1") == 1
         server.stop()
+
+
+def test_what_a_stack_runs_outlives_a_power_loss(home: Path) -> None:
+    server = PostgresServer(home)
+    assert "--no-sync" not in server._initdb_options(home, home)
+    assert "--no-sync" in PostgresServer(home, is_durable=False)._initdb_options(home, home)
+    server.start()
+    for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+        assert query(server, f"SHOW {setting}") == "on"
+    server.stop()
+
+
+def test_a_stop_waits_for_no_client(home: Path) -> None:
+    server = PostgresServer(home, is_durable=False)
+    server.start()
+    with psycopg.connect(server.dsn) as connection:
+        connection.execute("SELECT 1")
+        asked_s = time.monotonic()
+        server.stop()
+        assert time.monotonic() - asked_s < STOP_TIMEOUT_S / 2
+        connection.close()
+    assert "database system is shut down" in server.log.read_text()
 
 
 @pytest.mark.parametrize("text", ["", "five", "99999", "\N{SUPERSCRIPT TWO}"])
