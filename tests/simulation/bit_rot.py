@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from data_plane.cell.metadata import PartitionImage, TopicImage
+from data_plane.cell.reassignment import target_of
 from data_plane.log.segment import Segment
 from data_plane.wire.records import iter_batch_headers
 from tests.simulation.partition_history import PartitionHistory
@@ -129,9 +131,14 @@ class BitRot:
         return (
             node.node_id in state.isr
             and set(state.isr) == set(state.replicas)
-            and len(state.replicas) > 1
+            and self._stays_copied(topic, state)
             and not (partition.lost or partition.rotten or partition.doubted)
         )
+
+    def _stays_copied(self, topic: TopicImage, state: PartitionImage) -> bool:
+        """Whether no administrator leaves it to a single disk, which may be the damaged one."""
+        planned = {plan.name: plan.replicas for plan in self._cell.workload.plans}
+        return len(target_of(state)) > 1 and planned.get(topic.name, 2) > 1
 
     def _choose_batch(self, node: Node, view: DiskView, segment: Segment) -> Place | None:
         data = node.fs.read_file(segment.path())

@@ -44,4 +44,14 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
         FACTORS | THROTTLES | {"bundles"},
         "a follower's cleaner dropped the end of a sequence whose record had gone at the leader",
     ),
+    (
+        10_159,
+        FACTORS | THROTTLES,
+        "the model left a partition to one disk whose bit rot nobody had found yet",
+    ),
+    (
+        80_000,
+        frozenset({"drains"}),
+        "a process that tried again to enter drew the numbers of its first attempt once more",
+    ),
 )
