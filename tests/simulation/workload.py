@@ -65,15 +65,7 @@ class Workload:
             draw_retention(cell.world.stream("retention"), drawn)
         self.plans = drawn if cell.options.topics is None else list(cell.options.topics)
         self.retained = {plan.name for plan in self.plans if has_retention(plan.configs)}
-        kinds = [kind for kind in ADMIN_KINDS if rng.random() < 0.4]
-        wanted = cell.options.admin
-        if wanted is not None:
-            kinds = [kind for kind in ADMIN_KINDS if kind in wanted]
-        if "bundles" in cell.extras and "scratch topics" not in kinds:
-            kinds.append("scratch topics")
-        if "drains" in cell.extras:
-            # One has the last word; and topics come while brokers drain.
-            kinds = [kind for kind in ("scratch topics", "partitions", *kinds) if kind != "drains"]
+        kinds = self._draw_admin_kinds()
         self.admin = Admin(cell, "admin", self.plans, kinds)
         self.administrators = self._make_administrators()
         interval_ms = rng.choice(PRODUCE_INTERVAL_MS_CHOICES)
@@ -129,6 +121,18 @@ class Workload:
         if "slow disks" in cell.extras and names:
             self._are_members_restless = True
             self._leave_interval_ms = HASTY_LEAVE_INTERVAL_MS
+
+    def _draw_admin_kinds(self) -> list[str]:
+        extras, wanted = self._cell.extras, self._cell.options.admin
+        kinds = [kind for kind in ADMIN_KINDS if self._random.random() < 0.4]
+        if wanted is not None:
+            kinds = [kind for kind in ADMIN_KINDS if kind in wanted]
+        if "bundles" in extras and "scratch topics" not in kinds:
+            kinds.append("scratch topics")
+        if "drains" in extras:
+            # One has the last word; and topics come while brokers drain.
+            kinds = [kind for kind in ("scratch topics", "partitions", *kinds) if kind != "drains"]
+        return kinds
 
     def _make_administrators(self) -> list[Administrator]:
         administrators: list[Administrator] = [self.admin]
