@@ -51,7 +51,7 @@ def test_what_is_not_a_page(request_line: bytes, status: bytes) -> None:
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "REQUEST_DEADLINE_S", 1.0)
+    monkeypatch.setattr(http, "REQUEST_DEADLINE_S", 3.0)
 
     async def main() -> None:
         listener = HttpListener(dict(PAGES))
@@ -93,7 +93,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
             await until_open(0)
 
         try:
-            await asyncio.wait_for(play(), 10)
+            await asyncio.wait_for(play(), 30)
         finally:
             listener.close()
             for writer in clients:

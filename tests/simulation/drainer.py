@@ -17,7 +17,7 @@ from data_plane.wire.messages.incremental_alter_configs_request import (
 )
 from data_plane.wire.registry import ApiKey
 from tests.simulation.admin import BROKER_RESOURCE
-from tests.simulation.client import Client
+from tests.simulation.administrator import Administrator
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
@@ -25,38 +25,28 @@ if TYPE_CHECKING:
 
 # With fewer, the replicas of a broker have nowhere to go.
 BROKERS_MIN = 4
-INTERVAL_MS = 250
 RETRY_MS = 200
 
 
-class Drainer(Client):
+class Drainer(Administrator):
     """See the module."""
+
+    interval_ms = 250
 
     def __init__(self, cell: Cell, name: str) -> None:
         super().__init__(cell, name)
-        self._is_stopped = False
         # Who drains by the last word, and whom nobody has told that yet.
         self._draining: int | None = None
         self._missing: dict[int, None] = {}
 
-    def start(self) -> None:
-        self._next()
-
-    def _next(self) -> None:
-        delay_ms = self.random.expovariate(1 / INTERVAL_MS) + 20
-        self.world.at(int(delay_ms * US_PER_MS), self._change)
-
-    def _change(self) -> None:
-        if self._is_stopped:
-            return
-        self._next()
+    def change(self) -> None:
         if not self._missing:
             is_over = self._draining is not None
             self._want(None if is_over else self.random.choice(self.cell.node_ids))
 
     def stop(self) -> None:
         """The last word. Under a throttle nobody can be emptied within the bounded time."""
-        self._is_stopped = True
+        super().stop()
         is_draining = "throttles" not in self.cell.extras and self.random.random() < 0.5
         self._want(self.random.choice(self.cell.node_ids) if is_draining else None)
 

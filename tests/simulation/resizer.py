@@ -19,13 +19,12 @@ from data_plane.wire.messages.alter_partition_reassignments_request import (
 )
 from data_plane.wire.registry import ApiKey
 from tests.simulation.admin import OFFSETS_TOPIC, TopicPlan
-from tests.simulation.client import Client
+from tests.simulation.administrator import Administrator
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
 
-INTERVAL_MS = 350
 REPLICAS_MAX = 4
 # More would have to hold what more than one disk has to lose.
 REPLICAS_MIN = 2
@@ -33,30 +32,17 @@ CANCEL_CHANCE = 0.3
 CANCEL_MS_MAX = 80
 
 
-class Resizer(Client):
+class Resizer(Administrator):
     """See the module."""
+
+    interval_ms = 350
 
     def __init__(self, cell: Cell, name: str, plans: list[TopicPlan]) -> None:
         super().__init__(cell, name)
         self._least = {OFFSETS_TOPIC: REPLICAS_MIN}
         self._least |= {plan.name: min(REPLICAS_MIN, plan.replicas) for plan in plans}
-        self._is_stopped = False
-        self.is_settled = True
 
-    def start(self) -> None:
-        self._next()
-
-    def stop(self) -> None:
-        self._is_stopped = True
-
-    def _next(self) -> None:
-        delay_ms = self.random.expovariate(1 / INTERVAL_MS) + 20
-        self.world.at(int(delay_ms * US_PER_MS), self._change)
-
-    def _change(self) -> None:
-        if self._is_stopped:
-            return
-        self._next()
+    def change(self) -> None:
         name = self.random.choice(sorted(self._least))
         topic = self.cell.store.image.topics_by_name.get(name)
         if topic is None:

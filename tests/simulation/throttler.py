@@ -31,13 +31,12 @@ from data_plane.wire.messages.incremental_alter_configs_request import (
 )
 from data_plane.wire.registry import ApiKey
 from tests.simulation.admin import BROKER_RESOURCE, OFFSETS_TOPIC, TOPIC_RESOURCE, TopicPlan
-from tests.simulation.client import Client
+from tests.simulation.administrator import Administrator
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
 
-INTERVAL_MS = 200
 RETRY_MS = 200
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 # Bytes per second. Logs have some tens of kilobytes.
@@ -58,15 +57,16 @@ def is_peaceful(cell: Cell) -> bool:
     return cell.world.stream("peace").random() < PEACEFUL_CHANCE
 
 
-class Throttler(Client):
+class Throttler(Administrator):
     """See the module."""
+
+    interval_ms = 200
 
     def __init__(self, cell: Cell, name: str, plans: list[TopicPlan]) -> None:
         super().__init__(cell, name)
         self._plans = {plan.name: plan.replicas for plan in plans}
         self._rate: int | None = None
         self._limited = SIDES[0]
-        self._is_stopped = False
         # Whom nobody has told the last word yet.
         self._missing: dict[str, None] = {}
         # By broker and life: how many fetches it had held when that was last looked at.
@@ -78,11 +78,11 @@ class Throttler(Client):
 
     def start(self) -> None:
         self._limit()
-        self._next()
+        super().start()
 
     def stop(self) -> None:
         """Take the throttle away, or leave one that lets everything end, and ask until it is so."""
-        self._is_stopped = True
+        super().stop()
         self._missing = dict.fromkeys([*map(str, self.cell.node_ids), *self._plans])
         self._rate = LAST_RATE if self.random.random() < 0.5 else None
         self._ask_last()
@@ -94,14 +94,7 @@ class Throttler(Client):
             self._send_configs(self._rate)
             self.world.at(RETRY_MS * US_PER_MS, self._ask_last)
 
-    def _next(self) -> None:
-        delay_ms = self.random.expovariate(1 / INTERVAL_MS) + 20
-        self.world.at(int(delay_ms * US_PER_MS), self._change)
-
-    def _change(self) -> None:
-        if self._is_stopped:
-            return
-        self._next()
+    def change(self) -> None:
         self._count_held()
         if self.random.random() < 0.7:
             self._move()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tests.simulation.admin import Admin, TopicPlan
+from tests.simulation.administrator import Administrator
 from tests.simulation.bundler import BUNDLE_INTERVAL_MS, Bundler
 from tests.simulation.client import Client
 from tests.simulation.drainer import Drainer
@@ -26,8 +27,6 @@ from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
     from tests.simulation.cell import Cell
-
-Administrator = Admin | Drainer | Resizer | Throttler
 
 ADMIN_KINDS = (
     "scratch topics",
@@ -134,8 +133,8 @@ class Workload:
             kinds = [kind for kind in ("scratch topics", "partitions", *kinds) if kind != "drains"]
         return kinds
 
-    def _make_administrators(self) -> list[Administrator]:
-        administrators: list[Administrator] = [self.admin]
+    def _make_administrators(self) -> list[Admin | Administrator]:
+        administrators: list[Admin | Administrator] = [self.admin]
         if "throttles" in self._cell.extras:
             administrators.append(Throttler(self._cell, "throttler", self.plans))
         if "factors" in self._cell.extras:
