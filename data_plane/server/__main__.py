@@ -49,7 +49,8 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         "--ready-fd",
         type=int,
         metavar="FD",
-        help='write {"event": "ready", "port": …, "metrics_port": …} there once serving',
+        help='write {"event": "ready", "port": …, "metrics_port": …} there once serving; '
+        "a broker whose starter has closed the other end before stops",
     )
     return parser.parse_args(arguments)
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import random
 import signal
 import time
@@ -41,6 +40,7 @@ from data_plane.server.interpreter import tune_interpreter
 from data_plane.server.listener import Listener
 from data_plane.server.logging_setup import THRESHOLD
 from data_plane.server.ports import NoPeers, Ports
+from data_plane.server.ready_pipe import ReadyPipe
 from data_plane.server.shared_store import open_shared_store
 from data_plane.server.thread_executor import ThreadExecutor
 from data_plane.server.tick_timer import TickTimer
@@ -70,6 +70,7 @@ class BrokerProcess:
     def __init__(self, settings: BrokerConfig, ready_fd: int | None, log: Logger) -> None:
         self._settings = settings
         self._ready_fd = ready_fd
+        self._ready_pipe: ReadyPipe | None = None
         self._log = log
         self._clock = Clock()
         self._started_s = time.monotonic()
@@ -85,6 +86,8 @@ class BrokerProcess:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._timer = TickTimer(loop, self._clock, self._tick)
+        if self._ready_fd is not None:
+            self._ready_pipe = ReadyPipe(self._ready_fd, loop, self._abandoned)
         if WHY_INTERPRETED:
             # Correct, and several times slower where every record is looked at.
             self._log.warning("kernel_interpreted", reason=WHY_INTERPRETED)
@@ -108,6 +111,8 @@ class BrokerProcess:
         )
         entry = await self._enter(ports, taken.addresses)
         if entry is None:
+            if self._ready_pipe is not None:
+                self._ready_pipe.close()
             self._close_executors()
             http.close()
             return
@@ -287,6 +292,10 @@ class BrokerProcess:
         self._log.info("stopping", signal=number.name)
         self._stop_requested.set()
 
+    def _abandoned(self) -> None:
+        self._log.warning("starter_gone")
+        self._stop_requested.set()
+
     def request_stop(self) -> None:
         self._stop_requested.set()
 
@@ -298,11 +307,8 @@ class BrokerProcess:
         }
         start_ms = int((time.monotonic() - self._started_s) * 1000)
         self._log.info("ready", **ports, start_ms=start_ms)
-        fd = self._ready_fd
-        if fd is not None:
-            line = json.dumps({"event": "ready", **ports})
-            with contextlib.suppress(BrokenPipeError), os.fdopen(fd, "w") as ready:
-                ready.write(line + "\n")
+        if self._ready_pipe is not None:
+            self._ready_pipe.say("ready", ports)
 
     async def _stop(self) -> None:
         services = self._services

@@ -3,20 +3,23 @@ finds; what goes wrong beside a stack does not end it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from stack import inspect
 from stack.errors import StackError
 from stack.folder import StackFolder
 from stack.options import StackOptions
-from stack.postgres import find_leftover
+from stack.postgres import find_leftover, stop_leftover
 from stack.processes import identify
 from stack.requests import Action
 from stack.supervisor import StackEvent, Supervisor
@@ -55,15 +58,34 @@ def state_of(data: Path) -> dict[str, Any]:
     return state
 
 
+def has_served(data: Path, broker_id: int) -> bool:
+    lines = (data / "logs" / f"broker-{broker_id}.log").read_text().splitlines()
+    return any(json.loads(line)["event"] == "ready" for line in lines)
+
+
+def running_in(data: Path) -> list[str]:
+    """The command lines of the processes that name the folder `data`."""
+    found: list[str] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            command = " ".join(process.cmdline())
+            if str(data) in command:
+                found.append(command)
+    return found
+
+
 @pytest.mark.timeout(120)
 def test_what_a_killed_start_left_is_seen_and_stopped(
     cells: Cells, starting: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     until(lambda: len(state_of(tmp_path)["brokers"]) == 3)
+    starting.send_signal(signal.SIGSTOP)
+    state = state_of(tmp_path)
+    assert state["is_up"] is False, "it was stopped too late for this test"
+    # Brokers that have not said yet that they serve would end by themselves.
+    until(lambda: all(has_served(tmp_path, broker_id) for broker_id in (1, 2, 3)))
     starting.kill()
     starting.wait(TIMEOUT_S)
-    state = state_of(tmp_path)
-    assert state["is_up"] is False, "it was killed too late for this test"
     pids = [state["postgres"]["pid"], *(broker["pid"] for broker in state["brokers"])]
 
     seen = cells.run("status", "--data", tmp_path)
@@ -94,6 +116,26 @@ def test_a_postgres_that_no_state_file_names_is_stopped(
     assert "Stopped Postgres" in cells.run("down", "--data", tmp_path).stdout
     assert leftover.wait_gone(0)
     assert "No stack runs" in cells.run("down", "--data", tmp_path).stdout
+    # It may have started a broker meanwhile.
+    until(lambda: running_in(tmp_path) == [])
+
+
+@pytest.mark.timeout(120)
+def test_a_broker_that_no_state_file_names_ends_by_itself(
+    cells: Cells, starting: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    # As one that was started right before the supervisor was killed, and not written down yet. It
+    # waits for a metadata store that is not there any more.
+    until(lambda: bool(state_of(tmp_path)["brokers"]))
+    starting.send_signal(signal.SIGSTOP)
+    brokers = state_of(tmp_path)["brokers"]
+    assert stop_leftover(tmp_path / "postgres")
+    starting.kill()
+    starting.wait(TIMEOUT_S)
+    (tmp_path / "stack.json").unlink()
+    until(lambda: running_in(tmp_path) == [])
+    assert not any(identify(broker["pid"]) for broker in brokers)
+    assert cells.up(tmp_path).returncode == 0
 
 
 @pytest.mark.timeout(120)
