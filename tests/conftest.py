@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.plugins.serial",
     "tests.plugins.interruptions",
     "tests.plugins.watchdog",
+    "tests.plugins.clients",
 ]
 
 # A shared machine is slow at times; that is no property of the code, so no deadline per example.

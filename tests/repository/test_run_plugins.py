@@ -1,5 +1,5 @@
 """The test run's own plugins, tried on small runs: leftovers, serial tests, minutes per room,
-tests that do not end."""
+tests that do not end, clients in reference cycles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stack.processes import identify
 from tests.plugins.rooms import room_of
 from tests.repository.source_tree import ROOT
 
-PLUGINS = ["rooms", "leftovers", "serial", "watchdog"]
+PLUGINS = ["rooms", "leftovers", "serial", "watchdog", "clients"]
 
 SETTINGS = """
 [pytest]
@@ -43,6 +43,11 @@ FOLDER = pathlib.Path({folder!r})
 def run(alone):
     mine = FOLDER / f"running-{{os.getpid()}}"
     mine.touch()
+    # At the first test of each worker: the other one may come later.
+    (FOLDER / f"begun-{{os.getpid()}}").touch()
+    deadline = time.monotonic() + 20
+    while len(list(FOLDER.glob("begun-*"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
     time.sleep(0.05)
     others = len(list(FOLDER.glob("running-*"))) - 1
     mine.unlink()
@@ -53,6 +58,18 @@ def test_beside(n): run(False)
 @pytest.mark.serial
 @pytest.mark.parametrize("n", range(4))
 def test_alone(n): run(True)
+"""
+
+LEAVES_A_CLIENT = """
+import gc
+from confluent_kafka.admin import AdminClient
+from tests.plugins.clients import client_threads
+gc.disable()
+def test_leaves_a_client():
+    cycle = [AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})]
+    cycle.append(cycle)
+    assert client_threads()
+def test_meets_none(): assert not client_threads()
 """
 
 GOES_ON = """
@@ -141,6 +158,13 @@ def test_a_test_that_does_not_end_is_ended_and_named(tmp_path: Path) -> None:
     assert "crashed while running 'test_it.py::test_goes_on'" in result.stdout
     assert "in test_goes_on" in result.stderr
     assert "1 failed, 1 passed" in result.stdout.strip().splitlines()[-1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the plugin looks into /proc")
+def test_a_client_in_a_reference_cycle_does_not_outlive_its_test(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(LEAVES_A_CLIENT)
+    result = run_pytest(tmp_path)
+    assert result.returncode == 0, result.stdout
 
 
 def test_rooms_are_the_folders_under_tests() -> None:
