@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from tidewheel.settings import ClientSettings, Compression
 from tidewheel.transport.librdkafka.producer import producer_properties
 
 from tests.broker_process import BrokerProcess
+from tests.plugins.clients import client_threads
 from tests.sdk.conftest import QUICK, until
 
 
@@ -83,6 +86,23 @@ async def test_closing_with_undeliverable_messages_says_so(tmp_path: Path, name:
             await client.close(0.3)
         assert isinstance(delivery.error, TidewheelError)
         broker.start()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+async def test_a_closed_client_lets_its_connections_go(bootstrap: str, name: str) -> None:
+    """At once, and not when the garbage collector comes by one day."""
+    before = client_threads()
+    gc.disable()
+    try:
+        async with client_of(bootstrap) as client:
+            await client.admin.create_topic(name, partitions=1)
+            await client.send(name, b"1")
+            consumer = client.subscribe(name, group=name)
+            assert (await anext(consumer)).value == b"1"
+            assert client_threads() - before
+        await until(lambda: client_threads() <= before)
+    finally:
+        gc.enable()
 
 
 async def test_nobody_there() -> None:

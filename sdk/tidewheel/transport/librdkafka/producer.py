@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from tidewheel.errors import QueueFull, TopicNotFound, from_kafka
+from tidewheel.errors import ClientClosed, QueueFull, TopicNotFound, from_kafka
 from tidewheel.message import HeaderValue
 from tidewheel.settings import ProducerSettings
 from tidewheel.transport.librdkafka.connection import (
@@ -74,13 +74,19 @@ class LibrdkafkaProducer:
         self._closed = False
         properties = {**connection.properties(), **producer_properties(settings)}
         with faults("setting up the producer"):
-            self._producer = Producer(properties)
-        threading.Thread(target=self._wait, name="tidewheel-producer", daemon=True).start()
+            producer = Producer(properties)
+        # Nobody else holds it: its connections end with the last reference, and this object is in
+        # a cycle with its owner, which may wait long for the garbage collector.
+        self._producer: Producer | None = producer
+        threading.Thread(
+            target=self._wait, args=(producer,), name="tidewheel-producer", daemon=True
+        ).start()
 
-    def _wait(self) -> None:
-        """On the thread: let librdkafka call the reports that are there, then wake the loop."""
+    def _wait(self, producer: Producer) -> None:
+        """On the thread: let librdkafka call the reports that are there, then wake the loop. The
+        last to let go of a closed producer, which takes its time to end its connections."""
         while not self._closed:
-            if self._producer.poll(POLL_S):
+            if producer.poll(POLL_S):
                 try:
                     self._loop.call_soon_threadsafe(self._on_due)
                 except RuntimeError:
@@ -97,13 +103,15 @@ class LibrdkafkaProducer:
         headers: list[tuple[str, HeaderValue]] | None,
     ) -> None:
         """Queue one record (see the port)."""
+        producer = self._producer
+        assert producer is not None, "nothing is sent once it is closed"
         try:
             if headers:
-                self._producer.produce(
+                producer.produce(
                     topic, value, key, partition, on_report, None, timestamp_ms, headers
                 )
             else:
-                self._producer.produce(topic, value, key, partition, on_report, None, timestamp_ms)
+                producer.produce(topic, value, key, partition, on_report, None, timestamp_ms)
         except BufferError:
             raise QueueFull(f'The send queue of "{topic}" is full') from None
         except KafkaException as raised:
@@ -113,6 +121,8 @@ class LibrdkafkaProducer:
         """Ask a broker; creates the topic where brokers create topics on first use."""
         what = f'looking up topic "{topic}"'
         for _ in range(LOOK_UPS_MAX):
+            if self._producer is None:
+                raise ClientClosed("The client is closed")
             metadata = await blocking(
                 what, self._producer.list_topics, topic, self._connection.request_timeout_s
             )
@@ -125,10 +135,15 @@ class LibrdkafkaProducer:
         raise TopicNotFound(f'Topic "{topic}" does not exist')
 
     async def close(self) -> None:
-        """Drop what is outstanding and run its reports."""
-        self._producer.purge()
+        """Drop what is outstanding, run its reports, and let the connections go."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        producer.purge()
         deadline = time.monotonic() + PURGE_TIMEOUT_S
-        # The thread calls the reports of what was purged; librdkafka tells nobody when it has.
-        while len(self._producer) and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-        self._closed = True
+        try:
+            # The thread calls the reports of what was purged; librdkafka tells nobody when it has.
+            while len(producer) and time.monotonic() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        finally:
+            self._closed = True
