@@ -136,10 +136,11 @@ def test_memory_is_bounded_by_the_size_of_the_frame(traced: Callable[[], int]) -
 def test_twelve_bytes_cannot_ask_for_two_billion_items(traced: Callable[[], int]) -> None:
     frame = b"\x7f\xff\xff\xff" + b"\0" * 8
     traced()
-    started = time.perf_counter()
+    # By the clock of this thread: others may have the processor meanwhile.
+    started = time.thread_time()
     with pytest.raises(MalformedFrame, match="topics claims 2147483647 items"):
         decode_metadata_request(Reader(frame), 1)
-    assert time.perf_counter() - started < 0.1
+    assert time.thread_time() - started < 0.1
     assert traced() < MEMORY_FLOOR_BYTES
 
 

@@ -83,7 +83,7 @@ def test_messages_are_imported_when_first_used_and_quickly() -> None:
     code = """
 import sys, time
 import enum, struct, uuid, collections.abc, types, typing  # the standard library is not ours
-started = time.perf_counter()
+started = time.process_time()
 from data_plane.wire.headers import decode_request_header
 from data_plane.wire.registry import API_BY_KEY
 loaded = [m for m in sys.modules if m.startswith("data_plane.wire.messages.")]
@@ -91,7 +91,7 @@ assert loaded == ["data_plane.wire.messages.api_table"], loaded
 for key in (3, 18):
     API_BY_KEY[key].decode_request
     API_BY_KEY[key].encode_response
-print((time.perf_counter() - started) * 1000)
+print((time.process_time() - started) * 1000)
 loaded = [m for m in sys.modules if m.startswith("data_plane.wire.messages.")]
 assert len(loaded) == 5, loaded
 assert "kio" not in sys.modules
