@@ -91,6 +91,19 @@ class Player:
     async def socket(self) -> PeerSocket:
         return await self.accepted.get()
 
+    def set_timeout(self, timeout_s: float) -> None:
+        """For the next request; nobody waits for an answer now."""
+        self.peers.timeout_s = timeout_s
+        connection = self.peers._peers[PEER].connection
+        assert connection is not None
+        assert connection._timer is not None
+        connection._timer.cancel()
+        connection._timer = None
+
+    def end_pause(self) -> None:
+        """What follows is as after the pause between two attempts to connect."""
+        self.peers._peers[PEER]._retry_at_ms = 0
+
     def warnings(self) -> list[str]:
         return [fields["reason"] for level, _, fields in self.log.events if level == "warning"]
 

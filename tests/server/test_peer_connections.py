@@ -150,7 +150,11 @@ async def fails_with(player: Player, reason: str) -> None:
     assert reason in player.warnings()[-1]
 
 
-def test_a_peer_that_hangs_up() -> None:
+def test_a_peer_that_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Longer than a busy machine may take to be "at once".
+    monkeypatch.setattr(peer_connections, "RECONNECT_BACKOFF_MS_MAX", 60_000)
+    monkeypatch.setattr(peer_connections, "RECONNECT_BACKOFF_MS", 60_000)
+
     async def main() -> None:
         async with playing() as player:
             player.send()
@@ -164,7 +168,7 @@ def test_a_peer_that_hangs_up() -> None:
             # Again at once is too early; a moment later there is a new connection.
             player.send()
             assert await player.answers.get() is None
-            await asyncio.sleep(peer_connections.RECONNECT_BACKOFF_MS / 1000)
+            player.end_pause()
             player.send(b"again")
             peer = await player.socket()
             assert (await peer.request())[2:] == (0, b"again")
@@ -247,20 +251,19 @@ def test_an_answer_that_nobody_asked_for() -> None:
 
 def test_a_peer_that_does_not_answer_in_time() -> None:
     async def main() -> None:
-        async with playing(timeout_ms=150) as player:
+        async with playing(timeout_ms=20_000) as player:
             loop = asyncio.get_running_loop()
             player.send()
             peer = await player.socket()
             await peer.request()
-            await asyncio.sleep(0.1)
-            peer.answer(0, b"just in time")
-            assert await player.answers.get() == b"just in time"
+            peer.answer(0, b"in time")
+            assert await player.answers.get() == b"in time"
+            player.set_timeout(0.15)
             started_s = loop.time()
             player.send()
             await peer.request()
             await fails_with(player, "no answer to API 1 within 150 ms")
-            # The second request has its own time, not what was left of the first one's.
-            assert 0.14 <= loop.time() - started_s < 1
+            assert 0.14 <= loop.time() - started_s < 10
             assert await peer.is_closed_by_us()
 
     run(main)
@@ -268,7 +271,7 @@ def test_a_peer_that_does_not_answer_in_time() -> None:
 
 def test_a_slow_peer_that_sends_in_time_is_waited_for() -> None:
     async def main() -> None:
-        async with playing(timeout_ms=1000) as player:
+        async with playing(timeout_ms=20_000) as player:
             player.send()
             peer = await player.socket()
             for byte in response(0, b"slowly but surely"):
@@ -282,13 +285,14 @@ def test_a_slow_peer_that_sends_in_time_is_waited_for() -> None:
 def test_nobody_there() -> None:
     async def main() -> None:
         async with playing() as player:
-            with socket.create_server(("127.0.0.1", 0)) as unused:
-                port = unused.getsockname()[1]
-            player.services.image = image_with("127.0.0.1", port)
-            player.send()
-            player.send()
-            assert await player.answers.get() is None
-            assert await player.answers.get() is None
+            with socket.socket() as silent:
+                # Taken, so that nobody else gets it, and without a listener.
+                silent.bind(("127.0.0.1", 0))
+                player.services.image = image_with(*silent.getsockname())
+                player.send()
+                player.send()
+                assert await player.answers.get() is None
+                assert await player.answers.get() is None
             assert len(player.warnings()) == 1, "one attempt, one line"
             player.services.image = MetadataImage("cell")
             await asyncio.sleep(peer_connections.RECONNECT_BACKOFF_MS / 1000)
@@ -302,17 +306,19 @@ def test_nobody_there() -> None:
 def test_pauses_between_attempts_grow() -> None:
     async def main() -> None:
         async with playing() as player:
-            with socket.create_server(("127.0.0.1", 0)) as unused:
-                port = unused.getsockname()[1]
-            player.services.image = image_with("127.0.0.1", port)
             loop = asyncio.get_running_loop()
             started_s = loop.time()
-            while loop.time() - started_s < 0.5:
+            with socket.socket() as silent:
+                silent.bind(("127.0.0.1", 0))
+                player.services.image = image_with(*silent.getsockname())
                 player.send()
-                await player.answers.get()
-                await asyncio.sleep(0.002)
+                while player.peers.counts[PEER].failures_count < 4:
+                    await player.answers.get()
+                    await asyncio.sleep(0.002)
+                    player.send()
             # Attempts at 0, 50, 150 and 350 ms, the third of them without a line in the log.
-            assert 2 <= len(player.warnings()) <= 3
+            assert loop.time() - started_s >= 0.34
+            assert len(player.warnings()) == 3
 
     run(main)
 

@@ -31,6 +31,7 @@ from tests.broker.broker_player import make_batch, values_of
 from tests.broker_process import ROOT, BrokerProcess
 
 VERSIONS = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 11, ApiKey.METADATA: 9}
+POLLS_MAX = 20
 
 
 class RawClient:
@@ -178,15 +179,17 @@ def test_a_stop_answers_what_is_in_flight_and_keeps_the_data(
 def test_a_poll_ends_when_its_time_is_over_and_not_with_some_later_tick(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker, RawClient(broker.port) as client:
         create_topic(client, "orders")
-        took_s = []
-        for _ in range(8):
+        took_s: list[float] = []
+        # Ticks that nobody has asked for come once a second. They could not end three polls, one
+        # after the other, in less than the two seconds from the first such tick to the third; on a
+        # busy machine it may take some polls until three in a row are that quick.
+        while len(took_s) < 3 or sum(took_s[-3:]) >= 1.9:
+            assert len(took_s) < POLLS_MAX, took_s
             began_s = time.monotonic()
             fetch(client, "orders", 0, max_wait_ms=100)
             client.receive(ApiKey.FETCH)
             took_s.append(time.monotonic() - began_s)
         assert min(took_s) >= 0.09
-        # Ticks that nobody has asked for come each second: they would end every other one so soon.
-        assert sum(seconds < 0.5 for seconds in took_s) >= 6
 
 
 def test_requests_are_pipelined_and_answered_in_order(tmp_path: Path) -> None:
