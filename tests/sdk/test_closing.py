@@ -59,7 +59,7 @@ async def test_a_consumer_that_cannot_leave_does_not_keep_the_client(
 async def test_a_cancelled_body_leaves_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = MemoryBroker()
     broker.create_topic("t")
-    left = asyncio.Event()
+    is_reading, left = asyncio.Event(), asyncio.Event()
 
     async def body() -> None:
         async with broker.client() as client:
@@ -76,10 +76,11 @@ async def test_a_cancelled_body_leaves_its_group(monkeypatch: pytest.MonkeyPatch
                 left.set()
 
             monkeypatch.setattr(transport, "close", slowly)
+            is_reading.set()
             await asyncio.Event().wait()
 
     task = asyncio.create_task(body())
-    await asyncio.sleep(0.3)
+    await is_reading.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
