@@ -149,9 +149,13 @@ def test_every_history_is_the_same_as_in_memory(
 def test_racing_writers_each_commit_every_change_once(
     open_store: OpenStore, threads: ThreadPoolExecutor
 ) -> None:
+    barrier = threading.Barrier(4)
+
     def write(number: int) -> int:
         store = open_store()
         image, conflicts = store.read(), 0
+        # All of them begin with the same version, and only one can be the first.
+        barrier.wait(LONG_S)
         for index in range(25):
             while True:
                 try:
@@ -169,7 +173,7 @@ def test_racing_writers_each_commit_every_change_once(
     feed = reader.feed(0)
     assert [commit.version for commit in feed] == list(range(1, 101))
     assert apply_all(MetadataImage("cluster"), feed) == reader.read()
-    assert conflicts > 0
+    assert conflicts >= 3
 
 
 def apply_all(image: MetadataImage, feed: list[Commit] | Any) -> MetadataImage:
@@ -415,7 +419,6 @@ def test_a_lease_ends_by_the_clock_of_the_store_and_not_before(open_store: OpenS
         lease = two.heartbeat(2, "b", lease_ms, wants_controller=True).controller
         return lease is not None and lease.is_ours
 
-    assert not taken_over()
     wait_until(taken_over)
     # The holder counts from before it sent, so it never believes in it for longer.
     assert time.monotonic() - sent >= lease_ms / 1000
@@ -430,12 +433,16 @@ def test_leases_run_from_when_they_are_written_not_from_when_the_transaction_beg
         slow.execute(
             "SELECT heartbeat(identity, 1, 'a', interval '1 min', true) FROM cell"
         ).fetchone()
-        row = slow.execute(
-            "SELECT extract(epoch FROM c.expires_at - clock_timestamp()),"
-            " extract(epoch FROM s.expires_at - clock_timestamp()) FROM controller c, sessions s"
-        ).fetchone()
-        assert row is not None
-        assert all(59.7 < float(seconds) <= 60 for seconds in row)
+        for table in ("controller", "sessions"):
+            # By now some of the lease may have passed; before it, half a second of the transaction.
+            row = slow.execute(
+                f"SELECT extract(epoch FROM expires_at - now()),"
+                f" extract(epoch FROM expires_at - clock_timestamp()) FROM {table}".encode()
+            ).fetchone()
+            assert row is not None
+            since_begin_s, left_s = map(float, row)
+            assert since_begin_s >= 60.5
+            assert left_s <= 60
 
 
 def test_taking_the_lease_waits_for_the_disk_and_renewing_it_does_not(
