@@ -340,7 +340,8 @@ class Load:
 
     def acknowledged(self) -> int:
         """How many messages have been acknowledged so far."""
-        return sum(len(times) for w in self.writers for times in w.acknowledged_at.values())
+        # Copied at once: the writers' threads may find a new partition in the middle of this.
+        return sum(len(times) for w in self.writers for times in list(w.acknowledged_at.values()))
 
     def run_until_acknowledged(self, count: int, seconds_max: float = STALLED_SECONDS_MAX) -> None:
         """Return when `count` more messages have been acknowledged."""

@@ -13,6 +13,7 @@ import pytest
 from tests.faults.proxy import FaultProxy
 
 SILENCE_S = 0.15
+HEARD_SECONDS_MAX = 20.0
 
 
 class _Echo(socketserver.BaseRequestHandler):
@@ -106,8 +107,11 @@ def test_a_cut_of_answers_only(
 ) -> None:
     proxy.cut(to_server=False)
     client.sendall(b"heard")
+    deadline = time.monotonic() + HEARD_SECONDS_MAX
+    while server.heard != [b"hello", b"heard"]:
+        assert time.monotonic() < deadline, server.heard
+        time.sleep(0.01)
     assert is_silent(client)
-    assert server.heard == [b"hello", b"heard"]
     proxy.heal()
     assert receive(client, 5) == b"heard"
 
