@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,39 @@ def cells() -> Iterator[Cells]:
     made.close()
 
 
+# A supervisor that stops itself with SIGSTOP at a moment that a test wants to look at: however slow
+# the test is, it goes no further. `hold` does that; `{patch}` says when.
+HELD = """
+import os, signal, sys
+from stack import broker_process, postgres, supervisor
+from stack.__main__ import main
+
+def hold(*_arguments):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+{patch}
+sys.exit(main())
+"""
+WHEN_ALL_BROKERS_ARE_STARTED = "broker_process.BrokerProcess.wait_ready = hold"
+WHEN_POSTGRES_IS_STARTED = "postgres.PostgresServer._is_ready = hold"
+BEFORE_AND_AFTER_A_BROKER_IS_STARTED = """
+class Held(broker_process.BrokerProcess):
+    def __init__(self, launch):
+        hold()
+        super().__init__(launch)
+        hold()
+supervisor.BrokerProcess = Held
+"""
+
+
 @pytest.fixture
-def starting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A cell that is about to start in `tmp_path`."""
-    command = [*COMMAND, "up", "--data", str(tmp_path), "--port", "0"]
+def starting(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[str]]:
+    """A cell that is about to start in `tmp_path`; as a parameter: when its supervisor is held."""
+    command, patch = COMMAND, getattr(request, "param", None)
+    if patch is not None:
+        command = [sys.executable, "-P", "-c", HELD.format(patch=patch)]
     with subprocess.Popen(
-        command,
+        [*command, "up", "--data", str(tmp_path), "--port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -58,8 +86,14 @@ def state_of(data: Path) -> dict[str, Any]:
     return state
 
 
+def wait_until_held(process: subprocess.Popen[str]) -> None:
+    """Wait until it has stopped itself."""
+    until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+
+
 def has_served(data: Path, broker_id: int) -> bool:
-    lines = (data / "logs" / f"broker-{broker_id}.log").read_text().splitlines()
+    # The last line may only be half there.
+    lines = (data / "logs" / f"broker-{broker_id}.log").read_text().split("\n")[:-1]
     return any(json.loads(line)["event"] == "ready" for line in lines)
 
 
@@ -75,13 +109,13 @@ def running_in(data: Path) -> list[str]:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("starting", [WHEN_ALL_BROKERS_ARE_STARTED], indirect=True, ids=["held"])
 def test_what_a_killed_start_left_is_seen_and_stopped(
     cells: Cells, starting: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    until(lambda: len(state_of(tmp_path)["brokers"]) == 3)
-    starting.send_signal(signal.SIGSTOP)
+    wait_until_held(starting)
     state = state_of(tmp_path)
-    assert state["is_up"] is False, "it was stopped too late for this test"
+    assert (len(state["brokers"]), state["is_up"]) == (3, False)
     # Brokers that have not said yet that they serve would end by themselves.
     until(lambda: all(has_served(tmp_path, broker_id) for broker_id in (1, 2, 3)))
     starting.kill()
@@ -103,12 +137,14 @@ def test_what_a_killed_start_left_is_seen_and_stopped(
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize("starting", [WHEN_POSTGRES_IS_STARTED], indirect=True, ids=["held"])
 def test_a_postgres_that_no_state_file_names_is_stopped(
     cells: Cells, starting: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    until(lambda: find_leftover(tmp_path / "postgres") is not None)
+    wait_until_held(starting)
     starting.kill()
     starting.wait(TIMEOUT_S)
+    until(lambda: find_leftover(tmp_path / "postgres") is not None)
     leftover = find_leftover(tmp_path / "postgres")
     assert leftover is not None
     (tmp_path / "stack.json").unlink()
@@ -116,25 +152,28 @@ def test_a_postgres_that_no_state_file_names_is_stopped(
     assert "Stopped Postgres" in cells.run("down", "--data", tmp_path).stdout
     assert leftover.wait_gone(0)
     assert "No stack runs" in cells.run("down", "--data", tmp_path).stdout
-    # It may have started a broker meanwhile.
-    until(lambda: running_in(tmp_path) == [])
+    assert running_in(tmp_path) == []
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.parametrize(
+    "starting", [BEFORE_AND_AFTER_A_BROKER_IS_STARTED], indirect=True, ids=["held"]
+)
 def test_a_broker_that_no_state_file_names_ends_by_itself(
     cells: Cells, starting: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    # As one that was started right before the supervisor was killed, and not written down yet. It
-    # waits for a metadata store that is not there any more.
-    until(lambda: bool(state_of(tmp_path)["brokers"]))
-    starting.send_signal(signal.SIGSTOP)
-    brokers = state_of(tmp_path)["brokers"]
+    # It waits for a metadata store that is not there any more when it starts.
+    wait_until_held(starting)
     assert stop_leftover(tmp_path / "postgres")
+    starting.send_signal(signal.SIGCONT)
+    wait_until_held(starting)
+    # Started right before the supervisor is killed, and not written down yet.
+    assert state_of(tmp_path)["brokers"] == []
+    assert [command for command in running_in(tmp_path) if "data_plane.server" in command] != []
     starting.kill()
     starting.wait(TIMEOUT_S)
-    (tmp_path / "stack.json").unlink()
     until(lambda: running_in(tmp_path) == [])
-    assert not any(identify(broker["pid"]) for broker in brokers)
+    (tmp_path / "stack.json").unlink()
     assert cells.up(tmp_path).returncode == 0
 
 
