@@ -317,8 +317,10 @@ def test_what_one_connection_finds_out_the_others_need_not(
     clock, is_away = [0], True
     store = open_store(clock_ms=lambda: clock[0])
     connect = PostgresLink._connect
+    attempts: list[PostgresLink] = []
 
     def try_to_connect(link: PostgresLink) -> Any:
+        attempts.append(link)
         if is_away:
             raise StoreUnavailable("away")
         return connect(link)
@@ -332,6 +334,8 @@ def test_what_one_connection_finds_out_the_others_need_not(
     with pytest.raises(StoreUnavailable, match="away"):
         store.apply([ORDERS], 0, "r1")
     waiting = threads.submit(works, lambda: store.wait(0, 60_000))
+    # One that has not begun by the time the database is back would wait for news from it.
+    wait_until(lambda: store._waiter in attempts)
     with pytest.raises(StoreUnavailable, match="away"):
         store.wait(0, 1)
     is_away = False
