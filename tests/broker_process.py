@@ -3,8 +3,8 @@
     with BrokerProcess(tmp_path, set={"num.partitions": "4"}) as broker:
         Producer({"bootstrap.servers": broker.bootstrap})
 
-The process chooses its port at the first start and keeps it over restarts, so that clients find it
-again. It is stopped when the block ends; one that does not stop within STOP_SECONDS_MAX, or
+It has the same ports over restarts, so that clients find it again, and nobody else is given them in
+between. It is stopped when the block ends; one that does not stop within STOP_SECONDS_MAX, or
 ends with a status other than 0, fails the test and shows the end of its log.
 """
 
@@ -18,6 +18,7 @@ from types import TracebackType
 from stack import broker_process as launcher
 from stack.broker_process import BrokerLaunch
 from stack.errors import StackError
+from tests.kept_port import KeptPort
 
 ROOT = Path(__file__).resolve().parent.parent
 READY_SECONDS_MAX = 60.0
@@ -44,8 +45,8 @@ class BrokerProcess:
         self.folder = folder
         self.data_dir = folder / "data"
         self.log_path = folder / "broker.log"
-        self.port = 0
-        self.metrics_port = 0
+        self._kept_ports = KeptPort(), KeptPort()
+        self.port, self.metrics_port = (kept.port for kept in self._kept_ports)
         self.ready_seconds = 0.0
         self._settings = tuple(f"{key}={value}" for key, value in (set or {}).items())
         self._node_id = node_id
@@ -89,8 +90,7 @@ class BrokerProcess:
             self._process = None
             raise self._failed(f"did not start: {error}") from error
         self.ready_seconds = time.monotonic() - began
-        self.port = ready.port
-        self.metrics_port = ready.metrics_port
+        assert (ready.port, ready.metrics_port) == (self.port, self.metrics_port)
 
     def stop(self) -> None:
         """Stop it as an operator does, and fail unless it ends with status 0."""
@@ -118,6 +118,10 @@ class BrokerProcess:
 
     def log_text(self) -> str:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_lines(self) -> list[str]:
+        """Those that are whole: the broker may be in the middle of the next one."""
+        return self.log_text().split("\n")[:-1]
 
     def __enter__(self) -> BrokerProcess:
         self.start()

@@ -21,6 +21,7 @@ import pytest
 
 from data_plane.cell.postgres_store import PostgresMetadataStore
 from stack.postgres import PostgresServer
+from tests.kept_port import KeptPort
 
 _schema_numbers = itertools.count()
 
@@ -86,7 +87,9 @@ def postgres_server() -> Iterator[PostgresServer]:
     # Not pytest's own folder: Postgres does not run as root, and others may not enter that.
     folder = Path(tempfile.mkdtemp(prefix="tidewheel-postgres-"))
     folder.chmod(0o755)
-    server = PostgresServer(folder / "postgres", is_durable=False)
+    # Tests stop and start it.
+    kept = KeptPort()
+    server = PostgresServer(folder / "postgres", port=kept.port, is_durable=False)
     try:
         server.start()
         yield server

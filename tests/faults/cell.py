@@ -34,6 +34,7 @@ from stack.postgres import PostgresServer
 from tests.certificates import Authority, tls_settings
 from tests.faults.network import HOST, Network
 from tests.faults.proxy import FaultProxy
+from tests.kept_port import KeptPort
 
 CLUSTER_ID = "faults-cluster-000000A"
 READY_SECONDS_MAX = 60.0
@@ -66,7 +67,10 @@ class Cell:
         self.ids = list(range(1, brokers + 1))
         self.store_links: dict[int, FaultProxy] = {}
         self.processes: dict[int, BrokerProcess] = {}
-        self.postgres = PostgresServer(folder / "postgres", is_durable=False)
+        self._kept_ports: dict[int | str, KeptPort] = {"postgres": KeptPort()}
+        self.postgres = PostgresServer(
+            folder / "postgres", port=self._kept_ports["postgres"].port, is_durable=False
+        )
         self._settings = {**SETTINGS, **(settings or {})}
         self._network = network
         self._data = dict(data or {})
@@ -142,13 +146,21 @@ class Cell:
             data=self.data(broker_id),
             log=self._log(broker_id),
             cluster_id=CLUSTER_ID,
-            port=self._ports.get(broker_id, 0),
+            port=self._port(broker_id),
             host=host,
             settings=(*cell_settings(broker_id, 0, host), *given),
             environment=cell_environment(broker_id, store_url, len(self.ids)),
             prefix=prefix,
         )
         self.processes[broker_id] = BrokerProcess(launch)
+
+    def _port(self, broker_id: int) -> int:
+        """Where it is to listen; in a namespace of its own it chooses at its first start."""
+        if self._network is not None:
+            return self._ports.get(broker_id, 0)
+        if broker_id not in self._kept_ports:
+            self._kept_ports[broker_id] = KeptPort()
+        return self._kept_ports[broker_id].port
 
     def _tls_settings(self, broker_id: int, host: str) -> tuple[str, ...]:
         """Brokers that are not on one loopback speak TLS."""
@@ -173,6 +185,10 @@ class Cell:
 
     def log_text(self, broker_id: int) -> str:
         return self._log(broker_id).read_text(errors="replace")
+
+    def log_lines(self, broker_id: int) -> list[str]:
+        """Those that are whole: the broker may be in the middle of the next one."""
+        return self.log_text(broker_id).split("\n")[:-1]
 
     def start(self, broker_id: int) -> float:
         """Start a broker that does not run (a new id: one more). Seconds until it was ready."""

@@ -65,8 +65,7 @@ def flip(segment: Path) -> None:
 
 def repairs(cell: Cell, broker: int, topic: str = TOPIC) -> int:
     """How many of this topic's copies that broker has repaired."""
-    lines = cell.log_text(broker).splitlines()
-    return sum(FINISHED in line and f'"{topic}"' in line for line in lines)
+    return sum(FINISHED in line and f'"{topic}"' in line for line in cell.log_lines(broker))
 
 
 def expect_repair(cell: Cell, broker: int, damage: Callable[[], None], topic: str = TOPIC) -> None:

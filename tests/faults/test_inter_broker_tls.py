@@ -18,7 +18,7 @@ TOPIC = "orders"
 
 
 def inter_broker_port(cell: Cell, broker_id: int) -> int:
-    for line in (cell.folder / f"broker-{broker_id}.log").read_text().splitlines():
+    for line in cell.log_lines(broker_id):
         entry = json.loads(line)
         if entry["event"] == "ready":
             return int(entry["inter_broker_port"])

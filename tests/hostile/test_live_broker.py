@@ -148,7 +148,7 @@ def assert_strangers_are_named(broker: BrokerProcess) -> None:
     """The log has lines that name a peer's address and say what was wrong with its bytes."""
     reasons = [
         line["reason"]
-        for line in map(json.loads, broker.log_text().splitlines())
+        for line in map(json.loads, broker.log_lines())
         if line.get("peer") and line.get("reason")
     ]
     assert len(reasons) >= 10
@@ -164,7 +164,7 @@ def test_impossible_size_closes_the_connection_and_is_logged(
         peer = send_and_drain(broker, struct.pack(">i", size) + b"\0" * 100)
     (line,) = [
         line
-        for line in map(json.loads, broker.log_text().splitlines())
+        for line in map(json.loads, broker.log_lines())
         if line.get("peer") == peer and "reason" in line
     ]
     assert str(size) in line["reason"]

@@ -60,8 +60,7 @@ def leaders_in_store(cell: Cell) -> set[int]:
 
 
 def events(cell: Cell, broker_id: int, name: str) -> list[dict[str, Any]]:
-    lines = cell.log_text(broker_id).splitlines()
-    found = [json.loads(line) for line in lines if line.startswith("{")]
+    found = [json.loads(line) for line in cell.log_lines(broker_id) if line.startswith("{")]
     return [event for event in found if event["event"] == name]
 
 
