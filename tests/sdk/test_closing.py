@@ -49,7 +49,9 @@ async def test_a_consumer_that_cannot_leave_does_not_keep_the_client(
     with caplog.at_level(logging.WARNING, "tidewheel"):
         await client.close(0.1)
     assert time.monotonic() - started_s < 5
-    assert ["(group stuck)" in record.getMessage() for record in caplog.records] == [True]
+    # Not what the garbage of other tests says when it is collected.
+    warnings = [record.getMessage() for record in caplog.records if record.name == "tidewheel"]
+    assert ["(group stuck)" in warning for warning in warnings] == [True]
     assert not client.is_open
     # The other one left properly, and nothing goes on in the background.
     assert client._consumers == {stuck}

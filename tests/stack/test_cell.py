@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -106,6 +107,14 @@ def ended_parts(data: Path) -> set[str]:
     return {entry["part"] for entry in map(json.loads, lines) if entry["event"] == "part_ended"}
 
 
+def is_worked_in(folder: Path) -> bool:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cwd() == str(folder):
+                return True
+    return False
+
+
 @pytest.mark.timeout(240)
 def test_three_brokers_are_found_again_and_grow_and_shrink(cells: Cells, tmp_path: Path) -> None:
     started = cells.up(tmp_path)
@@ -193,7 +202,9 @@ def test_parts_that_die_are_reported_and_started_again(cells: Cells, tmp_path: P
         assert elsewhere.returncode == 1
         assert f"Port {status['postgres']['port']}" in elsewhere.stderr
     assert cells.status(tmp_path)["postgres"] is None
-    # One that could not be started is not taken for one that runs.
+    # One that could not be started is not taken for one that runs. Helpers of the killed one that
+    # have not noticed yet would keep this one from starting, too.
+    until(lambda: not is_worked_in(tmp_path / "postgres" / "data"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     other = PostgresServer(tmp_path / "postgres", port=port)
