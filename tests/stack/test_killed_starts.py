@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,15 +34,16 @@ def cells() -> Iterator[Cells]:
     made.close()
 
 
-# A supervisor that stops itself with SIGSTOP at a moment that a test wants to look at: however slow
-# the test is, it goes no further. `hold` does that; `{patch}` says when.
+# A supervisor that waits for its test at a moment that the test wants to look at: however slow the
+# test is, it goes no further. `hold` does that; `{patch}` says when.
 HELD = """
-import os, signal, sys
+import sys
 from stack import broker_process, postgres, supervisor
 from stack.__main__ import main
 
 def hold(*_arguments):
-    os.kill(os.getpid(), signal.SIGSTOP)
+    print("held", flush=True)
+    sys.stdin.readline()
 
 {patch}
 sys.exit(main())
@@ -68,6 +68,7 @@ def starting(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[subproc
         command = [sys.executable, "-P", "-c", HELD.format(patch=patch)]
     with subprocess.Popen(
         [*command, "up", "--data", str(tmp_path), "--port", "0"],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -87,8 +88,15 @@ def state_of(data: Path) -> dict[str, Any]:
 
 
 def wait_until_held(process: subprocess.Popen[str]) -> None:
-    """Wait until it has stopped itself."""
-    until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    assert process.stdout is not None
+    while (line := process.stdout.readline()) != "held\n":
+        assert line, "it has ended"
+
+
+def let_go_on(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 def has_served(data: Path, broker_id: int) -> bool:
@@ -165,7 +173,7 @@ def test_a_broker_that_no_state_file_names_ends_by_itself(
     # It waits for a metadata store that is not there any more when it starts.
     wait_until_held(starting)
     assert stop_leftover(tmp_path / "postgres")
-    starting.send_signal(signal.SIGCONT)
+    let_go_on(starting)
     wait_until_held(starting)
     # Started right before the supervisor is killed, and not written down yet.
     assert state_of(tmp_path)["brokers"] == []
