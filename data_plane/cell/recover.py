@@ -206,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         candidates = [_read(path) for path in options.image]
         result = recover(dsn, candidates, replace_other=options.replace, schema=options.schema)
-    except (CannotRecover, StoreCorrupt, ValueError, OSError, psycopg.Error) as error:
+    except (CannotRecover, StoreCorrupt, ValueError, psycopg.Error) as error:
         print(f"Not recovered: {error}", file=sys.stderr)
         return 1
     image = result.image
@@ -221,7 +221,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _read(path: str) -> Candidate:
-    image, identity = decode_image_file(OsFileSystem().read_file(path), path)
+    try:
+        data = OsFileSystem().read_file(path)
+    except OSError as error:
+        raise CannotRecover(f"{path} cannot be read: {error.strerror or error}") from error
+    image, identity = decode_image_file(data, path)
     return Candidate(path, image, identity)
 
 

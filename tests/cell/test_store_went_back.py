@@ -439,6 +439,11 @@ def test_the_command(
     assert "1 topics with 2 partitions, 0 of them without a leader" in capsys.readouterr().out
     damaged = tmp_path / "damaged"
     damaged.write_bytes(Path(file.path).read_bytes()[:-1])
-    for path in (str(damaged), str(tmp_path / "missing")):
+    missing = str(tmp_path / "missing")
+    for path, says in (
+        (str(damaged), f"{damaged}: the checksum does not match: the file is damaged"),
+        (missing, f"{missing} cannot be read: No such file or directory"),
+        (str(tmp_path), f"{tmp_path} cannot be read: Is a directory"),
+    ):
         assert recovery.main([*arguments[:5], path]) == 1
-        assert path in capsys.readouterr().err
+        assert capsys.readouterr().err == f"Not recovered: {says}\n"
