@@ -251,6 +251,7 @@ def test_the_command_line_sends_and_reads_while_the_store_is_away(
         (("consume", "orders", "--until-end", "--values"), "while it is away"),
         (("partitions", "orders"), "orders"),
         (("topics",), "orders"),
+        (("topics", "describe", "orders"), "orders"),
     ):
         result = cells.cli(tmp_path, *arguments)
         assert result.returncode == 0, result.stderr

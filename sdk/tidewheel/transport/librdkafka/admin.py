@@ -181,10 +181,32 @@ class LibrdkafkaAdmin:
         await answered(f'adding partitions to "{name}"', _only(futures))
 
     async def configs(self, name: str) -> list[ConfigEntry]:
-        """All properties of a topic, by name."""
+        """All properties of a topic, by name.
+
+        librdkafka asks the controller unless told whom. Every broker knows them, also while there
+        is no controller.
+        """
+        metadata = await self._learn_controller(self._timeout_s)
+        # The controller first, so that the brokers' own properties are one broker's if possible.
+        controller = metadata.controller_id
+        asked = sorted(metadata.brokers, key=lambda broker_id: broker_id != controller)
+        asked = asked or [controller]
+        for broker_id in asked[:-1]:
+            try:
+                return await self._configs_at(broker_id, name, min(ATTEMPT_S, self._timeout_s))
+            except TidewheelError as error:
+                if not error.retriable:
+                    raise
+        return await self._configs_at(asked[-1], name, self._timeout_s)
+
+    async def _configs_at(self, broker_id: int, name: str, timeout_s: float) -> list[ConfigEntry]:
+        what = f'reading the configuration of "{name}"'
         resource = ConfigResource(ResourceType.TOPIC, name)
-        futures = self._client.describe_configs([resource], request_timeout=self._timeout_s)
-        found = await answered(f'reading the configuration of "{name}"', _only(futures))
+        with faults(what):
+            futures = self._client.describe_configs(
+                [resource], request_timeout=timeout_s, broker=broker_id
+            )
+        found = await answered(what, _only(futures))
         return [
             ConfigEntry(
                 entry.name,
