@@ -8,6 +8,9 @@ to guess from its log or poll its port. It runs in a session of its own: a Ctrl-
 reaches the stack only, which then stops its brokers in order. Its output goes straight to a log
 file and so outlives whoever started it.
 
+A broker may need long before it serves: after a crash it looks through its logs. `look_ready` asks
+without waiting, and `still_starting` says from time to time what is being waited for.
+
 An exit status of 2 before it serves means that it was asked for something impossible (an unknown
 property, say); its last words are then the message for the user.
 """
@@ -21,20 +24,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from stack.errors import EXIT_FAILED, EXIT_USAGE, StackError
+from stack.log_view import in_words
 from stack.processes import ProcessIdentity, identify
 
 ROOT = Path(__file__).resolve().parent.parent
 """Where this module's checkout (or installation) is; the broker is taken from there, too."""
 
 READY_TIMEOUT_S = 120.0
+"""For tests and benchmarks. A person's stack waits for as long as the broker lives."""
+TELL_INTERVAL_S = 30.0
+"""How often somebody who waits for a broker is told so."""
 STOP_TIMEOUT_S = 30.0
 KILL_TIMEOUT_S = 10.0
 TAIL_LINES = 15
+LAST_LINE_CHARACTERS_MAX = 300
 LOOK_UP_S = 0.1
 """How often a wait looks whether it should go on."""
 
@@ -89,16 +97,36 @@ class Ready:
     inter_broker_port: int
 
 
+@dataclass(frozen=True, slots=True)
+class StillStarting:
+    """A broker lives and does not serve yet. `last_line` is what its log says last."""
+
+    broker_id: int
+    waited_s: float
+    log: Path
+    last_line: str
+
+    def __str__(self) -> str:
+        said = f", which says last: {self.last_line}" if self.last_line else ""
+        return (
+            f"Broker {self.broker_id} is still starting, for {self.waited_s:.0f} s now. Its log is "
+            f"{self.log}{said}"
+        )
+
+
 class BrokerProcess:
-    """A started broker. `ready` is known once `wait_ready` has returned."""
+    """A started broker. `ready` is known once `look_ready` has found it, or `wait_ready`."""
 
     def __init__(self, launch: BrokerLaunch) -> None:
         self.launch = launch
         self.ready: Ready | None = None
         self.started_s = time.monotonic()
+        self._tell_at_s = self.started_s + TELL_INTERVAL_S
+        self._received = b""
         log = os.open(launch.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self.log_start = os.fstat(log).st_size
-        self._ready_pipe, writer = os.pipe()
+        reader, writer = os.pipe()
+        self._ready_pipe: int | None = reader
         try:
             self._process = subprocess.Popen(
                 [*launch.command(), "--ready-fd", str(writer)],
@@ -110,7 +138,7 @@ class BrokerProcess:
                 start_new_session=True,
             )
         except BaseException:
-            os.close(self._ready_pipe)
+            self._close_pipe()
             raise
         finally:
             os.close(writer)
@@ -134,40 +162,55 @@ class BrokerProcess:
         timeout_s: float = READY_TIMEOUT_S,
     ) -> Ready:
         """Wait until the broker serves. Raises StackError with its last words, or Stopped."""
-        line = self._read_ready_line(should_stop, time.monotonic() + timeout_s)
-        if line is None:
-            self.stop(timeout_s=0)
-            raise StackError(
-                f"Broker {self.broker_id} was not ready after {timeout_s:.0f} s.\n"
-                + "\n".join(self.last_words())
+        deadline = time.monotonic() + timeout_s
+        while (ready := self.look_ready()) is None:
+            if should_stop():
+                raise Stopped
+            if time.monotonic() >= deadline:
+                self.stop(timeout_s=0)
+                raise StackError(
+                    f"Broker {self.broker_id} was not ready after {timeout_s:.0f} s.\n"
+                    + "\n".join(self.last_words())
+                )
+            wait_for_word([self])
+        return ready
+
+    def look_ready(self) -> Ready | None:
+        """Whether the broker serves by now; None while it is starting. Raises StackError when it
+        has ended instead."""
+        while self.ready is None and self._has_word():
+            assert self._ready_pipe is not None, "it has had a word"
+            chunk = os.read(self._ready_pipe, 4096)
+            self._received += chunk
+            if chunk and b"\n" not in chunk:
+                continue
+            self._close_pipe()
+            identity = identify(self.pid)
+            if not chunk or identity is None:
+                raise self._start_failure()
+            said = json.loads(self._received)
+            self.ready = Ready(
+                identity, said["port"], said["metrics_port"], said.get("inter_broker_port", 0)
             )
-        identity = identify(self.pid)
-        if not line or identity is None:
-            raise self._start_failure()
-        said = json.loads(line)
-        self.ready = Ready(
-            identity, said["port"], said["metrics_port"], said.get("inter_broker_port", 0)
-        )
         return self.ready
 
-    def _read_ready_line(self, should_stop: Callable[[], bool], deadline: float) -> bytes | None:
-        """The line, b"" when the broker ended without one, None when time is up."""
-        received = b""
-        try:
-            while b"\n" not in received:
-                if should_stop():
-                    raise Stopped
-                if time.monotonic() >= deadline:
-                    return None
-                if not select.select([self._ready_pipe], [], [], LOOK_UP_S)[0]:
-                    continue
-                chunk = os.read(self._ready_pipe, 4096)
-                if not chunk:
-                    return b""
-                received += chunk
-            return received
-        finally:
+    def _has_word(self) -> bool:
+        pipe = self._ready_pipe
+        return pipe is not None and bool(select.select([pipe], [], [], 0)[0])
+
+    def still_starting(self) -> StillStarting | None:
+        """What to tell whoever waits for it: once in TELL_INTERVAL_S, None in between."""
+        now_s = time.monotonic()
+        if self.ready is not None or now_s < self._tell_at_s:
+            return None
+        self._tell_at_s = now_s + TELL_INTERVAL_S
+        last_line = in_words(self.last_words()[-1])[:LAST_LINE_CHARACTERS_MAX]
+        return StillStarting(self.broker_id, now_s - self.started_s, self.log, last_line)
+
+    def _close_pipe(self) -> None:
+        if self._ready_pipe is not None:
             os.close(self._ready_pipe)
+            self._ready_pipe = None
 
     def _start_failure(self) -> StackError:
         try:
@@ -201,6 +244,7 @@ class BrokerProcess:
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Stop the broker and collect it; kill it when it takes too long. The exit status."""
         self.send_signal(signal.SIGTERM)
+        self._close_pipe()
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -208,12 +252,20 @@ class BrokerProcess:
 
     def kill(self) -> int:
         """kill -9, and collect it. The exit status."""
-        self._process.kill()
+        self.kill_now()
+        self._close_pipe()
         return self._process.wait(KILL_TIMEOUT_S)
 
     def kill_now(self) -> None:
         """kill -9, without waiting for the end."""
+        # May come in a signal handler, while somebody waits at the pipe: that stays open.
         self._process.kill()
+
+
+def wait_for_word(brokers: Sequence[BrokerProcess]) -> None:
+    """Return as soon as one of these starting brokers serves or has ended, or after LOOK_UP_S."""
+    pipes = [broker._ready_pipe for broker in brokers if broker._ready_pipe is not None]
+    select.select(pipes, [], [], LOOK_UP_S)
 
 
 def describe_status(status: int) -> str:

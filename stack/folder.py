@@ -7,7 +7,7 @@
     DIR/postgres/        the Postgres of a stack that brings its own, with its log
     DIR/broker-<id>/     the broker's data folder
     DIR/request.json     what a command asks of the running stack (stack/requests.py), and the
-    DIR/answer.json      answer
+    DIR/answer-ID.json   answer
     DIR/logs/            broker-<id>.log, and stack.log of a detached stack
 
 The lock says whether a stack runs; the state file only says which. A state file whose processes

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 CHUNK_BYTES_MAX = 256 * 1024
 DIM, RED, YELLOW, PLAIN = "\x1b[2m", "\x1b[31m", "\x1b[33m", "\x1b[0m"
@@ -25,20 +25,39 @@ def format_line(name: str, line: str, *, colored: bool) -> str:
     >>> format_line("broker 1", '{"event": "topic_created", "topic": "a b"}', colored=False)
     '          broker 1  topic created  topic="a b"'
     """
-    try:
-        entry = json.loads(line)
-    except ValueError:
+    entry = _entry(line)
+    if entry is None:
         return f"          {name}  {line}"
-    if not isinstance(entry, dict):
-        return f"          {name}  {line}"
-    event = str(entry.get("event", "")).replace("_", " ")
-    fields = [f"{key}={_field(value)}" for key, value in entry.items() if key not in HIDDEN_FIELDS]
+    event, detail = _event_and_fields(entry)
     text = "  ".join([_time_of_day(entry.get("timestamp")), name, event])
-    detail = "  " + " ".join(fields) if fields else ""
     if not colored:
         return text + detail
     color = LEVEL_COLORS.get(str(entry.get("level")), "")
     return f"{color}{text}{PLAIN if color else ''}{DIM}{detail}{PLAIN}"
+
+
+def in_words(line: str) -> str:
+    """What one log line says, without when and who.
+
+    >>> in_words('{"event": "opening_logs", "opened": 3, "of": 20, "level": "info"}')
+    'opening logs  opened=3 of=20'
+    """
+    entry = _entry(line)
+    return line if entry is None else "".join(_event_and_fields(entry))
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None
+
+
+def _event_and_fields(entry: dict[str, Any]) -> tuple[str, str]:
+    event = str(entry.get("event", "")).replace("_", " ")
+    fields = [f"{key}={_field(value)}" for key, value in entry.items() if key not in HIDDEN_FIELDS]
+    return event, "  " + " ".join(fields) if fields else ""
 
 
 def _field(value: object) -> str:

@@ -1,23 +1,25 @@
 """How a command asks something of a running stack: one file with the request, one with the answer.
 
-    DIR/request.json   {"id": …, "action": "start" | "stop", "part": "broker-4" | null}
-    DIR/answer.json    {"id": …, "message": …}, or {"id": …, "error": …, "exit_status": …}
+    DIR/request.json       {"id": ID, "action": "start" | "stop", "part": "broker-4" | null}
+    DIR/answer-ID.json     {"message": …}, or {"error": …, "exit_status": …}; before that, any
+                           number of times, {"waiting": …}
 
-The supervisor looks for a request whenever it looks after its brokers, takes the file away and does
-what it says; one request at a time. Whoever asked waits for the answer with its own id, and when he
-waits no longer, he takes a request back that nobody has begun. What is no request is dropped: a bad
-file must not end a stack. Files in the stack's folder need no port, no permission beyond the
+The supervisor looks for a request whenever it looks after its brokers, takes the file away and
+begins with what it says. A broker may need long to start: its request is answered then, others
+meanwhile. Whoever asked waits for his own answer, for as long as he hears that he shall wait; when
+he waits no longer, he takes a request back that nobody has begun. What is no request is dropped: a
+bad file must not end a stack. Files in the stack's folder need no port, no permission beyond the
 folder's, and are gone with it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -28,10 +30,12 @@ from stack.processes import ProcessIdentity
 
 LOOK_UP_S = 0.05
 ANSWER_TIMEOUT_S = 180.0
-"""Longer than a broker may take to start or to stop."""
+"""Without a word. Longer than a broker may take to stop, and than one that starts is silent."""
 
 POSTGRES = "postgres"
 BROKER_PART = re.compile(r"broker-([0-9]{1,10})")
+REQUEST_ID = re.compile("[0-9a-f]{1,32}")
+"""It becomes a part of a file's name."""
 
 
 class Action(StrEnum):
@@ -65,15 +69,27 @@ def part_named(name: str) -> str | None:
     raise StackError(f"{name} is no broker id and not `postgres`.", EXIT_USAGE)
 
 
-def ask(folder: StackFolder, action: Action, part: str | None) -> str:
-    """Ask the running stack of a folder; its answer for the person. Raises StackError."""
+def _say_nothing(_text: str) -> None:
+    pass
+
+
+def ask(
+    folder: StackFolder,
+    action: Action,
+    part: str | None,
+    tell: Callable[[str], None] = _say_nothing,
+) -> str:
+    """Ask the running stack of a folder; its answer for the person. `tell` is told meanwhile what
+    is waited for. Raises StackError."""
     state = folder.read_state()
     if state is None or not state.supervisor.is_alive():
         raise StackError(f"No stack runs with the data in {folder.path}.")
+    if not state.is_up:
+        raise StackError("The stack is still starting. Try again when it is up.")
     request_id = uuid.uuid4().hex
     _place(folder, {"id": request_id, "action": action, "part": part})
     try:
-        answer = _await_answer(folder, state.supervisor, request_id)
+        answer = _await_answer(folder, state.supervisor, request_id, tell)
     except BaseException:
         # Ctrl-C, for instance: what nobody waits for should not be done behind his back.
         _withdraw(folder, request_id)
@@ -88,15 +104,24 @@ def ask(folder: StackFolder, action: Action, part: str | None) -> str:
 
 
 def _await_answer(
-    folder: StackFolder, supervisor: ProcessIdentity, request_id: str
+    folder: StackFolder,
+    supervisor: ProcessIdentity,
+    request_id: str,
+    tell: Callable[[str], None],
 ) -> dict[str, Any] | None:
     """The answer to one's own request; None when time is up."""
+    name = _answer_name(request_id)
+    heard: dict[str, Any] | None = None
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while time.monotonic() < deadline:
-        answer = _read(folder, "answer.json")
-        if answer is not None and answer.get("id") == request_id:
-            (folder.path / "answer.json").unlink(missing_ok=True)
+        answer = _read(folder, name)
+        if answer is not None and "waiting" not in answer:
+            (folder.path / name).unlink(missing_ok=True)
             return answer
+        if answer is not None and answer != heard:
+            heard = answer
+            tell(str(answer["waiting"]))
+            deadline = time.monotonic() + ANSWER_TIMEOUT_S
         if not supervisor.is_alive():
             raise StackError("The stack ended before it answered.")
         time.sleep(LOOK_UP_S)
@@ -136,6 +161,8 @@ def take_request(folder: StackFolder) -> Request | None:
         request = Request(str(found["id"]), Action(found["action"]), found["part"])
     except (KeyError, TypeError, ValueError):
         return None
+    if not REQUEST_ID.fullmatch(request.request_id):
+        return None
     is_part = isinstance(request.part, str) and (
         request.part == POSTGRES or request.broker_id is not None
     )
@@ -144,24 +171,32 @@ def take_request(folder: StackFolder) -> Request | None:
 
 def answer(folder: StackFolder, request: Request, message: str) -> None:
     """Tell whoever asked what has been done."""
-    _answer(folder, {"id": request.request_id, "message": message})
+    _answer(folder, request, {"message": message})
 
 
 def refuse(folder: StackFolder, request: Request, error: StackError) -> None:
     """Tell whoever asked why not."""
     status = error.exit_status or EXIT_FAILED
-    _answer(folder, {"id": request.request_id, "error": str(error), "exit_status": status})
+    _answer(folder, request, {"error": str(error), "exit_status": status})
+
+
+def let_wait(folder: StackFolder, request: Request, why: str) -> None:
+    """Tell whoever asked that it takes longer; the answer follows."""
+    _answer(folder, request, {"waiting": why})
 
 
 def forget(folder: StackFolder) -> None:
-    """Remove what a stack that was killed left unanswered."""
-    for name in ("request.json", "answer.json"):
-        with contextlib.suppress(FileNotFoundError):
-            (folder.path / name).unlink()
+    """Remove what a stack that was killed left unanswered, and answers that nobody has read."""
+    for path in (folder.path / "request.json", *folder.path.glob("answer*.json")):
+        path.unlink(missing_ok=True)
 
 
-def _answer(folder: StackFolder, document: dict[str, object]) -> None:
-    folder.write(folder.path / "answer.json", json.dumps(document))
+def _answer_name(request_id: str) -> str:
+    return f"answer-{request_id}.json"
+
+
+def _answer(folder: StackFolder, request: Request, document: dict[str, object]) -> None:
+    folder.write(folder.path / _answer_name(request.request_id), json.dumps(document))
 
 
 def _read(folder: StackFolder, name: str) -> dict[str, Any] | None:

@@ -6,6 +6,10 @@ waits: for a request to stop, for a part to end by itself, or for a request of a
 start or stop one broker. A part that ends is reported and not started again by itself; a crash
 should be seen. When no broker is left the stack has failed.
 
+A broker that lives and does not serve yet is waited for, however long it takes, and the person is
+told from time to time: after a crash it looks through its logs. `watch` goes on meanwhile, and the
+command that has asked for the broker waits.
+
 The state file names a part from the moment at which it was started, so that `down` finds it
 whenever the supervisor is killed. That it cannot be written (a full disk) ends no stack that runs:
 it is tried again with the next look.
@@ -29,13 +33,14 @@ from typing import TYPE_CHECKING
 
 from stack import requests
 from stack.broker_process import (
-    READY_TIMEOUT_S,
     STOP_TIMEOUT_S,
     BrokerLaunch,
     BrokerProcess,
+    StillStarting,
     Stopped,
     as_variable,
     describe_status,
+    wait_for_word,
 )
 from stack.errors import StackError, describe_os_error
 from stack.folder import (
@@ -91,20 +96,30 @@ class RequestDone:
         return self.text
 
 
-StackEvent = PartEnded | RequestDone
+StackEvent = PartEnded | RequestDone | StillStarting
+
+
+def _say_nothing(_event: StillStarting) -> None:
+    pass
 
 
 class Supervisor:
     """A running stack. Use it as a context manager: leaving it stops everything."""
 
     def __init__(
-        self, options: StackOptions, should_stop: Callable[[], bool] = lambda: False
+        self,
+        options: StackOptions,
+        should_stop: Callable[[], bool] = lambda: False,
+        tell: Callable[[StillStarting], None] = _say_nothing,
     ) -> None:
+        """`tell` is called while `start` waits for brokers."""
         options.check()
         self.options = options
         self._should_stop = should_stop
+        self._tell = tell
         self.folder = StackFolder(options.data)
         self.brokers: list[BrokerProcess] = []
+        self._starts: list[tuple[BrokerProcess, requests.Request]] = []
         self.postgres: PostgresServer | None = None
         self.state: StackState | None = None
         self._store_url: str | None = None
@@ -168,10 +183,24 @@ class Supervisor:
         for broker_id, port in zip(ids, ports, strict=True):
             self.brokers.append(BrokerProcess(self._launch(broker_id, port)))
             self._write_state()
-        for broker in self.brokers:
-            broker.wait_ready(self._should_stop)
+        self._wait_until_all_serve()
         self._started_at_ms, self._is_up = time.time_ns() // 1_000_000, True
         return self._write_state()
+
+    def _wait_until_all_serve(self) -> None:
+        waiting = list(self.brokers)
+        while waiting:
+            if self._should_stop():
+                raise Stopped
+            if self.postgres is not None and (status := self.postgres.poll()) is not None:
+                raise StackError(str(PartEnded(requests.POSTGRES, status, self.postgres.log)))
+            wait_for_word(waiting)
+            for broker in list(waiting):
+                if broker.look_ready() is not None:
+                    waiting.remove(broker)
+                    self._write_state()
+                elif (still := broker.still_starting()) is not None:
+                    self._tell(still)
 
     def _start_store(self, kind: MetadataStoreKind, port: int) -> str | None:
         """The address of the metadata store; None where the broker keeps its own. `port` is that
@@ -281,9 +310,11 @@ class Supervisor:
 
         True when the stack should go on, False when asked to stop or no broker is left.
         """
+        self._look_at_starts(report)
         has_changed = False
+        starting = [broker for broker, _ in self._starts]
         for broker in list(self.brokers):
-            status = broker.poll()
+            status = None if broker in starting else broker.poll()
             if status is not None:
                 self.brokers.remove(broker)
                 has_changed = True
@@ -296,37 +327,73 @@ class Supervisor:
             self._record()
         request = requests.take_request(self.folder)
         if request is not None:
-            report(RequestDone(self._serve(request)))
+            self._serve(request, report)
         return bool(self.brokers) and not self._should_stop()
 
-    def _serve(self, request: requests.Request) -> str:
-        refusal: StackError | None = None
+    def _serve(self, request: requests.Request, report: Callable[[StackEvent], None]) -> None:
+        done: str | StackError | None
         try:
-            if request.action is requests.Action.START:
-                done = self._start_part(request)
+            if request.action is requests.Action.STOP:
+                done = self._stop_part(request, report)
+            elif request.part == requests.POSTGRES:
+                done = self._start_postgres_again()
             else:
-                done = self._stop_part(request)
+                # `_look_at_starts` answers.
+                self._starts.append((self._begin_broker(request.broker_id), request))
+                done = None
         except StackError as error:
-            refusal = error
+            done = error
         except Stopped:
-            refusal = StackError("The stack is stopping.")
+            done = StackError("The stack is stopping.")
         except OSError as error:
-            refusal = StackError(describe_os_error(error))
+            done = StackError(describe_os_error(error))
         self._record()
+        if done is not None:
+            self._answer(request, done, report)
+
+    def _answer(
+        self,
+        request: requests.Request,
+        done: str | StackError,
+        report: Callable[[StackEvent], None],
+    ) -> None:
         # Who asked finds no answer on a full disk; that is no reason to end the stack.
         with contextlib.suppress(OSError):
-            if refusal is None:
-                requests.answer(self.folder, request, done)
+            if isinstance(done, StackError):
+                requests.refuse(self.folder, request, done)
             else:
-                requests.refuse(self.folder, request, refusal)
-        return done if refusal is None else str(refusal)
+                requests.answer(self.folder, request, done)
+        report(RequestDone(str(done)))
 
-    def _start_part(self, request: requests.Request) -> str:
-        if request.part == requests.POSTGRES:
-            return self._start_postgres_again()
-        broker = self.start_broker(request.broker_id)
-        assert broker.ready is not None, "it was waited for"
-        return f"Broker {broker.broker_id} is up at 127.0.0.1:{broker.ready.port}."
+    def _look_at_starts(self, report: Callable[[StackEvent], None]) -> None:
+        """Answer who has asked for a broker that serves by now, or that has ended."""
+        for start in list(self._starts):
+            broker, request = start
+            done: str | StackError
+            try:
+                ready = broker.look_ready()
+                if ready is None:
+                    self._let_wait(broker, request, report)
+                    continue
+                done = f"Broker {broker.broker_id} is up at 127.0.0.1:{ready.port}."
+            except StackError as error:
+                done = error
+                self.brokers.remove(broker)
+            self._starts.remove(start)
+            self._record()
+            self._answer(request, done, report)
+
+    def _let_wait(
+        self,
+        broker: BrokerProcess,
+        request: requests.Request,
+        report: Callable[[StackEvent], None],
+    ) -> None:
+        still = broker.still_starting()
+        if still is not None:
+            report(still)
+            with contextlib.suppress(OSError):
+                requests.let_wait(self.folder, request, str(still))
 
     def _start_postgres_again(self) -> str:
         if self.folder.store_kind() is not MetadataStoreKind.POSTGRES:
@@ -342,7 +409,7 @@ class Supervisor:
         self._store_url = self._start_store(MetadataStoreKind.POSTGRES, self._postgres_port)
         return "Postgres runs again."
 
-    def _stop_part(self, request: requests.Request) -> str:
+    def _stop_part(self, request: requests.Request, report: Callable[[StackEvent], None]) -> str:
         broker_id = request.broker_id
         broker = next((b for b in self.brokers if b.broker_id == broker_id), None)
         if broker is None:
@@ -353,33 +420,46 @@ class Supervisor:
             raise StackError("This is the last broker; ./tidewheel down stops the stack.")
         self.brokers.remove(broker)
         broker.stop()
+        for start in [start for start in self._starts if start[0] is broker]:
+            self._starts.remove(start)
+            refusal = StackError(f"Broker {broker_id} was stopped before it served.")
+            self._answer(start[1], refusal, report)
         return f"Broker {broker.broker_id} has stopped. Its data stays."
 
-    def start_broker(self, broker_id: int | None) -> BrokerProcess:
-        """Start one more broker, or one that has ended again; wait until it serves.
-
-        None takes the next id. Raises StackError when it runs already, does not come up, or the
-        stack is that of a single broker.
-        """
-        known = {broker.broker_id: broker for broker in self.brokers}
-        if broker_id in known:
-            raise StackError(f"Broker {broker_id} runs already.")
-        if self._store_url is None:
-            raise StackError("A stack of a single broker cannot grow; start one with --brokers 3.")
-        present = self.folder.broker_ids()
-        if broker_id is None:
-            broker_id = max(present, default=0) + 1
-        broker = BrokerProcess(self._launch(broker_id, self._port_of(broker_id, present)))
-        self.brokers.append(broker)
-        self._record()
+    def start_broker(self, broker_id: int) -> BrokerProcess:
+        """Start a broker that has ended again, and wait until it serves. Raises StackError when it
+        runs already or does not come up, or the stack is stopping."""
+        broker = self._begin_broker(broker_id)
         try:
-            broker.wait_ready(self._should_stop, READY_TIMEOUT_S)
-        except Stopped as stopped:
-            raise StackError("The stack is stopping.") from stopped
+            while broker.look_ready() is None:
+                if self._should_stop():
+                    raise StackError("The stack is stopping.")
+                wait_for_word([broker])
         finally:
             if broker.ready is None:
                 self.brokers.remove(broker)
                 broker.stop()
+        self._record()
+        return broker
+
+    def _begin_broker(self, broker_id: int | None) -> BrokerProcess:
+        """Start one more broker, or one that has ended again, without waiting for it.
+
+        None takes the next id. Raises StackError when it runs already, or the stack is that of a
+        single broker.
+        """
+        known = {broker.broker_id: broker for broker in self.brokers}
+        if broker_id in known:
+            does = "is starting" if known[broker_id].ready is None else "runs"
+            raise StackError(f"Broker {broker_id} {does} already.")
+        if self._store_url is None:
+            raise StackError("A stack of a single broker cannot grow; start one with --brokers 3.")
+        present = self.folder.broker_ids()
+        if broker_id is None:
+            # A broker that has just been started may have no folder yet.
+            broker_id = max([*present, *known], default=0) + 1
+        broker = BrokerProcess(self._launch(broker_id, self._port_of(broker_id, present)))
+        self.brokers.append(broker)
         self._record()
         return broker
 
@@ -391,6 +471,7 @@ class Supervisor:
         if self.options.port == 0:
             return 0
         taken = {self._last_ports.get(other) for other in present}
+        taken |= {broker.launch.port for broker in self.brokers}
         return next(port for port in count(self.options.port) if port not in taken)
 
     def last_words(self) -> list[str]:
@@ -399,6 +480,9 @@ class Supervisor:
 
     def stop(self) -> list[int]:
         """Stop everything gracefully and let the folder go. The brokers' exit statuses."""
+        for _, request in self._starts:
+            self._answer(request, StackError("The stack is stopping."), lambda _event: None)
+        self._starts.clear()
         statuses = [broker.stop(STOP_TIMEOUT_S) for broker in self.brokers]
         self.brokers.clear()
         if self.postgres is not None:

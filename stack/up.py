@@ -2,12 +2,13 @@
 
 In the foreground the terminal shows the addresses and then the brokers' logs; Ctrl-C (or SIGTERM,
 or closing the terminal) stops everything in order, a second Ctrl-C kills what is left. With
-`--detach` the same supervisor runs as a session of its own, reports once through a pipe whether it
-came up, and is stopped by `down`.
+`--detach` the same supervisor runs as a session of its own, reports through a pipe what it waits
+for and whether it came up, and is stopped by `down`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -19,15 +20,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
-from stack.broker_process import Stopped
+from stack.broker_process import StillStarting, Stopped
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError, describe_os_error
 from stack.folder import StackFolder, StackState, bootstrap
 from stack.log_view import LogTails, format_line
 from stack.options import StackOptions
 from stack.requests import Action, ask
-from stack.supervisor import PartEnded, StackEvent, Supervisor
+from stack.supervisor import PartEnded, RequestDone, StackEvent, Supervisor
 
 WATCH_INTERVAL_S = 0.1
 PROGRAM = "./tidewheel" if "TIDEWHEEL_CHECKOUT" in os.environ else "tidewheel"
@@ -98,7 +99,7 @@ def default_data_path() -> Path:
 def run_foreground(options: StackOptions) -> int:
     """Run a stack until the user stops it. The exit status. Raises StackError."""
     with StopSignals() as signals:
-        supervisor = Supervisor(options, lambda: signals.requested)
+        supervisor = Supervisor(options, lambda: signals.requested, _say)
         signals.on_again = supervisor.kill
         try:
             with supervisor:
@@ -112,6 +113,11 @@ def run_foreground(options: StackOptions) -> int:
         if not failed:
             print("Stopped. The data stays.", flush=True)
         return EXIT_FAILED if failed else 0
+
+
+def _say(news: object) -> None:
+    """Something to know while one waits; not the answer."""
+    print(news, file=sys.stderr, flush=True)
 
 
 def _show_logs(supervisor: Supervisor) -> bool:
@@ -156,7 +162,7 @@ def run_removal(folder: StackFolder, broker_id: int) -> int:
                 f"{PROGRAM} drain {broker_id}"
             )
         if any(broker.broker_id == broker_id for broker in living):
-            print(ask(folder, Action.STOP, f"broker-{broker_id}"))
+            print(ask(folder, Action.STOP, f"broker-{broker_id}", _say))
         was_known = unregister(connection, broker_id)
     data = folder.broker_data(broker_id)
     if not was_known and not data.exists():
@@ -181,7 +187,7 @@ def _delete(data: Path, broker_id: int) -> None:
 
 def run_request(folder: StackFolder, action: Action, part: str | None) -> int:
     """Have the running stack start or stop one part. Raises StackError."""
-    print(ask(folder, action, part))
+    print(ask(folder, action, part, _say))
     return 0
 
 
@@ -206,13 +212,12 @@ def run_detached(options: StackOptions, arguments: list[str]) -> int:
         os.close(log)
     with os.fdopen(reader, "rb") as pipe:
         try:
-            line = pipe.readline()
+            report = read_report(pipe)
         except KeyboardInterrupt:
             process.terminate()
             raise
-    if not line:
+    if report is None:
         raise StackError(f"The stack did not come up; see {folder.log_file('stack')}.")
-    report = json.loads(line)
     if "error" in report:
         process.wait()
         raise StackError(report["error"], report["exit_status"])
@@ -224,17 +229,38 @@ def run_detached(options: StackOptions, arguments: list[str]) -> int:
     return 0
 
 
+def read_report(pipe: IO[bytes]) -> dict[str, Any] | None:
+    """What a stack in the background says of its start, None when it has ended without a word.
+    What it waits for in between is passed on."""
+    for line in pipe:
+        report: dict[str, Any] = json.loads(line)
+        if "waiting" not in report:
+            return report
+        _say(report["waiting"])
+    return None
+
+
 def run_background(options: StackOptions, report_fd: int) -> int:
-    """The other side of `run_detached`: be the supervisor, and report once."""
+    """The other side of `run_detached`: be the supervisor, and report how the start ends."""
 
     def report(event: StackEvent) -> None:
-        if isinstance(event, PartEnded):
-            _log("part_ended", part=event.part, status=event.status)
-        else:
-            _log("request_done", answer=str(event))
+        match event:
+            case PartEnded():
+                _log("part_ended", part=event.part, status=event.status)
+            case StillStarting():
+                _log("still_starting", broker=event.broker_id, waited_s=round(event.waited_s))
+            case RequestDone():
+                _log("request_done", answer=str(event))
 
+    def tell(event: StillStarting) -> None:
+        report(event)
+        # Whoever has started the stack may be gone, or not read.
+        with contextlib.suppress(OSError):
+            os.write(report_fd, _encode_report({"waiting": str(event)}))
+
+    os.set_blocking(report_fd, False)
     with StopSignals() as signals:
-        supervisor = Supervisor(options, lambda: signals.requested)
+        supervisor = Supervisor(options, lambda: signals.requested, tell)
         signals.on_again = supervisor.kill
         try:
             with supervisor:
@@ -259,8 +285,13 @@ def run_background(options: StackOptions, report_fd: int) -> int:
 
 
 def _report(report_fd: int, report: dict[str, object]) -> None:
-    with os.fdopen(report_fd, "w", encoding="utf-8") as pipe:
-        pipe.write(json.dumps(report) + "\n")
+    os.set_blocking(report_fd, True)
+    with os.fdopen(report_fd, "wb") as pipe:
+        pipe.write(_encode_report(report))
+
+
+def _encode_report(report: dict[str, object]) -> bytes:
+    return json.dumps(report).encode() + b"\n"
 
 
 def _log(event: str, **fields: object) -> None:

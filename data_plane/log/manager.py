@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 from uuid import UUID
@@ -66,6 +66,13 @@ STOP_TOGETHER_MIN = 50
 
 PartitionId = tuple[UUID, int]
 
+OnOpened = Callable[[str, int, int, int], None]
+"""Directory, how many of its logs are open, of how many, how many of them had to recover."""
+
+
+def _tell_nobody(_directory: str, _opened: int, _total: int, _recovered: int) -> None:
+    pass
+
 
 class Job(Protocol):
     """Slow file work: `run` in a worker thread, then `finish` on the loop."""
@@ -106,8 +113,9 @@ class LogManager:
 
     # Start and stop
 
-    def start(self, now_ms: int) -> list[LogDirFailure]:
+    def start(self, now_ms: int, on_opened: OnOpened = _tell_nobody) -> list[LogDirFailure]:
         """Lock the directories and open all logs; returns why any directory is offline.
+        `on_opened` is called after each log.
 
         Raises DirectoryLocked; nothing is open then."""
         self.lock()
@@ -115,7 +123,7 @@ class LogManager:
         for directory in self.directories:
             try:
                 directory.check_online()
-                self._start_directory(directory, now_ms)
+                self._start_directory(directory, now_ms, on_opened)
             except OSError as error:
                 failures.append(directory.fail(error, is_midway=True))
             except LogDirFailure as failure:
@@ -180,7 +188,7 @@ class LogManager:
         if is_new:
             self._fs.sync_directory(parent or "/", SyncSite.DATA_FOLDER)
 
-    def _start_directory(self, directory: LogDirectory, now_ms: int) -> None:
+    def _start_directory(self, directory: LogDirectory, now_ms: int, on_opened: OnOpened) -> None:
         # Its name is durable with the first checkpoint, below.
         self._fs.make_directory(directory.topics_path)
         state = read_directory(self._fs, directory.path)
@@ -191,8 +199,9 @@ class LogManager:
             directory.broker_epoch = read_broker_epoch(self._fs, directory.path)
         remove_clean_mark(self._fs, directory.path, state)
         may_lose = state.boot_id is None or state.boot_id != self._fs.boot_id()
-        count = 0
-        for topic_id, partition, folder in self._find_partitions(directory, now_ms):
+        recovered_before = self.recovered_logs
+        found = list(self._find_partitions(directory, now_ms))
+        for count, (topic_id, partition, folder) in enumerate(found, 1):
             key = (topic_id, partition)
             entry = state.logs.get(f"{topic_id}/{partition}")
             topic = entry.topic if entry is not None else self._read_topic(folder)
@@ -209,8 +218,8 @@ class LogManager:
             log.damaged_from = directory.damage.get(damage_key(log), SOUND)
             self._open(log, summary, state, may_lose)
             self._logs[key] = log
-            count += 1
-        self._counts[directory.path] = count
+            on_opened(directory.path, count, len(found), self.recovered_logs - recovered_before)
+        self._counts[directory.path] = len(found)
         if not state.is_clean or may_lose or directory.broker_epoch is not None:
             # From here on a kill -9 is known from a power loss.
             self.checkpoint_job(directory).run()

@@ -44,6 +44,7 @@ from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.entry import Entry
 from data_plane.server.ports import Ports
+from data_plane.server.start_progress import StartProgress
 
 if TYPE_CHECKING:
     from data_plane.broker.membership import Membership
@@ -75,7 +76,8 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     now_ms, log, image, logs = ports.now_ms, ports.log, entry.image, entry.logs
     config = settings.effective()
     config.update(image)
-    for failure in logs.start(now_ms()):
+    progress = StartProgress(log, now_ms)
+    for failure in logs.start(now_ms(), progress.opened):
         log.error("log_directory_offline", directory=failure.directory, reason=failure.reason)
     counters = BrokerCounters()
     collector = BrokerCollector(counters)

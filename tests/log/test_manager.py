@@ -93,6 +93,25 @@ def test_logs_are_made_found_and_found_again() -> None:
             log.truncate_to(1)
 
 
+def test_a_start_tells_how_many_logs_are_open_and_which_had_to_recover() -> None:
+    fs = SimFileSystem()
+    manager = started(fs, ("/data", "/more"))
+    for partition in range(5):
+        add(manager.create(TOPIC_ID, "flights", partition))
+    told: list[tuple[str, int, int, int]] = []
+    for is_clean in (False, True):
+        manager.close(START_MS, clean=is_clean)
+        fs.process_death()
+        manager = LogManager([Path("/data"), Path("/more")], default_config=SMALL, fs=fs)
+        told.clear()
+        manager.start(START_MS, lambda *found: told.append(found))
+        assert told == [
+            (path, opened, total, 0 if is_clean else opened)
+            for path, total in (("/data", 3), ("/more", 2))
+            for opened in range(1, total + 1)
+        ]
+
+
 def test_after_a_clean_stop_no_log_is_looked_at() -> None:
     fs = SimFileSystem()
     manager = started(fs)

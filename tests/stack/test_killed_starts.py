@@ -48,7 +48,7 @@ def hold(*_arguments):
 {patch}
 sys.exit(main())
 """
-WHEN_ALL_BROKERS_ARE_STARTED = "broker_process.BrokerProcess.wait_ready = hold"
+WHEN_ALL_BROKERS_ARE_STARTED = "supervisor.wait_for_word = hold"
 WHEN_POSTGRES_IS_STARTED = "postgres.PostgresServer._is_ready = hold"
 BEFORE_AND_AFTER_A_BROKER_IS_STARTED = """
 class Held(broker_process.BrokerProcess):
@@ -233,7 +233,7 @@ def test_a_state_file_that_cannot_be_written_ends_no_stack(tmp_path: Path) -> No
         in_the_way = tmp_path / "stack.json"
         in_the_way.mkdir()
         (tmp_path / "request.json").write_text(
-            json.dumps({"id": "x", "action": Action.STOP, "part": "broker-9"})
+            json.dumps({"id": "a5", "action": Action.STOP, "part": "broker-9"})
         )
         assert supervisor.watch(reported.append)
         assert [str(event) for event in reported] == ["Broker 9 does not run; 1 does."]
@@ -252,11 +252,11 @@ def test_requests_that_fail_are_answered(tmp_path: Path) -> None:
             (Action.STOP, "broker-1", "the last broker"),
         ):
             (tmp_path / "request.json").write_text(
-                json.dumps({"id": part, "action": action, "part": part})
+                json.dumps({"id": "a5", "action": action, "part": part})
             )
             assert supervisor.watch(lambda event: None)
-            answer = json.loads((tmp_path / "answer.json").read_text())
-            assert (answer["id"], answer["exit_status"]) == (part, 1)
+            answer = json.loads((tmp_path / "answer-a5.json").read_text())
+            assert answer["exit_status"] == 1
             assert says in answer["error"]
 
 

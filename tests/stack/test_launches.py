@@ -66,7 +66,7 @@ def test_cells_in_one_database_have_schemas_of_their_own() -> None:
 
 def test_what_was_asked_of_an_earlier_stack_is_not_done_by_the_next(tmp_path: Path) -> None:
     request = tmp_path / "request.json"
-    request.write_text(json.dumps({"id": "old", "action": "start", "part": "postgres"}))
+    request.write_text(json.dumps({"id": "a5", "action": "start", "part": "postgres"}))
     reported: list[StackEvent] = []
     with Supervisor(StackOptions(tmp_path, brokers=1, port=0)) as supervisor:
         assert supervisor.watch(reported.append)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from stack.folder import StackFolder, StackState
 from stack.processes import identify
 from stack.requests import Action
 
+IDS_THAT_ARE_NONE = ('""', '"../a5"', '"A5"', f'"{"a5" * 17}"')
 PARTS_THAT_ARE_NONE = ("7", '"broker-x"', '"broker-\\u00b2"', '"disk"')
 
 
@@ -50,7 +52,46 @@ def test_a_request_is_answered(folder: StackFolder) -> None:
     assert requests.ask(folder, Action.START, "broker-4") == "start broker-4"
     thread.join()
     assert requests.take_request(folder) is None
-    assert not (folder.path / "answer.json").exists()
+    assert list(folder.path.glob("answer*")) == []
+
+
+class ClockOfASlowStack:
+    """Each time that the asker sleeps a minute has passed; after an hour he has his answer."""
+
+    def __init__(self, folder: StackFolder) -> None:
+        self._folder = folder
+        self._request: requests.Request | None = None
+        self._minutes = 0
+
+    def monotonic(self) -> float:
+        return self._minutes * 60.0
+
+    def sleep(self, _seconds: float) -> None:
+        self._minutes += 1
+        self._request = self._request or requests.take_request(self._folder)
+        assert self._request is not None
+        if self._minutes == 60:
+            requests.answer(self._folder, self._request, "done")
+        elif self._minutes % 2:
+            requests.let_wait(self._folder, self._request, f"{self._minutes} minutes")
+
+
+def test_who_hears_that_he_shall_wait_waits(
+    folder: StackFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(requests, "time", ClockOfASlowStack(folder))
+    assert requests.ask(folder, Action.START, None, told.append) == "done"
+    assert told == [f"{minutes} minutes" for minutes in range(1, 60, 2)]
+    assert list(folder.path.glob("answer*")) == []
+
+
+def test_a_stack_that_is_starting_is_asked_for_nothing(folder: StackFolder) -> None:
+    state = folder.read_state()
+    assert state is not None
+    folder.write_state(replace(state, is_up=False))
+    with pytest.raises(StackError, match="still starting"):
+        requests.ask(folder, Action.START, None)
 
 
 def test_a_refusal_keeps_its_words_and_status(folder: StackFolder) -> None:
@@ -67,7 +108,7 @@ def test_nobody_is_there_to_ask(tmp_path: Path) -> None:
 
 
 def test_one_request_at_a_time(folder: StackFolder) -> None:
-    (folder.path / "request.json").write_text('{"id": "x", "action": "start", "part": null}')
+    (folder.path / "request.json").write_text('{"id": "a5", "action": "start", "part": null}')
     with pytest.raises(StackError, match="busy"):
         requests.ask(folder, Action.START, None)
     requests.forget(folder)
@@ -77,8 +118,8 @@ def test_one_request_at_a_time(folder: StackFolder) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "{", "[]", "{}", '{"id": "x"}', '{"id": "x", "action": "jump", "part": null}'),
-        *(f'{{"id": "x", "action": "start", "part": {part}}}' for part in PARTS_THAT_ARE_NONE),
+        *("", "{", "[]", "{}", '{"id": "a5"}', '{"id": "a5", "action": "jump", "part": null}'),
+        *(f'{{"id": "a5", "action": "start", "part": {part}}}' for part in PARTS_THAT_ARE_NONE),
     ],
 )
 def test_what_is_no_request_is_dropped(folder: StackFolder, text: str) -> None:
