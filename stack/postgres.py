@@ -42,6 +42,8 @@ from stack.processes import ProcessIdentity, identify
 ROLE = "tidewheel"
 DATABASE = "postgres"
 START_TIMEOUT_S = 60.0
+INITDB_TIMEOUT_S = 300.0
+"""It takes seconds; a busy disk may make it minutes."""
 STOP_TIMEOUT_S = 20.0
 KILL_TIMEOUT_S = 10.0
 POLL_S = 0.02
@@ -114,15 +116,16 @@ class PostgresServer:
         """Make the data folder if there is none, start, and wait until connections are accepted.
 
         Returns early, without a running server, when `should_stop` says so. Raises StackError."""
-        deadline = time.monotonic() + timeout_s
         self.home.mkdir(parents=True, exist_ok=True)
         if find_leftover(self.home) is not None:
             raise StackError(
                 f"A Postgres server already runs in {self.home}. `tidewheel down` stops what an "
                 "earlier stack left behind."
             )
-        self._make_data_folder()
+        if not self._make_data_folder(should_stop):
+            return
         self._choose_port()
+        deadline = time.monotonic() + timeout_s
         with self._open_log() as log:
             log_start = os.fstat(log.fileno()).st_size
             self._process = self._popen("postgres", self._settings(), log)
@@ -160,10 +163,11 @@ class PostgresServer:
         if process is not None:
             _kill(process)
 
-    def _make_data_folder(self) -> None:
-        """Run initdb into a folder of another name, which becomes `data` only when it is whole."""
+    def _make_data_folder(self, should_stop: Callable[[], bool]) -> bool:
+        """Run initdb into a folder of another name, which becomes `data` only when it is whole.
+        False when `should_stop` said so first."""
         if (self.data / "PG_VERSION").exists():
-            return
+            return True
         fresh = self.home / "data.new"
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)
@@ -176,13 +180,38 @@ class PostgresServer:
         try:
             with self._open_log() as log:
                 log_start = os.fstat(log.fileno()).st_size
-                status = self._popen("initdb", options, log).wait()
+                process = self._popen("initdb", options, log)
+            status = self._await_initdb(process, log_start, should_stop)
         finally:
             password_file.unlink(missing_ok=True)
+        if status is None:
+            return False
         if status != 0:
             raise self._failure(f"could not make {self.data} (initdb status {status})", log_start)
         _write_private(self.home / "password", password)
         fresh.replace(self.data)
+        return True
+
+    def _await_initdb(
+        self, process: subprocess.Popen[bytes], log_start: int, should_stop: Callable[[], bool]
+    ) -> int | None:
+        """Its exit status; None when it was called off. Nothing of it runs any more then, nor when
+        this raises."""
+        deadline = time.monotonic() + INITDB_TIMEOUT_S
+        try:
+            while process.poll() is None:
+                if should_stop():
+                    return None
+                if time.monotonic() >= deadline:
+                    what = f"could not make {self.data} within {INITDB_TIMEOUT_S:.0f} s (initdb)"
+                    raise self._failure(what, log_start)
+                time.sleep(POLL_S)
+            return process.returncode
+        finally:
+            if process.returncode is None:
+                # It runs a Postgres for each of its steps, in its own process group.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(KILL_TIMEOUT_S)
 
     def _initdb_options(self, fresh: Path, password_file: Path) -> list[str]:
         options = [f"--pgdata={fresh}", f"--username={ROLE}", f"--pwfile={password_file}"]

@@ -11,11 +11,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import psycopg
 import pytest
 
+from stack import postgres
 from stack.errors import StackError
 from stack.postgres import STOP_TIMEOUT_S, PostgresServer, find_leftover, stop_leftover
 
@@ -206,6 +208,39 @@ def test_root_starts_it_in_a_folder_that_nobody_else_may_enter(home: Path) -> No
     server.start()
     assert query(server, "SELECT 1") == 1
     server.stop()
+    assert processes_in(home) == []
+
+
+@pytest.fixture
+def hanging_initdb(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation whose initdb, or rather what that starts, never ends."""
+    programs = home.parent / "package" / "pginstall" / "bin"
+    programs.mkdir(parents=True)
+    for name, does in (
+        ("postgres", "exit 1"),
+        ("initdb", "sh -c 'echo begun; sleep 1000; exit' \"$@\"; exit 1"),
+    ):
+        (programs / name).write_text(f"#!/bin/sh\n{does}\n")
+        (programs / name).chmod(0o755)
+    found = SimpleNamespace(submodule_search_locations=[str(home.parent / "package")])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found)
+
+
+@pytest.mark.usefixtures("hanging_initdb")
+def test_an_initdb_that_hangs_can_be_called_off(home: Path) -> None:
+    server = PostgresServer(home)
+    server.start(should_stop=lambda: "begun" in server.log.read_text())
+    assert server.identity is None
+    assert processes_in(home) == []
+    assert not server.data.exists()
+    assert list(home.glob("password*")) == []
+
+
+@pytest.mark.usefixtures("hanging_initdb")
+def test_an_initdb_that_hangs_is_given_up(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "INITDB_TIMEOUT_S", 0.5)
+    with pytest.raises(StackError, match=r"could not make .* \(initdb\)"):
+        PostgresServer(home).start()
     assert processes_in(home) == []
 
 
