@@ -61,7 +61,8 @@ class PostgresState:
 @dataclass(frozen=True, slots=True)
 class StackState:
     """What `up` started: the process that watches the others, the brokers, and Postgres if the
-    stack has its own. `is_up` once all of them have served."""
+    stack has its own. `is_up` once all of them have served, `is_stopping` from when they are being
+    stopped."""
 
     supervisor: ProcessIdentity
     cluster_id: str
@@ -69,6 +70,7 @@ class StackState:
     brokers: tuple[BrokerState, ...]
     postgres: PostgresState | None = None
     is_up: bool = True
+    is_stopping: bool = False
 
     def living(self) -> list[BrokerState]:
         return [broker for broker in self.brokers if broker.process.is_alive()]
@@ -231,6 +233,7 @@ def _encode_state(state: StackState) -> dict[str, Any]:
         "cluster_id": state.cluster_id,
         "started_at_ms": state.started_at_ms,
         "is_up": state.is_up,
+        "is_stopping": state.is_stopping,
         "brokers": [
             {
                 "id": broker.broker_id,
@@ -261,6 +264,7 @@ def _decode_state(document: dict[str, Any]) -> StackState:
         cluster_id=document["cluster_id"],
         started_at_ms=document["started_at_ms"],
         is_up=document.get("is_up", True),
+        is_stopping=document.get("is_stopping", False),
         brokers=tuple(
             BrokerState(
                 broker_id=entry["id"],

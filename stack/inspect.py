@@ -85,6 +85,7 @@ def describe(folder: StackFolder) -> dict[str, Any]:
     present = {broker.broker_id for broker in living}
     return {
         "running": bool(living) and state is not None and state.is_up,
+        "stopping": state is not None and state.is_stopping and state.supervisor.is_alive(),
         "data": str(folder.path),
         "cluster_id": state.cluster_id if state is not None and living else None,
         "started_at_ms": state.started_at_ms if state is not None and living else None,
@@ -131,7 +132,9 @@ def _lines(found: dict[str, Any], folder: StackFolder) -> list[str]:
     parts, postgres = found["brokers"], found["postgres"]
     if not parts and postgres is None:
         return [f"No stack runs with the data in {folder.path}."]
-    if found["running"]:
+    if found["stopping"]:
+        lines = [f"Stopping, data in {folder.path}"]
+    elif found["running"]:
         started = datetime.fromtimestamp(found["started_at_ms"] / 1000).astimezone()
         lines = [f"Up since {started:%Y-%m-%d %H:%M:%S}, data in {folder.path}"]
     elif found["supervisor_pid"] is not None:

@@ -84,6 +84,8 @@ def ask(
     state = folder.read_state()
     if state is None or not state.supervisor.is_alive():
         raise StackError(f"No stack runs with the data in {folder.path}.")
+    if state.is_stopping:
+        raise StackError("The stack is stopping.")
     if not state.is_up:
         raise StackError("The stack is still starting. Try again when it is up.")
     request_id = uuid.uuid4().hex

@@ -130,6 +130,7 @@ class Supervisor:
         self._postgres_port = 0
         self._started_at_ms = 0
         self._is_up = False
+        self._is_stopping = False
         self._is_recorded = True
         self._lock: int | None = None
         self._owns_state = False
@@ -264,6 +265,7 @@ class Supervisor:
             tuple(sorted(brokers, key=lambda broker: broker.broker_id)),
             postgres,
             is_up=self._is_up,
+            is_stopping=self._is_stopping,
         )
         self._is_recorded = False
         self.folder.write_state(self.state)
@@ -277,6 +279,11 @@ class Supervisor:
 
     def _in_use_message(self) -> str:
         state = self.folder.read_state()
+        if state is not None and state.is_stopping:
+            return (
+                f"A stack is just stopping with the data in {self.folder.path} "
+                f"(pid {state.supervisor.pid}). Try again in a moment."
+            )
         if state is not None and not state.is_up:
             return (
                 f"A stack is just starting with the data in {self.folder.path} "
@@ -483,6 +490,9 @@ class Supervisor:
         for _, request in self._starts:
             self._answer(request, StackError("The stack is stopping."), lambda _event: None)
         self._starts.clear()
+        self._is_stopping = True
+        if self._owns_state:
+            self._record()
         statuses = [broker.stop(STOP_TIMEOUT_S) for broker in self.brokers]
         self.brokers.clear()
         if self.postgres is not None:

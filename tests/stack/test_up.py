@@ -311,6 +311,25 @@ def test_a_stack_whose_reader_goes_away_stops(
     assert not psutil.pid_exists(broker["pid"])
 
 
+def test_a_stack_that_is_stopping_says_so(stacks: Stacks, tmp_path: Path) -> None:
+    assert stacks.up(tmp_path).returncode == 0
+    (broker,) = stacks.status(tmp_path)["brokers"]
+    assert stacks.status(tmp_path)["stopping"] is False
+    os.kill(broker["pid"], signal.SIGSTOP)
+    down = subprocess.Popen([*COMMAND, "down", "--data", tmp_path], stdout=subprocess.PIPE)
+    try:
+        until(lambda: stacks.status(tmp_path)["stopping"])
+        shown = stacks.run("status", "--data", tmp_path).stdout
+        assert shown.startswith(f"Stopping, data in {tmp_path}\n  broker 1 ")
+        assert "just stopping" in stacks.up(tmp_path).stderr
+        assert "is stopping" in stacks.run("up", "--add", "--data", tmp_path).stderr
+    finally:
+        os.kill(broker["pid"], signal.SIGCONT)
+        output, _ = down.communicate(timeout=TIMEOUT_S)
+    assert output.startswith(b"Stopped.")
+    assert stacks.status(tmp_path)["stopping"] is False
+
+
 def test_down_stops_a_foreground_stack(
     stacks: Stacks, foreground: subprocess.Popen[str], tmp_path: Path
 ) -> None:
