@@ -6,6 +6,7 @@
     DIR/metadata-store   where the metadata is: `local`, `postgres` or `external`; made once
     DIR/postgres/        the Postgres of a stack that brings its own, with its log
     DIR/broker-<id>/     the broker's data folder
+    DIR/broker-<id>.removed-…    one that is being deleted (stack/removal.py)
     DIR/request.json     what a command asks of the running stack (stack/requests.py), and the
     DIR/answer-ID.json   answer
     DIR/logs/            broker-<id>.log, and stack.log of a detached stack
@@ -17,6 +18,7 @@ are gone is what a kill -9 leaves behind and means nothing else.
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -106,6 +108,17 @@ class StackFolder:
         """The brokers that have data here, ascending."""
         names = (path.name.removeprefix("broker-") for path in self.path.glob("broker-*"))
         return sorted(int(name) for name in names if name.isdigit())
+
+    def put_aside(self, broker_id: int) -> None:
+        """Give a broker's data folder, if there is one, another name: it is to be deleted, and a
+        broker of this id would begin anew. Only for who holds the lock."""
+        data = self.broker_data(broker_id)
+        with contextlib.suppress(FileNotFoundError):
+            data.rename(data.with_name(f"{data.name}.removed-{uuid.uuid4().hex[:8]}"))
+
+    def put_aside_of(self, broker_id: int) -> list[Path]:
+        """What `put_aside` has left of this broker."""
+        return sorted(self.path.glob(f"broker-{broker_id}.removed-*"))
 
     @property
     def postgres_data(self) -> Path:

@@ -1,6 +1,7 @@
 """How a command asks something of a running stack: one file with the request, one with the answer.
 
-    DIR/request.json       {"id": ID, "action": "start" | "stop", "part": "broker-4" | null}
+    DIR/request.json       {"id": ID, "action": "start" | "stop" | "put-aside",
+                            "part": "broker-4" | "postgres" | null}
     DIR/answer-ID.json     {"message": …}, or {"error": …, "exit_status": …}; before that, any
                            number of times, {"waiting": …}
 
@@ -41,6 +42,7 @@ REQUEST_ID = re.compile("[0-9a-f]{1,32}")
 class Action(StrEnum):
     START = "start"
     STOP = "stop"
+    PUT_ASIDE = "put-aside"
 
 
 @dataclass(frozen=True, slots=True)

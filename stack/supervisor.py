@@ -342,6 +342,8 @@ class Supervisor:
         try:
             if request.action is requests.Action.STOP:
                 done = self._stop_part(request, report)
+            elif request.action is requests.Action.PUT_ASIDE:
+                done = self._put_aside(request)
             elif request.part == requests.POSTGRES:
                 done = self._start_postgres_again()
             else:
@@ -364,13 +366,13 @@ class Supervisor:
         done: str | StackError,
         report: Callable[[StackEvent], None],
     ) -> None:
+        report(RequestDone(str(done)))
         # Who asked finds no answer on a full disk; that is no reason to end the stack.
         with contextlib.suppress(OSError):
             if isinstance(done, StackError):
                 requests.refuse(self.folder, request, done)
             else:
                 requests.answer(self.folder, request, done)
-        report(RequestDone(str(done)))
 
     def _look_at_starts(self, report: Callable[[StackEvent], None]) -> None:
         """Answer who has asked for a broker that serves by now, or that has ended."""
@@ -432,6 +434,17 @@ class Supervisor:
             refusal = StackError(f"Broker {broker_id} was stopped before it served.")
             self._answer(start[1], refusal, report)
         return f"Broker {broker.broker_id} has stopped. Its data stays."
+
+    def _put_aside(self, request: requests.Request) -> str:
+        broker_id = request.broker_id
+        if broker_id is None:
+            raise StackError("Only a broker can be put aside.")
+        if any(broker.broker_id == broker_id for broker in self.brokers):
+            raise StackError(
+                f"Broker {broker_id} has been started again since it was stopped. Its data stays."
+            )
+        self.folder.put_aside(broker_id)
+        return f"The data of broker {broker_id} is put aside."
 
     def start_broker(self, broker_id: int) -> BrokerProcess:
         """Start a broker that has ended again, and wait until it serves. Raises StackError when it

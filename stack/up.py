@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -146,43 +145,14 @@ def _show_logs(supervisor: Supervisor) -> bool:
 def run_removal(folder: StackFolder, broker_id: int) -> int:
     """Stop a broker that holds nothing, have the cell forget it, and delete its data folder.
     Raises StackError."""
-    from stack.admin_connection import AdminConnection
-    from stack.reassign import replica_counts, unregister
+    # Only a cell has brokers to spare, and needs the modules for it.
+    from stack.removal import remove_broker
 
-    state = folder.read_state()
-    living = [] if state is None else state.living()
-    others = [b for b in living if b.broker_id != broker_id and b.serves]
-    if not others:
-        raise StackError(f"No other broker of a stack runs with the data in {folder.path}.")
-    with AdminConnection(bootstrap(others)) as connection:
-        held = replica_counts(connection)[broker_id]
-        if held:
-            raise StackError(
-                f"Broker {broker_id} has {held} replicas. Have them moved first: "
-                f"{PROGRAM} drain {broker_id}"
-            )
-        if any(broker.broker_id == broker_id for broker in living):
-            print(ask(folder, Action.STOP, f"broker-{broker_id}", _say))
-        was_known = unregister(connection, broker_id)
-    data = folder.broker_data(broker_id)
-    if not was_known and not data.exists():
-        raise StackError(f"The cell has no broker {broker_id}: nothing to remove.")
-    _delete(data, broker_id)
-    print(f"Broker {broker_id} has left the cell; its data folder is deleted.")
+    def tell(news: object) -> None:
+        print(news, flush=True)
+
+    remove_broker(folder, broker_id, program=PROGRAM, tell=tell)
     return 0
-
-
-def _delete(data: Path, broker_id: int) -> None:
-    try:
-        shutil.rmtree(data)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        # The next start would take what is left for a broker of the stack.
-        raise StackError(
-            f"Broker {broker_id} has left the cell, but its data folder {data} could not be "
-            f"deleted: {error.strerror}. Delete it before the next start."
-        ) from error
 
 
 def run_request(folder: StackFolder, action: Action, part: str | None) -> int:
