@@ -26,9 +26,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stack import requests
@@ -39,10 +37,10 @@ from stack.broker_process import (
     StillStarting,
     Stopped,
     as_variable,
-    describe_status,
     wait_for_word,
 )
-from stack.errors import StackError, describe_os_error
+from stack.errors import StackError
+from stack.events import PartEnded, StackEvent
 from stack.folder import (
     BrokerState,
     MetadataStoreKind,
@@ -68,35 +66,10 @@ from stack.ports import (
     port_beside,
 )
 from stack.processes import identify
+from stack.serving import RequestServer
 
 if TYPE_CHECKING:
     from stack.postgres import PostgresServer
-
-
-@dataclass(frozen=True, slots=True)
-class PartEnded:
-    """A part ended by itself. `part` is `broker-<id>` or `postgres`."""
-
-    part: str
-    status: int
-    log: Path
-
-    def __str__(self) -> str:
-        how = describe_status(self.status)
-        return f"{self.part.replace('-', ' ').capitalize()} ended with {how}; its log is {self.log}"
-
-
-@dataclass(frozen=True, slots=True)
-class RequestDone:
-    """What another command asked for has been done, or could not be."""
-
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-StackEvent = PartEnded | RequestDone | StillStarting
 
 
 def _say_nothing(_event: StillStarting) -> None:
@@ -119,7 +92,7 @@ class Supervisor:
         self._tell = tell
         self.folder = StackFolder(options.data)
         self.brokers: list[BrokerProcess] = []
-        self._starts: list[tuple[BrokerProcess, requests.Request]] = []
+        self._requests = RequestServer(self)
         self.postgres: PostgresServer | None = None
         self.state: StackState | None = None
         self._store_url: str | None = None
@@ -272,7 +245,7 @@ class Supervisor:
         self._is_recorded = True
         return self.state
 
-    def _record(self) -> None:
+    def record(self) -> None:
         """Write the state file; where that fails (a full disk), `watch` tries again."""
         with contextlib.suppress(OSError):
             self._write_state()
@@ -317,9 +290,9 @@ class Supervisor:
 
         True when the stack should go on, False when asked to stop or no broker is left.
         """
-        self._look_at_starts(report)
+        self._requests.look_at_starts(report)
         has_changed = False
-        starting = [broker for broker, _ in self._starts]
+        starting = self._requests.starting()
         for broker in list(self.brokers):
             status = None if broker in starting else broker.poll()
             if status is not None:
@@ -331,80 +304,12 @@ class Supervisor:
             self.postgres = None
             has_changed = True
         if has_changed or not self._is_recorded:
-            self._record()
-        request = requests.take_request(self.folder)
-        if request is not None:
-            self._serve(request, report)
+            self.record()
+        self._requests.serve_next(report)
         return bool(self.brokers) and not self._should_stop()
 
-    def _serve(self, request: requests.Request, report: Callable[[StackEvent], None]) -> None:
-        done: str | StackError | None
-        try:
-            if request.action is requests.Action.STOP:
-                done = self._stop_part(request, report)
-            elif request.action is requests.Action.PUT_ASIDE:
-                done = self._put_aside(request)
-            elif request.part == requests.POSTGRES:
-                done = self._start_postgres_again()
-            else:
-                # `_look_at_starts` answers.
-                self._starts.append((self._begin_broker(request.broker_id), request))
-                done = None
-        except StackError as error:
-            done = error
-        except Stopped:
-            done = StackError("The stack is stopping.")
-        except OSError as error:
-            done = StackError(describe_os_error(error))
-        self._record()
-        if done is not None:
-            self._answer(request, done, report)
-
-    def _answer(
-        self,
-        request: requests.Request,
-        done: str | StackError,
-        report: Callable[[StackEvent], None],
-    ) -> None:
-        report(RequestDone(str(done)))
-        # Who asked finds no answer on a full disk; that is no reason to end the stack.
-        with contextlib.suppress(OSError):
-            if isinstance(done, StackError):
-                requests.refuse(self.folder, request, done)
-            else:
-                requests.answer(self.folder, request, done)
-
-    def _look_at_starts(self, report: Callable[[StackEvent], None]) -> None:
-        """Answer who has asked for a broker that serves by now, or that has ended."""
-        for start in list(self._starts):
-            broker, request = start
-            done: str | StackError
-            try:
-                ready = broker.look_ready()
-                if ready is None:
-                    self._let_wait(broker, request, report)
-                    continue
-                done = f"Broker {broker.broker_id} is up at 127.0.0.1:{ready.port}."
-            except StackError as error:
-                done = error
-                self.brokers.remove(broker)
-            self._starts.remove(start)
-            self._record()
-            self._answer(request, done, report)
-
-    def _let_wait(
-        self,
-        broker: BrokerProcess,
-        request: requests.Request,
-        report: Callable[[StackEvent], None],
-    ) -> None:
-        still = broker.still_starting()
-        if still is not None:
-            report(still)
-            with contextlib.suppress(OSError):
-                requests.let_wait(self.folder, request, str(still))
-
-    def _start_postgres_again(self) -> str:
+    def restart_postgres(self) -> None:
+        """Start the Postgres that has ended, where it was. Raises StackError, Stopped."""
         if self.folder.store_kind() is not MetadataStoreKind.POSTGRES:
             raise StackError("This stack has no Postgres of its own.")
         if self.postgres is not None:
@@ -416,40 +321,11 @@ class Supervisor:
                 "another program."
             )
         self._store_url = self._start_store(MetadataStoreKind.POSTGRES, self._postgres_port)
-        return "Postgres runs again."
-
-    def _stop_part(self, request: requests.Request, report: Callable[[StackEvent], None]) -> str:
-        broker_id = request.broker_id
-        broker = next((b for b in self.brokers if b.broker_id == broker_id), None)
-        if broker is None:
-            running = ", ".join(str(b.broker_id) for b in self.brokers)
-            verb = "does" if len(self.brokers) == 1 else "do"
-            raise StackError(f"Broker {broker_id} does not run; {running} {verb}.")
-        if len(self.brokers) == 1:
-            raise StackError("This is the last broker; ./tidewheel down stops the stack.")
-        self.brokers.remove(broker)
-        broker.stop()
-        for start in [start for start in self._starts if start[0] is broker]:
-            self._starts.remove(start)
-            refusal = StackError(f"Broker {broker_id} was stopped before it served.")
-            self._answer(start[1], refusal, report)
-        return f"Broker {broker.broker_id} has stopped. Its data stays."
-
-    def _put_aside(self, request: requests.Request) -> str:
-        broker_id = request.broker_id
-        if broker_id is None:
-            raise StackError("Only a broker can be put aside.")
-        if any(broker.broker_id == broker_id for broker in self.brokers):
-            raise StackError(
-                f"Broker {broker_id} has been started again since it was stopped. Its data stays."
-            )
-        self.folder.put_aside(broker_id)
-        return f"The data of broker {broker_id} is put aside."
 
     def start_broker(self, broker_id: int) -> BrokerProcess:
         """Start a broker that has ended again, and wait until it serves. Raises StackError when it
         runs already or does not come up, or the stack is stopping."""
-        broker = self._begin_broker(broker_id)
+        broker = self.begin_broker(broker_id)
         try:
             while broker.look_ready() is None:
                 if self._should_stop():
@@ -459,10 +335,10 @@ class Supervisor:
             if broker.ready is None:
                 self.brokers.remove(broker)
                 broker.stop()
-        self._record()
+        self.record()
         return broker
 
-    def _begin_broker(self, broker_id: int | None) -> BrokerProcess:
+    def begin_broker(self, broker_id: int | None) -> BrokerProcess:
         """Start one more broker, or one that has ended again, without waiting for it.
 
         None takes the next id. Raises StackError when it runs already, or the stack is that of a
@@ -480,7 +356,7 @@ class Supervisor:
             broker_id = max([*present, *known], default=0) + 1
         broker = BrokerProcess(self._launch(broker_id, self._port_of(broker_id, present)))
         self.brokers.append(broker)
-        self._record()
+        self.record()
         return broker
 
     def _port_of(self, broker_id: int, present: list[int]) -> int:
@@ -500,12 +376,10 @@ class Supervisor:
 
     def stop(self) -> list[int]:
         """Stop everything gracefully and let the folder go. The brokers' exit statuses."""
-        for _, request in self._starts:
-            self._answer(request, StackError("The stack is stopping."), lambda _event: None)
-        self._starts.clear()
+        self._requests.refuse_all("The stack is stopping.")
         self._is_stopping = True
         if self._owns_state:
-            self._record()
+            self.record()
         statuses = [broker.stop(STOP_TIMEOUT_S) for broker in self.brokers]
         self.brokers.clear()
         if self.postgres is not None:

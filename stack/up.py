@@ -23,11 +23,12 @@ from typing import IO, Any
 
 from stack.broker_process import StillStarting, Stopped
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError, describe_os_error
+from stack.events import PartEnded, RequestDone, StackEvent
 from stack.folder import StackFolder, StackState, bootstrap
 from stack.log_view import LogTails, format_line
 from stack.options import StackOptions
 from stack.requests import Action, ask
-from stack.supervisor import PartEnded, RequestDone, StackEvent, Supervisor
+from stack.supervisor import Supervisor
 
 WATCH_INTERVAL_S = 0.1
 PROGRAM = "./tidewheel" if "TIDEWHEEL_CHECKOUT" in os.environ else "tidewheel"

@@ -43,8 +43,9 @@ from stack.demo.ledger import Ledger, percentile
 from stack.demo.outage import Outage, Pulse
 from stack.demo.report import Outcome, Reporter, as_json
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
+from stack.events import PartEnded, StackEvent
 from stack.options import StackOptions
-from stack.supervisor import PartEnded, StackEvent, Supervisor
+from stack.supervisor import Supervisor
 from stack.up import StopSignals
 
 TOPIC: Final = "flights"

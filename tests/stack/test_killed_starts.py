@@ -17,12 +17,13 @@ import pytest
 
 from stack import inspect
 from stack.errors import StackError
+from stack.events import StackEvent
 from stack.folder import StackFolder
 from stack.options import StackOptions
 from stack.postgres import find_leftover, stop_leftover
 from stack.processes import identify
 from stack.requests import Action
-from stack.supervisor import StackEvent, Supervisor
+from stack.supervisor import Supervisor
 from tests.stack.test_cell import Cells
 from tests.stack.test_up import COMMAND, TIMEOUT_S, until
 

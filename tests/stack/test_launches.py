@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from stack.broker_process import BrokerLaunch, as_variable
+from stack.events import StackEvent
 from stack.folder import MetadataStoreKind
 from stack.options import DEFAULT_SCHEMA, StackOptions, cell_settings, store_schema
-from stack.supervisor import StackEvent, Supervisor
+from stack.supervisor import Supervisor
 
 STORE_URL = "postgresql://tidewheel:secret@127.0.0.1:5/postgres"
 

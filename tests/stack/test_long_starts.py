@@ -19,11 +19,12 @@ import pytest
 from stack import broker_process
 from stack.broker_process import StillStarting, Stopped
 from stack.errors import StackError
+from stack.events import StackEvent
 from stack.folder import StackFolder
 from stack.options import StackOptions
 from stack.postgres import PostgresServer, stop_leftover
 from stack.requests import Action, ask
-from stack.supervisor import StackEvent, Supervisor
+from stack.supervisor import Supervisor
 from stack.up import read_report
 from tests.stack.test_up import COMMAND, TIMEOUT_S, until
 

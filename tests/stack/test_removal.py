@@ -13,12 +13,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from stack.admin_connection import AdminConnection
 from stack.errors import StackError
+from stack.events import RequestDone, StackEvent
 from stack.folder import StackFolder
 from stack.options import StackOptions
 from stack.reassign import running_brokers, unregister
 from stack.removal import put_aside, remove_broker
 from stack.requests import Action, ask
-from stack.supervisor import RequestDone, StackEvent, Supervisor
+from stack.supervisor import Supervisor
 from tests.stack.test_cell import create_topic
 from tests.stack.test_up import until
 
