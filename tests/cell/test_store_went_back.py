@@ -403,6 +403,62 @@ def test_another_store_is_replaced_only_when_that_is_wanted(
     assert store.read() == result.image
 
 
+def test_nothing_of_the_store_that_is_replaced_lives_on_in_the_new_one(
+    postgres: PostgresDatabase, store: PostgresMetadataStore, open_store: OpenStore
+) -> None:
+    lost_identity = "0a6b0c3e-0000-4000-8000-000000000000"
+    found = replace(candidate(store), identity=lost_identity)
+    # The other store goes on: with a controller, with members, with commits on top of this version.
+    lease = store.heartbeat(1, "a", LEASE_MS, wants_controller=True).controller
+    assert lease is not None
+    allocate(store, allocate(store, store.read()))
+    # It has had more controllers than versions, as after recoveries before.
+    postgres.execute("UPDATE controller SET epoch = %s", 5 * VERSION_JUMP)
+    result = recover(postgres.dsn, [found], schema=postgres.schema, replace_other=True)
+
+    follower = open_store(seen=(found.image, lost_identity))
+    assert follower.read() == result.image
+    assert postgres.execute("SELECT count(*) FROM commits") == [(0,)]
+    assert postgres.execute("SELECT count(*) FROM snapshots") == [(1,)]
+    with pytest.raises(StaleControllerEpoch):
+        follower.apply([], result.image.version, "zombie", controller_epoch=5 * VERSION_JUMP)
+    heartbeat = follower.heartbeat(2, "b", LEASE_MS, wants_controller=True)
+    assert set(heartbeat.sessions) == {2}
+    assert heartbeat.controller is not None
+    assert heartbeat.controller.is_ours
+
+
+def test_a_commit_that_comes_while_a_store_is_recovered_is_not_lost(
+    postgres: PostgresDatabase, store: PostgresMetadataStore
+) -> None:
+    found = candidate(store)
+    restore_backup(postgres, found.image.version - 1)
+    with postgres.connect(autocommit=False) as writer, ThreadPoolExecutor() as threads:
+        writer.execute("UPDATE cell SET seq = %s", (found.image.version,))
+        recovered = threads.submit(recover, postgres.dsn, [found], schema=postgres.schema)
+        waits = (
+            "SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation"
+            " JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+            " WHERE NOT granted AND nspname = %s"
+        )
+        wait_until(lambda: postgres.execute(waits, postgres.schema) == [(1,)])
+        writer.commit()
+        with pytest.raises(CannotRecover, match="nothing is lost"):
+            recovered.result(30)
+
+
+def test_brokers_of_every_image_follow_the_new_store() -> None:
+    image = apply_changes(MetadataImage("cluster"), [ORDERS])
+    newer = apply_changes(image, [AllocateProducerIds(0, 1)])
+    candidates = [
+        Candidate("one", newer, "this"),
+        Candidate("two", image, "before"),
+        # A broker that has written its image before it had seen any store.
+        Candidate("three", MetadataImage("cluster"), ""),
+    ]
+    assert plan_recovery(candidates, None).ancestors == ("before", "this")
+
+
 def test_images_that_contradict_each_other_are_refused() -> None:
     image = apply_changes(MetadataImage("cluster"), [ORDERS])
     other: list[Change] = [AllocateProducerIds(0, 1)]
