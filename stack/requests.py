@@ -118,6 +118,8 @@ def _await_answer(
     heard: dict[str, Any] | None = None
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while time.monotonic() < deadline:
+        # Asked first: what it has answered before it ended counts.
+        is_alive = supervisor.is_alive()
         answer = _read(folder, name)
         if answer is not None and "waiting" not in answer:
             (folder.path / name).unlink(missing_ok=True)
@@ -126,7 +128,7 @@ def _await_answer(
             heard = answer
             tell(str(answer["waiting"]))
             deadline = time.monotonic() + ANSWER_TIMEOUT_S
-        if not supervisor.is_alive():
+        if not is_alive:
             raise StackError("The stack ended before it answered.")
         time.sleep(LOOK_UP_S)
     return None
@@ -190,7 +192,7 @@ def let_wait(folder: StackFolder, request: Request, why: str) -> None:
 
 
 def forget(folder: StackFolder) -> None:
-    """Remove what a stack that was killed left unanswered, and answers that nobody has read."""
+    """Remove what an earlier stack has left unanswered, and answers that nobody has read."""
     for path in (folder.path / "request.json", *folder.path.glob("answer*.json")):
         path.unlink(missing_ok=True)
 

@@ -387,7 +387,6 @@ class Supervisor:
             self.postgres = None
         if self._owns_state:
             self.folder.remove_state()
-            requests.forget(self.folder)
             self._owns_state = False
         if self._lock is not None:
             os.close(self._lock)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import psutil
 import pytest
 
 from stack import inspect
+from stack.broker_process import BrokerLaunch, BrokerProcess
 from stack.errors import StackError
 from stack.events import StackEvent
 from stack.folder import StackFolder
@@ -269,3 +271,24 @@ def test_a_new_broker_gets_a_port_that_no_other_of_the_stack_has(tmp_path: Path)
     assert supervisor._port_of(5, [1, 2, 3, 4]) == 9096
     assert supervisor._port_of(3, [1, 3, 4]) == 9094
     assert Supervisor(StackOptions(tmp_path, port=0))._port_of(1, []) == 0
+    # Nobody knows yet where broker 5 serves, but where it is going to.
+    launch = BrokerLaunch(
+        *(5, tmp_path, tmp_path / "log", "id"), port=9096, prefix=(sys.executable, "-c", "")
+    )
+    supervisor.brokers.append(BrokerProcess(launch))
+    assert supervisor._port_of(6, [1, 2, 3, 4]) == 9097
+    supervisor.stop()
+
+
+def test_what_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect, "STOP_TIMEOUT_S", 0.1)
+    deaf = (
+        "import signal; signal.signal(15, signal.SIG_IGN); print('on', flush=True); signal.pause()"
+    )
+    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        identity = identify(process.pid)
+        assert identity is not None
+        inspect._stop(identity)
+        assert process.wait(TIMEOUT_S) == -signal.SIGKILL

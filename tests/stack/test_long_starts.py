@@ -154,6 +154,60 @@ def test_a_stack_goes_on_while_a_broker_starts_again(
 
 
 @pytest.mark.timeout(180)
+def test_who_waits_for_a_broker_hears_that_the_stack_stops(
+    tmp_path: Path, database: PostgresServer
+) -> None:
+    told: list[str] = []
+    database.start()
+    with ThreadPoolExecutor() as threads:
+        with Supervisor(options(tmp_path, database)) as supervisor:
+            database.kill_now()
+            # Without an id they take the next ones, and none has made its folder yet.
+            made = [supervisor.begin_broker(None), supervisor.begin_broker(None)]
+            assert [broker.broker_id for broker in made] == [3, 4]
+            asked = threads.submit(ask, supervisor.folder, Action.START, None, told.append)
+            until(lambda: supervisor.watch(lambda event: None) and told != [])
+        with pytest.raises(StackError, match="The stack is stopping"):
+            asked.result(TIMEOUT_S)
+
+
+def test_a_postgres_that_ends_while_brokers_start_ends_the_start(tmp_path: Path) -> None:
+    def kill_postgres() -> bool:
+        if len(supervisor.brokers) == 2 and supervisor.postgres is not None:
+            assert supervisor.postgres.identity is not None
+            supervisor.postgres.identity.signal(signal.SIGKILL)
+        return False
+
+    supervisor = Supervisor(StackOptions(tmp_path, brokers=2, port=0), kill_postgres)
+    with pytest.raises(StackError, match="Postgres ended with signal 9"), supervisor:
+        pass
+    assert supervisor.brokers == []
+
+
+def test_who_serves_already_is_found_while_another_one_starts(tmp_path: Path) -> None:
+    served: list[list[bool]] = []
+
+    def hold_up_2() -> bool:
+        if len(supervisor.brokers) < 2 or [True, False] in served:
+            return False
+        second = supervisor.brokers[1].pid
+        os.kill(second, signal.SIGSTOP)
+        state = supervisor.folder.read_state()
+        assert state is not None
+        served.append([broker.serves for broker in state.brokers])
+        if served[-1] == [True, False]:
+            assert not state.is_up
+            os.kill(second, signal.SIGCONT)
+        return False
+
+    supervisor = Supervisor(StackOptions(tmp_path, brokers=2, port=0), hold_up_2)
+    with supervisor:
+        state = supervisor.folder.read_state()
+        assert state is not None
+        assert state.is_up
+
+
+@pytest.mark.timeout(180)
 def test_a_stack_in_the_background_says_what_it_waits_for(
     tmp_path: Path, database: PostgresServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,8 +14,9 @@ from confluent_kafka.cimpl import NewTopic
 from stack.admin_connection import AdminConnection
 from stack.errors import StackError
 from stack.events import RequestDone, StackEvent
-from stack.folder import StackFolder
+from stack.folder import BrokerState, StackFolder, StackState
 from stack.options import StackOptions
+from stack.processes import identify
 from stack.reassign import running_brokers, unregister
 from stack.removal import put_aside, remove_broker
 from stack.requests import Action, ask
@@ -124,6 +125,34 @@ def test_an_interrupted_removal_is_gone_on_with(stack: Stack) -> None:
     assert "has left the cell" in str(stack.said[-1])
     with pytest.raises(StackError, match="nothing to remove"):
         stack.done(stack.remove, 2)
+
+
+def test_the_last_broker_that_runs_is_not_removed(stack: Stack) -> None:
+    stack.done(ask, stack.folder, Action.STOP, "broker-1")
+    with pytest.raises(StackError, match="No other broker"):
+        stack.done(stack.remove, 2)
+    assert stack.running() == {2}
+
+
+def test_data_that_cannot_be_deleted_is_named(stack: Stack) -> None:
+    # No folder, and so nothing that could be deleted as one.
+    in_the_way = stack.folder.path / "broker-2.removed-0"
+    in_the_way.write_text("")
+    with pytest.raises(StackError, match=rf"has left the cell, but .* {in_the_way} could not be"):
+        stack.done(stack.remove, 2)
+    assert stack.running() == {1}
+
+
+def test_a_folder_whose_broker_outlived_its_stack_stays(tmp_path: Path) -> None:
+    folder = StackFolder(tmp_path)
+    folder.broker_data(4).mkdir()
+    us = identify(os.getpid())
+    assert us is not None
+    folder.write_state(StackState(us, "id", 0, (BrokerState(4, us, 1, 1),)))
+    with pytest.raises(StackError, match="Broker 4 runs"):
+        put_aside(folder, 4, print)
+    assert folder.broker_data(4).exists()
+    assert not folder.is_locked()
 
 
 def test_a_folder_without_a_stack_is_put_aside_under_its_lock(tmp_path: Path) -> None:
