@@ -97,9 +97,16 @@ def test_whoever_comes_first_nobody_runs_without_a_folder(stack: Stack) -> None:
 def test_who_gets_a_replica_while_it_is_removed_stays_and_can_be_started_again(
     stack: Stack,
 ) -> None:
+    def new_admin() -> AdminClient:
+        return AdminClient({"bootstrap.servers": first})
+
+    first = stack.supervisor.bootstrap.split(",")[0]
+
     def on_event(event: StackEvent) -> None:
         if isinstance(event, RequestDone) and "has stopped" in str(event):
-            admin = AdminClient({"bootstrap.servers": stack.supervisor.bootstrap})
+            # librdkafka would go on asking the controller that it knows, if that was broker 2.
+            until(lambda: new_admin().list_topics(timeout=30).controller_id == 1)
+            admin = new_admin()
             topic = NewTopic("orders", 1, replica_assignment=[[1, 2]])
             admin.create_topics([topic])["orders"].result(30)
 
