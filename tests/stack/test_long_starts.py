@@ -19,7 +19,7 @@ import pytest
 from stack import broker_process
 from stack.broker_process import StillStarting, Stopped
 from stack.errors import StackError
-from stack.events import StackEvent
+from stack.events import PartEnded, StackEvent
 from stack.folder import StackFolder
 from stack.options import StackOptions
 from stack.postgres import PostgresServer, stop_leftover
@@ -151,6 +151,9 @@ def test_a_stack_goes_on_while_a_broker_starts_again(
         with pytest.raises(StackError, match="ended with signal 9 while starting"):
             answer(asked)
         assert len(supervisor.brokers) == 1
+        # Who has asked for it hears of it; the stack tells of those that have served.
+        ended = [event.part for event in events if isinstance(event, PartEnded)]
+        assert ended == ["broker-2", "broker-2"]
 
 
 @pytest.mark.timeout(180)
