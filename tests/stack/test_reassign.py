@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stack import admin_connection
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from data_plane.wire.messages.list_partition_reassignments_response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from data_plane.wire.messages.metadata_response import MetadataResponse, MetadataResponseBroker
+from data_plane.wire.registry import ApiKey
+from stack import admin_connection, reassign
 from stack.admin_connection import AdminConnection
 from stack.errors import EXIT_USAGE, StackError
 from stack.options import StackOptions
 from stack.reassign import (
+    Move,
     Moving,
+    alter,
     parse_brokers,
     plan_spread,
     replication_factor,
     running_brokers,
+    wait_until_done,
 )
 from stack.supervisor import Supervisor
 
@@ -91,3 +108,47 @@ def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(StackError, match=r"is not HOST:PORT") as refused:
         AdminConnection(address)
     assert refused.value.exit_status == EXIT_USAGE
+
+
+class Cell(AdminConnection):
+    """A cell whose broker 4 gets a replica: it is there, or is not, once for each look; then the
+    move is done. Partition 1 cannot be moved."""
+
+    def __init__(self, *is_there: bool) -> None:
+        self._looks = list(is_there)
+
+    def request(self, api: ApiKey, message: Any) -> Any:
+        match api:
+            case ApiKey.LIST_PARTITION_REASSIGNMENTS:
+                move = OngoingPartitionReassignment(
+                    partition_index=0, replicas=[1, 4], adding_replicas=[4], removing_replicas=[]
+                )
+                topic = OngoingTopicReassignment(name="t", partitions=[move])
+                topics = [topic] if self._looks else []
+                return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+            case ApiKey.METADATA:
+                ids = [1, 4] if self._looks.pop(0) else [1]
+                brokers = [MetadataResponseBroker(node_id=i, host="", port=1) for i in ids]
+                return MetadataResponse(brokers=brokers)
+            case _:
+                refused = ReassignablePartitionResponse(
+                    partition_index=1, error_code=int(ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+                )
+                refused.error_message = "no such broker"
+                moved = ReassignablePartitionResponse(partition_index=0, error_message=None)
+                answer = ReassignableTopicResponse(name="t", partitions=[moved, refused])
+                return AlterPartitionReassignmentsResponse(error_message=None, responses=[answer])
+
+
+def test_a_move_may_take_long_while_its_brokers_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reassign, "LOOK_UP_S", 0)
+    wait_until_done(Cell(*[True] * 5), "t", 0)
+    # Now and then one is away for a moment.
+    wait_until_done(Cell(True, False, True, False, True), "t", 0)
+    with pytest.raises(StackError, match="Broker 4 does not run"):
+        wait_until_done(Cell(True, False, False, False), "t", 0)
+
+
+def test_each_partition_that_is_refused_is_named() -> None:
+    with pytest.raises(StackError, match=r"^Not reassigned:\nt-1: no such broker$"):
+        alter(Cell(), [Move("t", 0, (1, 4)), Move("t", 1, (1, 9))])
