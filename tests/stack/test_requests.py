@@ -166,6 +166,14 @@ def test_a_request_is_taken_back_at_ctrl_c(
     assert not (folder.path / "request.json").exists()
 
 
+def test_nobody_takes_back_what_somebody_else_has_asked(folder: StackFolder) -> None:
+    (folder.path / "request.json").write_text('{"id": "a5", "action": "start", "part": null}')
+    assert requests._withdraw(folder, "b6") is False
+    assert requests._withdraw(folder, "a5") is True
+    assert requests._withdraw(folder, "a5") is False
+    assert requests.take_request(folder) is None
+
+
 @pytest.mark.parametrize(
     ("name", "part"), [("", None), ("4", "broker-4"), ("007", "broker-7"), ("postgres", "postgres")]
 )
