@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from data_plane.log import loading
 from data_plane.log.damage import first_damaged_offset
-from data_plane.log.log import Log
+from data_plane.log.log import COORDINATOR, Log
+from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from data_plane.wire.kernel_types import (
     BATCH_HEADER_BYTES,
     BATCH_LENGTH_POSITION,
@@ -309,3 +311,44 @@ def test_the_index_interval_may_change_between_starts() -> None:
     for record in records:
         found = one.log.read_cold(record.offset, 1, max_offset=1 << 62, at_least_one_batch=True)
         assert decode_batch(bytes(found.buffers[0]), 0)[0].offset == record.offset
+
+
+@pytest.mark.parametrize("is_index_lost", [False, True])
+def test_a_large_active_segment_is_as_before_after_a_clean_stop(
+    is_index_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files that a stop leaves of it, to spare the next start its walk, say all of it; where
+    they are lost it is walked."""
+    monkeypatch.setattr(loading, "TAIL_FILES_BYTES_MIN", 1)
+    one = OneLog(segment_bytes=1 << 20, index_interval_bytes=300)
+    for index in range(20):
+        # The largest timestamp lies far before the last index entry.
+        timestamp = START_MS + (50 if index == 4 else index)
+        one.append(batch_of(bytes(90), timestamps=[timestamp], producer=(5, 0, index)))
+    one.append(batch_of(b"never", producer=(6, 0, 0), is_transactional=True))
+    marker = build_end_transaction_marker(
+        EndTransactionMarker(is_commit=False, coordinator_epoch=1),
+        timestamp=START_MS,
+        producer_id=6,
+        producer_epoch=0,
+    )
+    one.log.append_as_leader(
+        marker, 0, len(marker), leader_epoch=0, now_ms=one.now_ms, origin=COORDINATOR
+    )
+    one.fill(3)
+    aborted = one.log.aborted_transactions(0, one.log.log_end_offset)
+    assert len(aborted) == 1
+    expected = state(one.log)
+    one.manager.close(one.now_ms)
+    one.fs.process_death()
+    if is_index_lost:
+        one.unlink(f"{0:020d}.index")
+    one.open()
+    assert state(one.log) == expected
+    assert one.log.aborted_transactions(0, one.log.log_end_offset) == aborted
+    # And so it is when more has come.
+    one.fill(1)
+    one.log.roll()
+    one.restart()
+    assert one.log.aborted_transactions(0, one.log.log_end_offset) == aborted
+    assert one.log.segments[0].largest_timestamp() == START_MS + 50
