@@ -85,6 +85,31 @@ def test_the_age_of_a_segment_outlives_a_restart(how: str) -> None:
     assert bases(one) == [0, 2]
 
 
+@pytest.mark.parametrize("how", ["restart", "kill", "truncate"])
+def test_a_segment_is_as_old_as_its_first_record_not_as_its_file(how: str) -> None:
+    one = OneLog(segment_ms=1000)
+    one.fs.now_ms = one.now_ms
+    one.fill(1)
+    one.now_ms += 600
+    one.fs.now_ms = one.now_ms
+    one.fill(2)
+    one.checkpoint()
+    if how == "truncate":
+        one.log.truncate_to(2)
+    else:
+        if how == "kill":
+            # What was checkpointed a while ago is recovered, and otherwise left alone.
+            one.fill(1)
+        getattr(one, how)()
+    one.now_ms += 399
+    one.fill(1)
+    assert bases(one) == [0]
+    one.now_ms += 1
+    end_offset = one.log.log_end_offset
+    one.fill(1)
+    assert bases(one) == [0, end_offset]
+
+
 @pytest.mark.parametrize(("limit_bytes", "entries"), [(80, 10), (36, 3)])
 def test_a_segment_is_rolled_when_an_index_is_full(limit_bytes: int, entries: int) -> None:
     """An entry of the offset index has 8 bytes, one of the time index 12."""
@@ -152,6 +177,33 @@ def test_a_young_record_keeps_its_old_neighbours() -> None:
     one.log.roll()
     assert one.log.apply_retention(START_MS + 6000) == 0
     assert one.log.apply_retention(START_MS + 6001) == 1
+
+
+def test_no_segment_goes_from_behind_one_that_stays() -> None:
+    one = OneLog(segment_bytes=BATCH_BYTES, retention_ms=1000)
+    for timestamp in (START_MS + 5000, START_MS, START_MS):
+        one.append(batch_of(bytes(100), timestamps=[timestamp]))
+    assert bases(one) == [0, 1, 2]
+    assert one.log.apply_retention(START_MS + 6000) == 0
+    assert one.offsets() == [0, 1, 2]
+
+
+def test_retention_does_not_move_the_log_start_back() -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 12)
+    one.log.delete_records(6)
+    assert one.log.apply_retention(one.now_ms) == 1
+    assert bases(one) == [4, 8]
+    assert one.log.log_start_offset == 6
+    one.kill()
+    assert one.offsets() == list(range(6, 12))
+
+
+def test_the_high_watermark_does_not_go_back() -> None:
+    one = OneLog()
+    one.fill(3)
+    one.log.advance_high_watermark(2)
+    assert one.log.high_watermark == 3
 
 
 @pytest.mark.parametrize(("limit", "dropped"), [(11, 0), (8, 1), (7, 1), (4, 2), (0, 3), (-1, 0)])
@@ -233,10 +285,13 @@ def test_a_log_start_that_the_disk_does_not_take_is_nobody_s(operation: str, way
     assert one.offsets() == list(range(12))
 
 
+@pytest.mark.parametrize("is_checkpointed", [False, True])
 @pytest.mark.parametrize("how", ["restart", "kill", "lose_power"])
-def test_a_log_start_lasts(how: str) -> None:
+def test_a_log_start_lasts(how: str, is_checkpointed: bool) -> None:
     one = OneLog(segment_bytes=4 * BATCH_BYTES)
     fixed_fill(one, 12)
+    if is_checkpointed:
+        one.checkpoint()
     one.log.delete_records(6)
     if how == "lose_power":
         one.log.flush()
@@ -245,6 +300,73 @@ def test_a_log_start_lasts(how: str) -> None:
         getattr(one, how)()
     assert one.log.log_start_offset == 6
     assert one.offsets() == list(range(6, 12))
+
+
+def test_a_log_start_that_moves_during_a_flush_lasts_too() -> None:
+    """The flush has made an earlier one durable, and must not take away what notes this one."""
+    one = OneLog()
+    fixed_fill(one, 12)
+    one.log.delete_records(3)
+    job = one.log.flush_job()
+    assert job is not None
+    job.run()
+    one.log.delete_records(6)
+    job.finish()
+    one.kill()
+    assert one.log.log_start_offset == 6
+    assert one.offsets() == list(range(6, 12))
+
+
+def test_an_earlier_flush_that_ends_later_does_not_move_the_log_start_back() -> None:
+    one = OneLog()
+    fixed_fill(one, 12)
+    jobs = []
+    for log_start in (3, 6):
+        one.log.delete_records(log_start)
+        job = one.log.flush_job()
+        assert job is not None
+        jobs.append(job)
+    for job in reversed(jobs):
+        job.run()
+    for job in jobs:
+        job.finish()
+    one.lose_power(random.Random(1))
+    assert one.log.log_start_offset == 6
+
+
+def test_segments_dropped_later_go_later() -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES, file_delete_delay_ms=500)
+    fixed_fill(one, 16)
+    for log_start in (4, 8):
+        one.log.delete_records(log_start)
+        assert one.log.apply_retention(one.now_ms) == 1
+        one.log.flush()
+        one.now_ms += 200
+    for left in ([4, 8, 12], [8, 12]):
+        one.now_ms = START_MS + (500 if 4 in left else 700)
+        job = removal_job(one.log, one.now_ms)
+        assert job is not None
+        job.run()
+        job.finish()
+        assert one.names(".log") == [f"{base:020d}.log" for base in left]
+    assert not one.log.doomed
+
+
+@pytest.mark.parametrize("how", ["restart", "kill"])
+def test_epochs_that_were_cut_off_do_not_come_back(how: str) -> None:
+    """Whether the cut lies within a segment or between two; their file is older than the cut."""
+    for offset in (4, 6):
+        one = OneLog(segment_bytes=4 * BATCH_BYTES)
+        for epoch, count in ((1, 4), (3, 2), (7, 4)):
+            one.epoch = epoch
+            fixed_fill(one, count)
+        one.checkpoint()
+        one.log.truncate_to(offset)
+        expected = [(1, 0), (3, 4)] if offset == 6 else [(1, 0)]
+        assert one.log.epochs.entries == expected
+        getattr(one, how)()
+        assert one.log.end_offset_for_epoch(expected[-1][0]) == (expected[-1][0], offset)
+        assert one.log.epochs.entries == expected
 
 
 def test_segments_below_the_log_start_go_and_their_files_after_the_delay() -> None:
