@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from data_plane.log.errors import LogDirFailure
 from data_plane.log.log import AppendResult, Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
+from data_plane.log.scrubber import ScrubJob
 from data_plane.log.sim_file_system import Fault, SimFileSystem
 from tests.log.one_log import SMALL, START_MS, OneLog, batch_of
 from tests.log.world import read_all
@@ -103,6 +105,48 @@ def test_sealed_segments_are_flushed_without_being_asked() -> None:
     assert log.recovery_point == end_offset
 
 
+def test_a_log_start_is_flushed_without_being_asked() -> None:
+    broker = Broker()
+    log = broker.log(1)
+    for _ in range(3):
+        broker.add(log)
+    log.flush()
+    log.delete_records(2)
+    broker.run(1)
+    assert (log.durable_log_start, log.needs_flush) == (2, False)
+
+
+def test_a_flush_that_could_not_be_made_is_made_later() -> None:
+    """For want of descriptors, which is no fault of the disk."""
+    broker = Broker(replace(SMALL, flush_ms=1000))
+    log = broker.log(1)
+    broker.run()
+    broker.add(log)
+    (job,) = broker.due(1000)
+    broker.fs.faults.append(Fault("create", "leader-epoch", errno.EMFILE))
+    with pytest.raises(LogDirFailure):
+        job.run()
+    job.finish()
+    assert log.recovery_point == 0
+    broker.run(1)
+    assert (log.recovery_point, log.needs_flush) == (1, False)
+
+
+def test_what_a_failed_flush_has_not_synced_is_left_to_the_next() -> None:
+    one = OneLog()
+    one.fill(3)
+    one.log.roll()
+    waiting = list(one.log.unsynced or ())
+    assert waiting
+    job = one.log.flush_job()
+    assert job is not None
+    one.fs.faults.append(Fault("open", ".index", errno.EMFILE))
+    with pytest.raises(LogDirFailure):
+        job.run()
+    job.finish()
+    assert one.log.unsynced == waiting
+
+
 def test_a_flush_covers_what_was_there_when_it_began() -> None:
     """Group commit: appends during a sync wait for the next one."""
     one = OneLog()
@@ -121,6 +165,30 @@ def test_a_flush_covers_what_was_there_when_it_began() -> None:
     second.finish()
     assert one.log.recovery_point == 5
     assert one.log.flush_job() is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_flush_that_overtakes_an_earlier_one_does_its_part_too(seed: int) -> None:
+    """It moves the recovery point over what that one was to make durable: the names of a new log,
+    and what is left of a segment whose records go."""
+    one = OneLog(segment_bytes=1000)
+    for sequence in range(5):
+        one.append(batch_of(bytes(100), producer=(5, 0, sequence)))
+    one.log.roll()
+    earlier = one.log.flush_job()
+    one.log.delete_records(5)
+    assert one.log.apply_retention(one.now_ms)
+    one.append(batch_of(b"v"))
+    later = one.log.flush_job()
+    assert earlier is not None
+    assert later is not None
+    later.run()
+    later.finish()
+    one.log.remove_doomed()
+    producers = one.log.producers.snapshot()
+    one.lose_power(random.Random(seed))
+    assert one.offsets() == [5]
+    assert one.log.producers.snapshot() == producers
 
 
 def test_a_flush_that_overlaps_with_a_truncation_vouches_for_no_more_than_is_left() -> None:
@@ -174,6 +242,49 @@ def test_checkpoints_are_written_at_their_interval() -> None:
     broker.run(1)
     assert broker.stored_recovery_point(log) == 1
     assert log.checkpointed_recovery_point == 1
+
+
+def test_a_cut_during_a_checkpoint_keeps_its_mark() -> None:
+    """The checkpoint speaks of what was there when it began."""
+    one = OneLog()
+    one.fill(5)
+    one.checkpoint()
+    one.log.truncate_to(4)
+    job = one.manager.checkpoint_job(one.manager.directories[0])
+    job.run()
+    one.log.truncate_to(2)
+    one.fill(2)
+    job.finish()
+    assert one.names("truncation.checkpoint")
+    one.kill()
+    assert one.log.recovery_point == 2
+
+
+def test_a_mark_of_a_cut_goes_with_the_next_checkpoint() -> None:
+    one = OneLog()
+    one.fill(5)
+    one.log.truncate_to(2)
+    assert one.names("truncation.checkpoint")
+    for _ in range(2):
+        one.checkpoint()
+        assert one.names("truncation.checkpoint") == []
+    assert one.manager.offline_directories() == []
+
+
+def test_a_checkpoint_that_could_not_be_stored_changes_nothing() -> None:
+    one = OneLog()
+    one.fill(5)
+    one.checkpoint()
+    one.log.truncate_to(2)
+    one.fill(2)
+    one.log.flush()
+    job = one.manager.checkpoint_job(one.manager.directories[0])
+    one.fs.faults.append(Fault("create", "recovery-point", errno.EMFILE))
+    with pytest.raises(LogDirFailure):
+        job.run()
+    job.finish()
+    assert one.names("truncation.checkpoint")
+    assert one.log.checkpointed_recovery_point == 2
 
 
 def test_retention_runs_at_its_interval_and_files_go_after_their_delay() -> None:
@@ -343,6 +454,34 @@ def test_the_scrubber_finds_damage_that_nobody_reads() -> None:
     for _ in range(100):
         broker.run(1000)
     assert manager.take_corruption_reports() == [], "told once"
+
+
+def test_the_scrubber_keeps_to_its_rate_and_rests_between_two_rounds() -> None:
+    scrubbing = replace(CONFIG, scrub_interval_ms=500_000, scrub_bytes_per_second=100)
+    manager = LogManager(
+        [Path("/a"), Path("/b")],
+        default_config=SMALL,
+        fs=SimFileSystem(),
+        now_ms=START_MS,
+        maintenance=scrubbing,
+    )
+    assert manager.start(START_MS) == []
+    log = manager.create(UUID(int=1), "topic", 0)
+    while len(log.segments) < 4:
+        buf = batch_of(bytes(100))
+        log.append_as_leader(buf, 0, len(buf), leader_epoch=0, now_ms=START_MS)
+    steps = []
+    for seconds in range(600):
+        for job in manager.tick(START_MS + 1000 * seconds):
+            if isinstance(getattr(job, "job", None), ScrubJob):
+                steps.append(seconds)
+            job.run()
+            job.finish()
+    # One segment a step, each of which has earned its rest.
+    rests = [-(-segment.size // 100) for segment in log.segments[:-1]]
+    assert rests[0] > 10
+    round_ = [0, rests[0], rests[0] + rests[1]]
+    assert steps == [*round_, *(500 + seconds for seconds in round_)]
 
 
 def test_what_is_written_right_after_a_start_is_old_one_interval_later_at_the_earliest() -> None:
