@@ -116,6 +116,7 @@ def test_a_batch_may_wrap_within() -> None:
     log = Log()
     log.append(SEQUENCE_MAX, 3)
     assert log.states.producers[1].last_sequence == 1
+    log.states.restore(log.states.snapshot())
     found = log.check(log.batch(SEQUENCE_MAX, 3))
     assert found is not None
     log.append(2)
@@ -142,6 +143,16 @@ def test_batches_of_one_append_follow_each_other() -> None:
     with pytest.raises(AppendError):
         log.states.check(log.batch(2), pending, is_client=True)
     assert not log.states.producers, "a check changes nothing"
+
+
+def test_a_repetition_behind_news_in_one_append_is_refused() -> None:
+    """To acknowledge it as one would leave out what comes before it."""
+    log = Log()
+    log.append(0, 2)
+    pending: dict[int, PendingSequence] = {}
+    assert log.states.check(log.batch(2), pending, is_client=True) is None
+    with pytest.raises(AppendError):
+        log.states.check(log.batch(0, 2), pending, is_client=True)
 
 
 def test_the_common_case_is_what_check_would_accept() -> None:
@@ -183,6 +194,7 @@ def test_a_plain_batch_inside_a_transaction_is_refused() -> None:
     log = Log()
     log.append(0, in_txn=True)
     assert log.refuse(1) is ErrorCode.INVALID_TXN_STATE
+    assert not log.states.is_next(log.batch(1))
 
 
 def test_the_last_stable_offset_waits_for_the_marker_to_be_committed() -> None:
@@ -198,6 +210,32 @@ def test_the_last_stable_offset_waits_for_the_marker_to_be_committed() -> None:
     assert log.states.first_unstable_offset(5) is None
     assert log.states.take_aborted() == [AbortedTransaction(3, 2, 4, 5)]
     assert log.states.take_aborted() == []
+
+
+def test_transactions_that_end_in_another_order_are_decided_in_their_own() -> None:
+    log = Log()
+    for producer in (2, 3, 4):
+        log.append_transactional(producer, 0)
+    log.mark(is_commit=False, producer=4)
+    log.mark(is_commit=False, producer=3)
+    # What lies from the oldest open one on is not decided by these.
+    assert log.states.take_aborted() == [
+        AbortedTransaction(4, 2, 3, 0),
+        AbortedTransaction(3, 1, 4, 0),
+    ]
+    log.mark(is_commit=True, producer=2)
+    assert log.states.first_unstable_offset(3) == 0
+    assert log.states.first_unstable_offset(4) == 0
+    log.states.restore(log.states.snapshot())
+    assert log.states.first_unstable_offset(4) is None, "a start knows of the open ones only"
+
+
+def test_a_marker_of_an_older_epoch_is_refused() -> None:
+    log = Log()
+    log.append(0, epoch=5)
+    with pytest.raises(AppendError) as caught:
+        log.mark(is_commit=True, epoch=4)
+    assert caught.value.error_code is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_marker_without_a_transaction_leaves_no_trace_in_the_index() -> None:
