@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 from uuid import UUID
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_plane.log.damage import SOUND, first_damaged_offset, note_damage
+from data_plane.log.errors import LogDirFailure
 from data_plane.log.log import Log
 from data_plane.log.scrubber import ScrubJob
-from data_plane.log.sim_file_system import SimFileSystem
+from data_plane.log.sim_file_system import Fault, SimFileSystem
 from tests.log.one_log import OneLog
 from tests.log.test_compaction import compact, compacted_log, put, settle
 from tests.log.test_corruption import BATCH_BYTES, END_OFFSET, filled, reopened, served
@@ -89,6 +91,18 @@ def test_what_is_noted_outlives_the_process_and_the_clean_stop() -> None:
     one.fs.process_death()
     one.open()
     assert one.log.damaged_from == SOUND
+
+
+def test_what_could_not_be_noted_is_noted_at_the_next_try() -> None:
+    one = OneLog()
+    one.fill(3, 100)
+    one.fs.faults.append(Fault("create", "damaged-logs", errno.EMFILE))
+    with pytest.raises(LogDirFailure):
+        note_damage(one.log, 2)
+    assert one.log.damaged_from == SOUND
+    note_damage(one.log, 2)
+    one.kill()
+    assert one.log.damaged_from == 2
 
 
 def test_a_log_made_anew_is_sound() -> None:

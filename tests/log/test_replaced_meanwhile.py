@@ -107,6 +107,24 @@ def test_a_log_that_is_cut_during_a_read_is_read_as_it_is_now(
 
 @READS
 @pytest.mark.timeout(20)
+def test_a_mapped_segment_that_is_cut_during_a_read_is_not_taken_for_damaged(
+    read: Callable[[Log], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shorter file takes its place, which has not what the reader looks for."""
+    one = started_again()
+
+    def cut() -> None:
+        one.log.segments[0].ever_mapped = True
+        one.log.truncate_to(2)
+
+    meanwhile = Meanwhile(one, monkeypatch, cut)
+    assert read(one.log) == 0
+    assert meanwhile.is_done
+    assert one.manager.take_corruption_reports() == []
+
+
+@READS
+@pytest.mark.timeout(20)
 def test_a_replacement_that_fails_ends_the_reads(read: Callable[[Log], object]) -> None:
     one = started_again()
     # As a swap does it whose disk fails halfway: the segments are retired and still listed.
