@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from data_plane.log.errors import AppendError
 from data_plane.log.indexes import AbortedTransaction
+from data_plane.log.log import COORDINATOR
 from data_plane.log.producer_snapshot import decode_producer_snapshot
 from data_plane.log.producer_state import CachedBatch, PendingSequence, ProducerStates
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
@@ -20,6 +21,7 @@ from data_plane.wire.records import (
     build_batch,
     read_batch_header,
 )
+from tests.log.one_log import OneLog, batch_of
 
 SEQUENCE_MAX = 2**31 - 1
 
@@ -228,6 +230,39 @@ def test_transactions_that_end_in_another_order_are_decided_in_their_own() -> No
     assert log.states.first_unstable_offset(4) == 0
     log.states.restore(log.states.snapshot())
     assert log.states.first_unstable_offset(4) is None, "a start knows of the open ones only"
+
+
+def test_aborted_transactions_are_found_up_to_the_last_that_may_reach_back() -> None:
+    one = OneLog(segment_bytes=400)
+    for producer in (2, 3):
+        one.append(batch_of(b"v", producer=(producer, 0, 0), is_transactional=True), commit=False)
+    assert one.log.last_stable_offset == one.log.high_watermark == 0
+    one.log.advance_high_watermark(2)
+    assert (one.log.last_stable_offset, one.log.high_watermark) == (0, 2)
+    for producer in (3, 2):
+        marker = build_end_transaction_marker(
+            EndTransactionMarker(False, 1), timestamp=5, producer_id=producer, producer_epoch=0
+        )
+        one.log.append_as_leader(
+            marker, 0, len(marker), leader_epoch=0, now_ms=5, origin=COORDINATOR
+        )
+        one.log.roll()
+    second, first = AbortedTransaction(3, 1, 2, 0), AbortedTransaction(2, 0, 3, 4)
+    # The one that ended later began first.
+    assert one.log.aborted_transactions(0, 2) == [first, second]
+    assert one.log.aborted_transactions(0, 1) == [first]
+    assert one.log.aborted_transactions(3, 4) == [first]
+    one.log.advance_high_watermark(4)
+    assert one.log.last_stable_offset == 4
+
+
+def test_the_last_stable_offset_does_not_pass_the_high_watermark() -> None:
+    one = OneLog()
+    one.append(batch_of(b"plain"), commit=False)
+    one.append(batch_of(b"v", producer=(2, 0, 0), is_transactional=True), commit=False)
+    assert one.log.last_stable_offset == 0
+    one.log.advance_high_watermark(2)
+    assert one.log.last_stable_offset == 1
 
 
 def test_a_marker_of_an_older_epoch_is_refused() -> None:

@@ -196,6 +196,19 @@ def test_look_ups_by_time_keep_to_the_visible_part_of_a_batch() -> None:
     assert one.log.max_timestamp_offset(max_offset=2) is None
 
 
+def test_the_newest_visible_record_is_found_below_newer_ones() -> None:
+    """Neither the index nor the largest timestamp of a segment visible in part says where."""
+    one = OneLog(segment_bytes=300, index_interval_bytes=0)
+    for timestamps in ((50, 10, 80, 90), (20, 95)):
+        for timestamp in timestamps:
+            one.append(batch_of(b"v", timestamps=[timestamp]))
+        one.log.roll()
+    assert [segment.base_offset for segment in one.log.segments] == [0, 4, 6]
+    assert one.log.max_timestamp_offset(max_offset=2) == (0, 50, 0)
+    assert one.log.max_timestamp_offset(max_offset=5) == (3, 90, 0)
+    assert one.log.max_timestamp_offset(max_offset=6) == (5, 95, 0)
+
+
 @pytest.mark.parametrize("compression", [0, 1])
 def test_look_ups_by_time_make_no_objects_of_records(
     compression: int, monkeypatch: pytest.MonkeyPatch

@@ -34,6 +34,7 @@ def test_a_truncated_append_is_not_served_though_the_log_end_is_the_same_again()
     one.append(batch_of(b"old"), commit=False)
     one.log.truncate_to(1)
     assert read(one, 1) == []
+    assert one.log.read(1, 1 << 20, max_offset=99, at_least_one_batch=True).buffers == []
     large = batch_of(b"n" * TAIL_BYTES_MAX)
     one.append(large)
     (found,) = read(one, 1)

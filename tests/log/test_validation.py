@@ -210,6 +210,18 @@ def test_offsets_and_epoch_are_written_into_each_batch() -> None:
     ]
 
 
+def test_a_follower_knows_every_epoch_of_what_it_takes() -> None:
+    leader, follower = OneLog(), OneLog()
+    for leader.epoch in (2, 4, 7, 8):
+        leader.fill(2)
+    data = bytearray(b"".join(read_all(leader.log)))
+    log = follower.log
+    # The leader of epoch 7 cannot have a batch of the next one.
+    result = log.append_as_follower(data, 0, len(data), now_ms=START_MS, leader_epoch=7)
+    assert (result.last_offset, log.log_end_offset) == (5, 6)
+    assert log.epochs.entries == [(2, 0), (4, 2), (7, 4)]
+
+
 def test_a_follower_takes_batches_as_they_are() -> None:
     leader, follower = OneLog(), OneLog()
     leader.epoch = 3
