@@ -463,6 +463,20 @@ def test_files_that_a_flush_uses_stay_open_and_others_may_be_opened() -> None:
     assert log.recovery_point == log.log_end_offset
 
 
+def test_a_flush_keeps_the_files_of_a_log_that_is_deleted_open() -> None:
+    """Else the worker thread would sync through a descriptor that is closed, or another file's."""
+    manager = started(SimFileSystem())
+    log = manager.create(TOPIC_ID, "flights", 0)
+    add(log)
+    job = log.flush_job()
+    assert job is not None
+    manager.delete(TOPIC_ID, 0, START_MS)
+    assert log.active.file is not None
+    job.run()
+    job.finish()
+    assert manager.offline_directories() == []
+
+
 def test_strange_folders_are_left_alone() -> None:
     fs = SimFileSystem()
     manager = started(fs)

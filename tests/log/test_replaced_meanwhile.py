@@ -10,7 +10,7 @@ from data_plane.log.errors import LogDeleted, LogDirFailure
 from data_plane.log.log import Log
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import iter_batch_headers
-from tests.log.one_log import START_MS, TOPIC_ID, OneLog
+from tests.log.one_log import START_MS, TOPIC_ID, OneLog, batch_of
 
 BATCHES = 60
 FAR = 1 << 62
@@ -103,6 +103,45 @@ def test_a_log_that_is_cut_during_a_read_is_read_as_it_is_now(
     assert read(one.log) == 0
     assert meanwhile.is_done
     assert one.manager.directories[0].failure is None
+
+
+@READS
+@pytest.mark.timeout(20)
+def test_a_log_that_is_made_anew_during_a_read_is_not_read_in_the_place_of_the_deleted_one(
+    read: Callable[[Log], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files have the names of those that are gone."""
+    one = started_again()
+
+    def make_anew() -> None:
+        one.manager.delete(TOPIC_ID, 0, one.now_ms)
+        successor = one.manager.create(TOPIC_ID, "flights", 0, one.config)
+        buf = batch_of(b"another log")
+        successor.append_as_leader(buf, 0, len(buf), leader_epoch=0, now_ms=one.now_ms)
+
+    meanwhile = Meanwhile(one, monkeypatch, make_anew)
+    with pytest.raises(LogDeleted):
+        read(one.log)
+    assert meanwhile.is_done
+    assert one.manager.take_corruption_reports() == []
+
+
+@READS
+@pytest.mark.timeout(20)
+def test_a_swap_of_compacted_segments_during_a_read_is_not_taken_for_damage(
+    read: Callable[[Log], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = started_again()
+    one.set_config(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.01)
+    one.log.advance_high_watermark(one.log.log_end_offset)
+    job = one.log.compaction_job(one.now_ms)
+    assert job is not None
+    job.run()
+    meanwhile = Meanwhile(one, monkeypatch, job.finish)
+    # Records without a key do not stay.
+    assert read(one.log) == one.log.active.base_offset
+    assert meanwhile.is_done
+    assert one.manager.take_corruption_reports() == []
 
 
 @READS
