@@ -98,3 +98,16 @@ def test_a_postponed_timer_fires_after_those_due_before_it() -> None:
     deadlines.schedule(postponed, 9)
     deadlines.expire(10)
     assert fired == ["other", "postponed"]
+
+
+def test_what_is_left_of_an_earlier_time_does_not_stop_a_timer() -> None:
+    fired: list[int] = []
+    deadlines = Deadlines()
+    timer = Timer(fired.append)
+    deadlines.schedule(timer, 40)
+    deadlines.schedule(timer, 10)
+    deadlines.expire(10)
+    deadlines.schedule(timer, 60)
+    for now_ms in (40, 59, 60):
+        deadlines.expire(now_ms)
+    assert fired == [10, 60]

@@ -6,11 +6,18 @@ appends from settling, `restart` is another process over the same log.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from data_plane.broker.groups import LOAD_RETRY_MS, LOADS_AT_ONCE_MAX
 from data_plane.groups.partitioning import partition_for_group
-from data_plane.groups.record_formats import GroupKey, GroupRecord, MemberRecord
+from data_plane.groups.record_formats import (
+    GroupKey,
+    GroupRecord,
+    MemberRecord,
+    decode_group,
+)
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
@@ -108,6 +115,19 @@ def test_losing_the_partition_answers_all_who_wait() -> None:
     assert committed(broker) == "NOT_COORDINATOR"
     broker.settle()  # The log took the commit after all; nobody is there to hear of it.
     assert committed(broker.restart()) == 7
+
+
+@pytest.mark.parametrize("begin", [joined_group, stable_group])
+def test_a_partition_that_is_lost_leaves_nothing_to_wait_for(
+    begin: Callable[[LocalBroker, Member], None],
+) -> None:
+    broker = new_broker()
+    begin(broker, Member(broker, "a"))
+    coordinator = broker.groups.coordinator
+    assert coordinator.next_deadline_ms() is not None
+    for partition in range(3):
+        coordinator.unload(partition, broker.now_ms)
+    assert coordinator.next_deadline_ms() is None
 
 
 def test_a_group_without_a_partition_here_has_no_coordinator() -> None:
@@ -405,6 +425,49 @@ def test_a_static_member_whose_new_id_cannot_be_written_keeps_the_old_one() -> N
     assert answer(broker, b.send_sync()).assignment == b"b"
 
 
+def test_an_old_id_that_is_kept_keeps_its_session_too() -> None:
+    """Nobody uses it: its process is gone, and the new one may never come again."""
+    broker = new_broker()
+    a, b = Member(broker, "a"), Member(broker, "b", instance_id="i-b")
+    stable_group(broker, a, b)
+    broker.topic.fail_with = ErrorCode.KAFKA_STORAGE_ERROR
+    b.member_id = ""
+    b.send_join()
+    broker.topic.fail_with = ErrorCode.NONE
+    broker.advance(5_000)
+    assert a.beat() is ErrorCode.NONE
+    broker.advance(5_000)
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_the_assignment_of_a_static_member_that_came_back_outlives_a_crash() -> None:
+    broker = new_broker()
+    a, b = Member(broker, "a"), Member(broker, "b", instance_id="i-b")
+    stable_group(broker, a, b)
+    b.member_id = ""
+    assert b.joined(b.send_join()).generation_id == 1
+    after = broker.restart()
+    for member in (a, b):
+        member.broker = after
+        assert answer(after, member.send_sync()).assignment == member.name.encode()
+
+
+def test_a_static_member_waits_for_the_others_of_a_rebalance_that_overtakes_it() -> None:
+    """Its new id gets into the log meanwhile, which says nothing of the next generation."""
+    broker = new_broker()
+    a, b, c = Member(broker, "a"), Member(broker, "b", instance_id="i-b"), Member(broker, "c")
+    stable_group(broker, a, b, c)
+    broker.topic.hold = True
+    b.member_id = ""
+    back = b.send_join()
+    leading = a.send_join()
+    broker.settle()
+    assert is_waiting(back)
+    last = c.send_join()
+    results = [member.joined(each) for member, each in ((a, leading), (b, back), (c, last))]
+    assert [each.generation_id for each in results] == [2, 2, 2]
+
+
 def test_a_static_member_is_answered_by_the_rebalance_that_overtakes_it() -> None:
     broker = new_broker()
     a, b = Member(broker, "a", instance_id="i-a"), Member(broker, "b", instance_id="i-b")
@@ -428,4 +491,8 @@ def test_leaving_last_is_answered_when_the_empty_group_is_written() -> None:
     assert is_waiting(result)
     broker.settle()
     assert answer(broker, result).members[0].error_code == ErrorCode.NONE
+    (records,) = broker.topic.records.values()
+    assert decode_group(records[-1].value or b"") == GroupRecord(
+        "consumer", 2, None, None, broker.now_ms, ()
+    )
     assert state_of_group(broker.restart()) == "Empty"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.registry import ApiKey as Api
 from tests.groups.local_player import LocalBroker
@@ -195,6 +197,143 @@ def test_a_static_member_that_came_back_over_a_slow_log_gets_a_new_session() -> 
     assert b.beat() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_a_join_that_is_answered_begins_a_new_session() -> None:
+    """The last one is nearly over when the others have joined, too."""
+    broker = new_broker()
+    a, b = (Member(broker, name, rebalance_timeout_ms=60_000) for name in "ab")
+    stable_group(broker, a, b)
+    result = b.send_join(protocols=[("range", subscription("other"))])
+    broker.advance(9_000)
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    a.joined(a.send_join())
+    b.joined(result)
+    broker.advance(3_000)
+    assert b.beat() is ErrorCode.NONE
+
+
+def test_a_static_member_that_comes_back_in_a_rebalance_can_be_the_last() -> None:
+    broker = new_broker()
+    a = Member(broker, "a", rebalance_timeout_ms=60_000)
+    b = Member(broker, "b", rebalance_timeout_ms=60_000, instance_id="i-b")
+    stable_group(broker, a, b)
+    result = a.send_join()
+    assert is_waiting(result)
+    b.member_id = ""
+    assert b.joined(b.send_join()).generation_id == a.joined(result).generation_id == 2
+
+
+def test_a_static_member_that_changes_the_vote_begins_a_rebalance() -> None:
+    broker = new_broker()
+    both = [("range", subscription("orders")), ("sticky", subscription("orders"))]
+    a = Member(broker, "a", instance_id="i-a", protocols=both)
+    b = Member(broker, "b", instance_id="i-b", protocols=both)
+    stable_group(broker, a, b)
+    b.member_id = ""
+    unchanged = b.joined(b.send_join())
+    assert (unchanged.generation_id, unchanged.protocol_name) == (1, "range")
+    b.member_id = ""
+    changed = b.send_join(protocols=[("sticky", subscription("orders"))])
+    assert is_waiting(changed)
+    a.joined(a.send_join())
+    response = b.joined(changed)
+    assert (response.generation_id, response.protocol_name) == (2, "sticky")
+
+
+@pytest.mark.parametrize("names", [("range", "sticky"), ("sticky", "range")])
+def test_of_two_protocols_with_as_many_votes_the_first_member_s_wins(
+    names: tuple[str, str],
+) -> None:
+    broker = new_broker()
+    first, second = ((name, subscription("orders")) for name in names)
+    a = Member(broker, "a", protocols=[first, second])
+    b = Member(broker, "b", protocols=[second, first])
+    results = [a.send_join(), b.send_join()]
+    broker.advance(100)
+    assert [answer(broker, each).protocol_name for each in results] == [names[0]] * 2
+
+
+def test_generations_begin_again_behind_the_last_number() -> None:
+    broker = new_broker()
+    a = Member(broker, "a")
+    stable_group(broker, a)
+    (group,) = broker.groups.coordinator.groups()
+    group.generation_id = 2**31 - 1
+    assert a.joined(a.send_join()).generation_id == 1
+
+
+def test_a_member_that_joins_again_may_have_other_timeouts() -> None:
+    broker = new_broker()
+    a, b = Member(broker, "a"), Member(broker, "b")
+    stable_group(broker, a, b)
+    results = [
+        member.send_join(session_timeout_ms=30_000, rebalance_timeout_ms=40_000)
+        for member in (a, b)
+    ]
+    for member, result in zip((a, b), results, strict=True):
+        member.joined(result)
+    broker.advance(29_999)
+    assert a.beat() is ErrorCode.NONE
+    broker.advance(10_000)
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS, "b's session has ended, a's has not"
+
+
+def test_a_rebalance_waits_for_as_long_as_its_members_last_said() -> None:
+    broker = new_broker()
+    a = Member(broker, "a", session_timeout_ms=60_000)
+    b = Member(broker, "b", session_timeout_ms=60_000)
+    stable_group(broker, a, b)
+    results = [member.send_join(rebalance_timeout_ms=40_000) for member in (a, b)]
+    for member, result in zip((a, b), results, strict=True):
+        member.joined(result)
+    assignments = {each.member_id: b"" for each in (a, b)}
+    answer(broker, a.send_sync(assignments))
+    answer(broker, b.send_sync())
+    waiting = a.send_join()
+    broker.advance(39_999)
+    assert is_waiting(waiting)
+    broker.advance(1)
+    assert len(answer(broker, waiting).members) == 1
+
+
+def test_committing_is_as_good_as_beating_in_a_rebalance_too() -> None:
+    broker = new_broker()
+    a, b = (Member(broker, name, rebalance_timeout_ms=60_000) for name in "ab")
+    stable_group(broker, a, b)
+    b.send_join(protocols=[("range", subscription("other"))])
+    for offset in range(3):
+        broker.advance(6_000)
+        assert error_of_commit(answer(broker, a.send_commit(offset))) is ErrorCode.NONE
+
+
+def test_beating_for_another_generation_keeps_nobody_in_a_group() -> None:
+    """As with a process that has got stuck in the last one."""
+    broker = new_broker()
+    a = Member(broker, "a")
+    b = Member(broker, "b", instance_id="i-b")
+    stable_group(broker, a, b)
+    b.generation_id = 0
+    broker.advance(5_000)
+    assert b.beat() is ErrorCode.ILLEGAL_GENERATION
+    assert a.beat() is ErrorCode.NONE
+    broker.advance(5_000)
+    assert b.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+    assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_an_id_that_is_not_used_holds_up_a_rebalance_for_its_session_only() -> None:
+    broker = new_broker()
+    a, b = (Member(broker, name, rebalance_timeout_ms=60_000) for name in "ab")
+    stable_group(broker, a, b)
+    Member(broker, "c", session_timeout_ms=6_000)
+    results = [member.send_join(protocols=[("range", subscription("other"))]) for member in (a, b)]
+    broker.advance(5_999)
+    assert all(is_waiting(each) for each in results)
+    broker.advance(1)
+    assert [
+        member.joined(each).generation_id for member, each in zip((a, b), results, strict=True)
+    ] == [2, 2]
+
+
 def test_an_assignment_of_the_last_generation_is_not_taken_for_this_one() -> None:
     broker = new_broker()
     a, b = Member(broker, "a"), Member(broker, "b")
@@ -234,6 +373,7 @@ def test_a_new_member_that_nobody_hears_of_is_dropped_after_five_minutes() -> No
     newcomer = Member(broker, "c", rebalance_timeout_ms=3_600_000)
     result = newcomer.send_join()
     for _ in range(60):
+        assert is_waiting(result)
         broker.advance(5_000)
         a.beat()
         b.beat()
@@ -265,6 +405,28 @@ def test_a_smaller_group_max_size_is_enforced_when_a_group_is_loaded() -> None:
     results = [member.send_join() for member in members]
     assert answer(after, results[2]).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert not any(is_waiting(each) for each in results)
+
+
+def test_a_group_of_just_group_max_size_is_loaded_as_it_was() -> None:
+    broker = new_broker()
+    members = [Member(broker, name) for name in "ab"]
+    stable_group(broker, *members)
+    after = LocalBroker({"group.max.size": "2"}, store=broker.store, records=broker.topic.records)
+    for member in members:
+        member.broker = after
+        assert member.beat() is ErrorCode.NONE
+
+
+def test_who_asks_twice_to_join_a_full_group_keeps_its_place() -> None:
+    broker = new_broker(group_max_size="2", group_initial_rebalance_delay_ms="3000")
+    a, b, c = (Member(broker, name) for name in "abc")
+    first = [a.send_join(), b.send_join()]
+    assert answer(broker, c.send_join()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    again = a.send_join()
+    assert answer(broker, first[0]).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert is_waiting(again)
+    broker.advance(6_000)
+    assert a.joined(again).generation_id == b.joined(first[1]).generation_id == 1
 
 
 # ---- bounds
@@ -324,6 +486,7 @@ def test_metrics_and_log_lines() -> None:
     broker = new_broker()
     a = Member(broker, "a")
     stable_group(broker, a)
+    answer(broker, a.send_commit(4))
     answer(broker, a.send_commit(5))
     registry = broker.services.metrics
     value = registry.get_sample_value
@@ -331,6 +494,6 @@ def test_metrics_and_log_lines() -> None:
     assert value("tidewheel_groups", {"state": "Empty"}) == 0
     assert value("tidewheel_group_offsets") == 1
     assert value("tidewheel_group_rebalances_completed_total") == 1
-    assert value("tidewheel_group_offset_commits_total") == 1
+    assert value("tidewheel_group_offset_commits_total") == 2
     events = [event for event, fields in broker.log.lines if fields.get("group") == "g"]
     assert events == ["group_preparing_rebalance", "group_new_generation", "group_stable"]
