@@ -24,6 +24,7 @@ from tests.groups.members import (
 )
 from tests.groups.requests import (
     commit,
+    delete_offsets,
     fetch,
     subscription,
     sync,
@@ -63,6 +64,98 @@ def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
     after.advance(DAY_MS + 20 * MINUTE_MS)
     assert committed(after) == -1
     assert state_of_group(after) == "Dead"
+
+
+def test_since_when_a_group_is_empty_is_known_after_a_restart() -> None:
+    broker = new_broker()
+    a = Member(broker, "a", session_timeout_ms=1_800_000)
+    stable_group(broker, a)
+    answer(broker, a.send_commit(5))
+    for _ in range(8 * 24 * 3):
+        broker.advance(20 * MINUTE_MS)
+        assert a.beat() is ErrorCode.NONE
+    answer(broker, a.send_leave())
+    after = broker.restart()
+    after.advance(6 * DAY_MS)
+    assert committed(after) == 5
+    after.advance(DAY_MS + 20 * MINUTE_MS)
+    assert committed(after) == -1
+
+
+def test_a_first_commit_in_flight_is_not_stable() -> None:
+    broker = new_broker()
+    broker.topic.hold = True
+    waiting = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 1}))
+    assert committed(broker, stable=True) == "UNSTABLE_OFFSET_COMMIT"
+    assert committed(broker) == -1
+    broker.settle()
+    assert error_of_commit(answer(broker, waiting)) is ErrorCode.NONE
+    assert committed(broker, stable=True) == 1
+
+
+def test_a_commit_outlives_the_group_that_could_not_be_written_down() -> None:
+    """Else nothing would ever look for its age."""
+    broker = new_broker()
+    broker.topic.hold = True
+    Member(broker, "a")
+    waiting = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 1}))
+    _, _, on_done = broker.topic.waiting.popleft()
+    on_done(ErrorCode.KAFKA_STORAGE_ERROR)
+    broker.settle()
+    assert error_of_commit(answer(broker, waiting)) is ErrorCode.NONE
+    assert (state_of_group(broker), committed(broker)) == ("Empty", 1)
+
+
+def test_deleting_a_group_deletes_the_second_commit_in_flight_too() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker, 2)
+    broker.topic.hold = True
+    for partition in (0, 1):
+        broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", partition): 1}))
+    _, _, on_done = broker.topic.waiting.popleft()
+    on_done(ErrorCode.KAFKA_STORAGE_ERROR)
+    broker.services.wakes.run(broker.now_ms)
+    deleting = broker.handle(Api.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=["g"]))
+    broker.settle()
+    assert answer(broker, deleting).results[0].error_code == ErrorCode.NONE
+    assert [committed(broker, partition) for partition in range(3)] == [-1, -1, -1]
+    assert state_of_group(broker) == "Dead"
+
+
+def test_deleting_an_offset_deletes_the_one_that_is_in_flight() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker, 1)
+    broker.topic.hold = True
+    waiting = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 1}))
+    request = delete_offsets("g", {"orders": [0]})
+    deleting = broker.handle(Api.OFFSET_DELETE, 0, request)
+    broker.settle()
+    assert error_of_commit(answer(broker, waiting)) is ErrorCode.NONE
+    assert answer(broker, deleting).error_code == ErrorCode.NONE
+    assert (committed(broker, 0), committed(broker, 1)) == (-1, 1)
+
+
+def test_nothing_expires_in_a_rebalance() -> None:
+    """What its members will read is not known yet."""
+    broker = new_broker()
+    broker.create_topic("payments", 1)
+    a = Member(broker, "a", session_timeout_ms=1_800_000, rebalance_timeout_ms=3_600_000)
+    b = Member(broker, "b", session_timeout_ms=1_800_000, rebalance_timeout_ms=3_600_000)
+    stable_group(broker, a, b)
+    request = commit(
+        "g", {("payments", 0): 3}, member_id=a.member_id, generation_id=a.generation_id
+    )
+    answer(broker, broker.handle(Api.OFFSET_COMMIT, 9, request))
+    for _ in range(7 * 24 * 3 - 1):
+        broker.advance(20 * MINUTE_MS)
+        assert a.beat() is b.beat() is ErrorCode.NONE
+    b.send_join(protocols=[("range", subscription("payments"))])
+    for _ in range(2):
+        broker.advance(20 * MINUTE_MS)
+        assert a.beat() is ErrorCode.REBALANCE_IN_PROGRESS
+    a.joined(a.send_join())
+    fetched = broker.handle(Api.OFFSET_FETCH, 9, fetch("g", {"payments": [0]})).groups[0]
+    assert fetched.topics[0].partitions[0].committed_offset == 3
 
 
 def test_what_is_committed_for_an_empty_group_counts_from_its_commit() -> None:
