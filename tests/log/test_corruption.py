@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
+from data_plane.log import batch_walk
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.log import Log
 from data_plane.log.scrubber import ScrubJob
 from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.wire.records import iter_batch_headers
-from tests.log.one_log import OneLog
+from tests.log.one_log import OneLog, batch_of
 
 FAR = 1 << 62
 SEGMENT = "00000000000000000010.log"
@@ -121,3 +122,18 @@ def _paths(fs: SimFileSystem) -> list[str]:
     for _ in range(2):
         folder = f"{folder}/{fs.list_directory(folder)[0]}"
     return [f"{folder}/{SEGMENT}"]
+
+
+def test_a_sound_batch_is_found_wherever_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it lies across two of the pieces that are read."""
+    monkeypatch.setattr(batch_walk, "WALK_CHUNK_BYTES", 150)
+    batch = bytes(batch_of(b"v"))
+    fs = SimFileSystem()
+    for start in range(1, 320):
+        file = fs.open(f"/{start}", create=True)
+        # Each byte may be the magic one.
+        file.write_at(0, b"\2" * start + batch)
+        size = start + len(batch)
+        assert batch_walk.find_sound_batch(file, 0, size) == start
+        assert batch_walk.find_sound_batch(file, start + 1, size) is None
+        assert batch_walk.find_sound_batch(file, 0, size - 1) is None

@@ -133,6 +133,23 @@ def test_a_flush_that_could_not_be_made_is_made_later() -> None:
     assert (log.recovery_point, log.needs_flush) == (1, False)
 
 
+def test_a_flush_that_fails_does_not_keep_others_from_theirs() -> None:
+    """They come after it in the same job."""
+    broker = Broker(replace(SMALL, flush_ms=0))
+    logs = [broker.log(number) for number in (1, 2, 3)]
+    broker.run()
+    for log in logs:
+        broker.add(log)
+    (job,) = broker.due(1)
+    broker.fs.faults.append(Fault("create", "leader-epoch", errno.EMFILE))
+    with pytest.raises(LogDirFailure):
+        job.run()
+    job.finish()
+    assert [log.flushes for log in logs] == [[], [], []]
+    broker.run(1)
+    assert [log.recovery_point for log in logs] == [1, 1, 1]
+
+
 def test_what_a_failed_flush_has_not_synced_is_left_to_the_next() -> None:
     one = OneLog()
     one.fill(3)
@@ -371,6 +388,12 @@ def test_a_compacted_topic_does_not_wait_for_the_regular_checkpoint() -> None:
     assert log.checkpointed_recovery_point > 0
     sealed_end = log.segments[-1].base_offset
     assert [1 for data in read_all(log)] == [1] * (log.log_end_offset - sealed_end + 1)
+    # Nor does it the next time.
+    while log.log_end_offset < 200:
+        broker.add(log)
+    for _ in range(4):
+        broker.run(CONFIG.cleaner_backoff_ms)
+    assert log.cleaner_offset == log.segments[-1].base_offset
 
 
 def test_the_cleaner_s_pause_can_change() -> None:

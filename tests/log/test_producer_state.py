@@ -256,6 +256,55 @@ def test_aborted_transactions_are_found_up_to_the_last_that_may_reach_back() -> 
     assert one.log.last_stable_offset == 4
 
 
+def one_with_an_aborted_transaction() -> OneLog:
+    """In the first segment, at offset 0; its marker at 1."""
+    one = OneLog()
+    one.append(batch_of(b"v", producer=(2, 0, 0), is_transactional=True))
+    marker = build_end_transaction_marker(
+        EndTransactionMarker(False, 1), timestamp=5, producer_id=2, producer_epoch=0
+    )
+    one.log.append_as_leader(marker, 0, len(marker), leader_epoch=0, now_ms=5, origin=COORDINATOR)
+    one.fill(1)
+    one.log.roll()
+    assert one.names(".txnindex") == [f"{0:020d}.txnindex"]
+    return one
+
+
+def test_a_transaction_that_was_cut_off_is_not_aborted_any_more() -> None:
+    """The segment whose end was cut off is sealed a second time."""
+    one = one_with_an_aborted_transaction()
+    one.log.truncate_to(1)
+    one.fill(4)
+    one.log.roll()
+    for how in ("", "restart", "kill"):
+        if how:
+            getattr(one, how)()
+        assert one.log.aborted_transactions(0, 5) == []
+        assert one.names(".txnindex") == []
+
+
+@pytest.mark.parametrize("how", ["restart", "kill", "truncate"])
+def test_an_aborted_transaction_stands_in_its_own_segment_only(how: str) -> None:
+    """Also where the snapshots behind it are lost, and all is made from the batches again."""
+    one = one_with_an_aborted_transaction()
+    one.fill(3)
+    one.checkpoint()
+    for name in one.names(".snapshot"):
+        one.unlink(name)
+    if how == "truncate":
+        one.log.truncate_to(5)
+    else:
+        one.fill(1)
+        getattr(one, how)()
+    expected = [AbortedTransaction(2, 0, 1, 2)]
+    assert one.log.aborted_transactions(0, 9) == expected
+    one.fill(1)
+    one.log.roll()
+    one.restart()
+    assert one.log.aborted_transactions(0, 9) == expected
+    assert one.log.producers.producers[2].last_sequence == 0
+
+
 def test_the_last_stable_offset_does_not_pass_the_high_watermark() -> None:
     one = OneLog()
     one.append(batch_of(b"plain"), commit=False)
