@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from data_plane.log import batch_walk
+from data_plane.log import batch_walk, reads
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.log import Log
 from data_plane.log.scrubber import ScrubJob
@@ -122,6 +122,51 @@ def _paths(fs: SimFileSystem) -> list[str]:
     for _ in range(2):
         folder = f"{folder}/{fs.list_directory(folder)[0]}"
     return [f"{folder}/{SEGMENT}"]
+
+
+def test_of_a_segment_too_large_to_check_at_once_what_is_served_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reads, "FIRST_READ_CHECK_BYTES_MAX", 1)
+    fs, expected = filled(is_clean=True)
+    one = reopened(fs)
+    one.log.load()
+    one.log.advance_high_watermark(END_OFFSET)
+    fs.flip_bit(f"{one.log.folder}/{SEGMENT}", 4 * BATCH_BYTES + 100)
+
+    def read(offset: int) -> list[int]:
+        result = one.log.read_cold(offset, 2 * BATCH_BYTES, max_offset=FAR, at_least_one_batch=True)
+        data = b"".join(bytes(each) for each in result.buffers)
+        return [header.base_offset for header in iter_batch_headers(data, 0, len(data))]
+
+    assert read(10) == [10, 11]
+    assert one.manager.take_corruption_reports() == []
+    assert read(13) == [13]
+    for _ in range(2):
+        with pytest.raises(CorruptSegment):
+            read(14)
+    assert read(15) == [15, 16]
+    reports = one.manager.take_corruption_reports()
+    assert [(report.path, report.position) for report in reports] == [
+        (f"{one.log.folder}/{SEGMENT}", 4 * BATCH_BYTES)
+    ]
+    del expected[14]
+    assert served(one.log) == expected
+
+
+def test_what_was_not_checked_yet_is_not_served_from_memory() -> None:
+    """Not even when a look-up has brought the indexes that show where it stands."""
+    fs, _ = filled(is_clean=True)
+    one = reopened(fs)
+    one.log.load()
+    one.log.advance_high_watermark(END_OFFSET)
+    fs.flip_bit(f"{one.log.folder}/{SEGMENT}", 4 * BATCH_BYTES + 100)
+    assert one.log.offset_for_timestamp(0, max_offset=END_OFFSET) == (0, one.now_ms, 0)
+    for segment in one.log.segments:
+        segment.load_indexes(segment.open_file())
+    assert one.log.read(14, 1, max_offset=FAR, at_least_one_batch=True).is_cold
+    with pytest.raises(CorruptSegment):
+        one.log.read_cold(14, 1, max_offset=FAR, at_least_one_batch=True)
 
 
 def test_a_sound_batch_is_found_wherever_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,6 +196,34 @@ def test_look_ups_by_time_keep_to_the_visible_part_of_a_batch() -> None:
     assert one.log.max_timestamp_offset(max_offset=2) is None
 
 
+def test_a_time_index_names_the_last_offset_of_the_batch() -> None:
+    """As Kafka's does."""
+    one = OneLog(index_interval_bytes=0)
+    for _ in range(3):
+        one.append(batch_of(*[b"v"] * 3, timestamps=[10, 50, 20]))
+    one.append(batch_of(*[b"v"] * 3, timestamps=[60, 40, 20]))
+    one.log.roll()
+    assert list(TimeIndex.decode(one.content(f"{0:020d}.timeindex")).entries()) == [
+        (2, 50),
+        (11, 60),
+    ]
+
+
+def test_an_empty_time_index_makes_no_segment_old() -> None:
+    """A power loss may leave the file's name and nothing in it."""
+    one = OneLog(segment_bytes=600)
+    one.fill(8)
+    one.manager.close(one.now_ms)
+    one.fs.process_death()
+    name = one.names(".timeindex")[0]
+    one.fs.open(f"{one.log.folder}/{name}").truncate(0)
+    one.open()
+    one.set_config(retention_ms=1000)
+    one.log.advance_high_watermark(8)
+    assert one.log.segments[0].largest_timestamp() == START_MS
+    assert one.log.apply_retention(one.now_ms) == 0
+
+
 def test_the_newest_visible_record_is_found_below_newer_ones() -> None:
     """Neither the index nor the largest timestamp of a segment visible in part says where."""
     one = OneLog(segment_bytes=300, index_interval_bytes=0)
