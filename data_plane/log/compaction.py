@@ -85,7 +85,8 @@ def measure_dirt(log: Log, now_ms: int) -> Dirt:
     clean = dirty = 0
     oldest_ms = now_ms
     for segment in cleanable_segments(log, now_ms):
-        if segment.base_offset < log.cleaner_offset:
+        # One that is clean in part (the key map was full, or what followed was cut off) is due.
+        if segment.next_offset <= log.cleaner_offset:
             clean += segment.size
         else:
             dirty += segment.size
@@ -158,7 +159,10 @@ class CompactionJob:
             self._is_overtaken = True
         except OSError as error:
             if not self.log.is_deleted_meanwhile(error):
-                raise directory.fail(error) from error
+                failure = directory.fail(error)
+                # Want of descriptors passes: the next plan tries again.
+                self._is_overtaken = directory.failure is None
+                raise failure from error
             self._is_overtaken = True
 
     def _map(self, segment: Segment, keys: KeyMap) -> None:

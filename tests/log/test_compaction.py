@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import errno
 import random
 
 import pytest
 
+from data_plane.log import compaction
 from data_plane.log.batch_walk import BadRange
 from data_plane.log.compaction import CompactionJob, awaits_checkpoint
-from data_plane.log.errors import AppendError
-from data_plane.log.sim_file_system import PowerLoss
+from data_plane.log.config import INT32_MAX
+from data_plane.log.errors import AppendError, LogDirFailure
+from data_plane.log.sim_file_system import Fault, PowerLoss
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import read_batch_header
@@ -466,6 +469,148 @@ def test_a_log_truncated_or_deleted_meanwhile_keeps_its_segments() -> None:
     assert one.offsets() == [100]
     assert not one.names(".cleaned")
 
+    one, job = planned()
+    job.run()
+    one.manager.delete(TOPIC_ID, 0, one.now_ms)
+    job.finish()
+    assert one.manager.offline_directories() == []
+
+
+def test_what_was_cut_off_meanwhile_is_not_swapped_in_again() -> None:
+    """Not even where the cut has left some of the segments that were to be replaced."""
+    one = compacted_log(segment_bytes=400)
+    for index in range(12):
+        put(one, (b"key-%d" % (index % 3), b"%d" % index))
+    settle(one)
+    one.set_config(segment_bytes=4000)
+    job = one.log.compaction_job(one.now_ms)
+    assert job is not None
+    job.run()
+    first = one.log.segments[0]
+    cut = one.log.segments[1].base_offset + 1
+    one.log.truncate_to(cut)
+    assert one.log.segments[0] is first
+    job.finish()
+    expected = [(index, b"key-%d" % (index % 3), b"%d" % index) for index in range(cut)]
+    assert pairs(one) == expected
+    assert one.log.cleaner_offset <= cut
+    one.kill()
+    assert pairs(one) == expected
+    assert not one.names(".cleaned")
+
+
+def test_segments_that_retention_takes_meanwhile_do_not_keep_a_log_from_compaction() -> None:
+    one = compacted_log(segment_bytes=400)
+    for index in range(12):
+        put(one, (b"key-%d" % (index % 3), b"%d" % index))
+    settle(one)
+    job = one.log.compaction_job(one.now_ms)
+    assert job is not None
+    one.log.delete_records(6)
+    assert one.log.apply_retention(one.now_ms)
+    one.log.flush()
+    one.log.remove_doomed()
+    job.run()
+    job.finish()
+    assert one.offsets() == list(range(6, 12))
+    assert compact(one)
+    assert one.offsets() == [9, 10, 11]
+
+
+def test_what_lies_in_an_open_transaction_is_left_alone() -> None:
+    one = compacted_log()
+    put(one, (b"a", b"1"))
+    one.append(batch_of(b"2", keys=[b"a"], producer=(7, 0, 0), is_transactional=True))
+    settle(one)
+    assert not compact(one), "the last stable offset has not passed it"
+
+
+def test_nothing_is_compacted_behind_what_is_too_young() -> None:
+    one = compacted_log(min_compaction_lag_ms=500)
+    for timestamp_ms in (START_MS, START_MS - 1000, START_MS - 1000):
+        one.append(batch_of(b"v", keys=[b"a"], timestamps=[timestamp_ms]))
+        settle(one)
+    assert not compact(one)
+    one.now_ms += 500
+    assert compact(one)
+    assert one.offsets() == [2]
+
+
+def test_more_keys_than_one_pass_can_hold_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "KEYS_MAX", 1)
+    one = compacted_log()
+    for index in range(10):
+        put(one, (b"key-%d" % (index % 5), b"%d" % index))
+    settle(one)
+    passes = 0
+    while one.log.cleaner_offset < 10:
+        assert compact(one)
+        passes += 1
+        assert passes <= 10
+    assert passes > 1
+    assert one.offsets() == [5, 6, 7, 8, 9]
+
+
+def test_a_compacted_segment_keeps_within_the_limits_of_one() -> None:
+    one = compacted_log(segment_bytes=1000)
+    for index in range(12):
+        put(one, (b"key-%d" % index, bytes(200)))
+    far = batch_of(b"x", keys=[b"far"])
+    far_offset = one.log.log_end_offset + INT32_MAX
+    far[0:8] = far_offset.to_bytes(8, "big")
+    one.log.append_as_follower(far, 0, len(far), now_ms=one.now_ms)
+    one.log.advance_high_watermark(one.log.log_end_offset)
+    settle(one)
+    assert compact(one)
+    assert one.offsets() == [*range(12), far_offset]
+    for segment in one.log.segments[:-1]:
+        assert segment.sealed, "else nobody scrubs it"
+        assert segment.size <= 1000
+        assert segment.next_offset - segment.base_offset <= INT32_MAX + 1
+
+
+def test_markers_stay_for_the_time_of_tombstones() -> None:
+    one = compacted_log(delete_retention_ms=1000)
+    one.append(batch_of(b"v", keys=[b"a"], producer=(7, 0, 0), is_transactional=True))
+    marker = build_end_transaction_marker(
+        EndTransactionMarker(is_commit=True, coordinator_epoch=1),
+        timestamp=START_MS,
+        producer_id=7,
+        producer_epoch=0,
+    )
+    one.log.append_as_leader(
+        marker, 0, len(marker), leader_epoch=0, now_ms=one.now_ms, origin="coordinator"
+    )
+    for wait_ms, stays in ((0, True), (999, True), (1, False)):
+        one.now_ms += wait_ms
+        put(one, (b"b", b"%d" % wait_ms))
+        settle(one)
+        assert compact(one)
+        assert (1 in one.offsets()) is stays
+
+
+def test_a_compaction_that_finds_no_descriptor_left_is_tried_again() -> None:
+    one, job = planned()
+    one.fs.faults.append(Fault("open", ".log", errno.EMFILE))
+    with pytest.raises(LogDirFailure):
+        job.run()
+    job.finish()
+    assert one.manager.offline_directories() == []
+    assert compact(one)
+
+
+def test_a_log_that_cannot_be_compacted_is_left_alone_until_the_next_start() -> None:
+    one = compacted_log()
+    put(one, (b"a", b"1"), (b"a", b"2"))
+    settle(one)
+    job = one.log.compaction_job(one.now_ms)
+    assert job is not None
+    # Nothing says what has gone wrong: it was not run to its end.
+    job.finish()
+    assert not compact(one)
+    one.restart()
+    assert compact(one)
+
 
 def test_a_log_made_anew_is_not_as_clean_as_the_one_before_it() -> None:
     """The checkpoint that a killed process leaves speaks of the log that was deleted since."""
@@ -496,10 +641,15 @@ def test_what_comes_where_clean_records_were_cut_off_is_not_clean() -> None:
     one.checkpoint()
     assert one.log.cleaner_offset > 1
     one.log.truncate_to(1)
+    assert one.log.cleaner_offset == 1
     for key in (b"a", b"b", b"c"):
         put(one, (key, b"new"))
     one.kill()
     assert one.log.cleaner_offset == 1
+    one.log.advance_high_watermark(4)
+    settle(one)
+    assert compact(one)
+    assert one.offsets() == [1, 2, 3]
 
 
 def test_the_end_of_a_sequence_stays_also_where_its_own_record_went_at_the_leader() -> None:
