@@ -18,7 +18,7 @@ first or last batch that still is in order.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from data_plane.log.file_system import Buffer, File
@@ -210,6 +210,19 @@ def find_bad_ranges(
             start, position = position, batch_end(file, position, end)
             bad.append(BadRange(start, position, walk.problem))
     return bad
+
+
+def pieces_around(
+    bad_ranges: Sequence[BadRange] | None, position: int, end: int
+) -> Iterator[tuple[int, int]]:
+    """[start, end) of each piece of [position, end) between the bad ranges, which are in order. Who
+    walked on through one that is known would believe what it says of its length and its records."""
+    for bad in bad_ranges or ():
+        if position < bad.start:
+            yield position, min(bad.start, end)
+        position = max(position, bad.end)
+    if position < end:
+        yield position, end
 
 
 def batch_end(file: File, position: int, end: int) -> int:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_plane.log.batch_walk import BadRange, BatchWalk
+from data_plane.log.batch_walk import BatchWalk, pieces_around
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.compaction_swap import swap_in
 from data_plane.log.compaction_writer import CompactedSegment, GroupWriter, KeyMap
@@ -169,11 +169,9 @@ class CompactionJob:
         with cold_file(segment) as file:
             self._verify(segment, file)
             # What cannot be read says nothing: older records of its keys stay.
-            position = 0
-            for bad in (*(segment.bad_ranges or ()), BadRange(segment.size, segment.size, "")):
-                for chunk in BatchWalk(file, position, bad.start, check_crc=False):
+            for start, end in pieces_around(segment.bad_ranges, 0, segment.size):
+                for chunk in BatchWalk(file, start, end, check_crc=False):
                     keys.add(chunk, self._first_dirty_offset)
-                position = bad.end
 
     def _verify(self, segment: Segment, file: File) -> None:
         """Check a segment, once in each job: what is rewritten gets a new checksum, so that damage

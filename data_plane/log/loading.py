@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_plane.log.batch_walk import BadRange, BatchWalk
+from data_plane.log.batch_walk import BadRange, BatchWalk, pieces_around
 from data_plane.log.checkpoints import encode_value, write_file, write_unsynced
 from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX
@@ -234,17 +234,14 @@ def replay(segments: Sequence[Segment], folds: list[Fold], starts: list[int], en
             continue
         file = segment.directory.fs.open(segment.path(), write=False)
         try:
-            position = 0
-            while position < segment.size:
-                walk = BatchWalk(file, position, segment.size, check_crc=False)
+            for start, stop in pieces_around(segment.bad_ranges, 0, segment.size):
+                walk = BatchWalk(file, start, stop, check_crc=False)
                 for chunk in walk:
                     for header in chunk.headers:
                         if header.base_offset < end:
                             apply_to_folds(folds, starts, header, chunk.data)
-                bad = segment.bad_range_at(walk.end_position) if walk.problem else None
-                if bad is None:
+                if walk.problem:
                     break
-                position = bad.end
         finally:
             file.close()
         producers = folds[0]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from data_plane.log.batch_walk import BatchWalk, Chunk
+from data_plane.log.batch_walk import BatchWalk, Chunk, pieces_around
 from data_plane.log.cold_files import cold_file, read_as_it_is
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File
@@ -75,15 +75,13 @@ def _told_as_damage(segment: Segment, chunk: Chunk, header: BatchHeader) -> Iter
 
 def _batches(segment: Segment, file: File, position: int) -> Iterator[tuple[Chunk, BatchHeader]]:
     """The batches from byte `position` on with the chunk that they lie in, around bad ranges."""
-    while position < segment.size:
-        walk = BatchWalk(file, position, segment.size, check_crc=False)
+    for start, end in pieces_around(segment.bad_ranges, position, segment.size):
+        walk = BatchWalk(file, start, end, check_crc=False)
         for chunk in walk:
             for header in chunk.headers:
                 yield chunk, header
-        bad = segment.bad_range_at(walk.end_position) if walk.problem else None
-        if bad is None:
+        if walk.problem:
             return
-        position = bad.end
 
 
 def max_timestamp_offset(log: Log, max_offset: int) -> Found | None:

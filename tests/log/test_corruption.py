@@ -132,7 +132,8 @@ def test_of_a_segment_too_large_to_check_at_once_what_is_served_is_checked(
     one = reopened(fs)
     one.log.load()
     one.log.advance_high_watermark(END_OFFSET)
-    fs.flip_bit(f"{one.log.folder}/{SEGMENT}", 4 * BATCH_BYTES + 100)
+    for offset in (14, 17):
+        fs.flip_bit(f"{one.log.folder}/{SEGMENT}", (offset - 10) * BATCH_BYTES + 100)
 
     def read(offset: int) -> list[int]:
         result = one.log.read_cold(offset, 2 * BATCH_BYTES, max_offset=FAR, at_least_one_batch=True)
@@ -142,15 +143,13 @@ def test_of_a_segment_too_large_to_check_at_once_what_is_served_is_checked(
     assert read(10) == [10, 11]
     assert one.manager.take_corruption_reports() == []
     assert read(13) == [13]
-    for _ in range(2):
+    for offset in (14, 17, 14, 17):
         with pytest.raises(CorruptSegment):
-            read(14)
+            read(offset)
     assert read(15) == [15, 16]
     reports = one.manager.take_corruption_reports()
-    assert [(report.path, report.position) for report in reports] == [
-        (f"{one.log.folder}/{SEGMENT}", 4 * BATCH_BYTES)
-    ]
-    del expected[14]
+    assert [report.position for report in reports] == [4 * BATCH_BYTES, 7 * BATCH_BYTES]
+    del expected[14], expected[17]
     assert served(one.log) == expected
 
 
@@ -167,6 +166,49 @@ def test_what_was_not_checked_yet_is_not_served_from_memory() -> None:
     assert one.log.read(14, 1, max_offset=FAR, at_least_one_batch=True).is_cold
     with pytest.raises(CorruptSegment):
         one.log.read_cold(14, 1, max_offset=FAR, at_least_one_batch=True)
+
+
+@pytest.mark.parametrize(
+    "byte", [11, 34, 42, 100], ids=["length", "timestamp", "maximum", "record"]
+)
+def test_what_lies_behind_damage_is_found_by_its_time(byte: int) -> None:
+    """And what is damaged says nothing of times or of where the next batch begins."""
+    one = OneLog(segment_bytes=3000, index_interval_bytes=1 << 20)
+    for _ in range(8):
+        one.fill(1)
+        one.now_ms += 10
+    one.log.roll()
+    size = one.log.segments[0].size // 8
+    one.log.flush()
+    one.fs.flip_bit(one.log.segments[0].path(), 3 * size + byte)
+    one.restart()
+    one.log.load()
+    by_scrubbing(one.log)
+    start_ms = one.now_ms - 80
+    for wanted in (20, 50):
+        found = one.log.offset_for_timestamp(start_ms + wanted, max_offset=8)
+        assert found == (wanted // 10, start_ms + wanted, 0)
+    assert one.log.offset_for_timestamp(start_ms + 30, max_offset=8) == (4, start_ms + 40, 0)
+    assert one.log.max_timestamp_offset(max_offset=8) == (7, start_ms + 70, 0)
+
+
+def test_damage_in_front_of_a_cut_says_nothing_of_producers() -> None:
+    """Where the snapshot of the cut is lost, they are made again from the sound batches."""
+    one = OneLog(segment_bytes=1000)
+    for sequence in range(20):
+        producer = (6, 0, 0) if sequence == 3 else (5, sequence, 0)
+        one.append(batch_of(bytes(100), producer=producer))
+    first, last = one.log.segments[0], one.log.segments[-1]
+    one.log.flush()
+    one.fs.flip_bit(first.path(), first.size // first.next_offset + 11)
+    for name in one.names(".snapshot"):
+        one.unlink(name)
+    one.restart()
+    one.log.load()
+    by_scrubbing(one.log)
+    one.log.truncate_to(last.base_offset + 1)
+    assert set(one.log.producers.producers) == {5, 6}
+    assert one.log.producers.producers[5].producer_epoch == last.base_offset
 
 
 def test_a_sound_batch_is_found_wherever_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
