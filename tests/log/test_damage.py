@@ -79,6 +79,25 @@ def test_a_log_is_cut_before_its_first_damaged_batch(
     assert sorted(served(log)) == [*sorted(kept), found]
 
 
+def test_damaged_neighbours_are_cut_off_together(disk: SimFileSystem) -> None:
+    fs = copy.deepcopy(disk)
+    for offset in (12, 13):
+        flip(fs, offset, 100)
+    one = reopened(copy.deepcopy(fs))
+    one.log.load()
+    one.log.advance_high_watermark(one.log.log_end_offset)
+    scrub(one.log)
+    assert first_damaged_offset(one.log) == 12
+    one.log.delete_records(13)
+    assert first_damaged_offset(one.log) == 13, "it begins below the log start"
+    one = reopened(fs)
+    one.log.load()
+    scrub(one.log)
+    one.log.truncate_to(13)
+    assert first_damaged_offset(one.log) is None
+    assert one.log.log_end_offset == 12
+
+
 def test_what_is_noted_outlives_the_process_and_the_clean_stop() -> None:
     one = OneLog()
     one.fill(3, 100)

@@ -314,6 +314,17 @@ def test_the_last_stable_offset_does_not_pass_the_high_watermark() -> None:
     assert one.log.last_stable_offset == 1
 
 
+def test_a_producer_is_as_old_as_its_last_marker_also_after_a_start() -> None:
+    log = Log()
+    log.append(0, in_txn=True)
+    log.mark(is_commit=True)
+    again = ProducerStates()
+    again.restore(log.states.snapshot())
+    for states in (log.states, again):
+        assert states.producers[1].last_timestamp == 5
+        assert states.expire(104, 100) == 0
+
+
 def test_a_marker_of_an_older_epoch_is_refused() -> None:
     log = Log()
     log.append(0, epoch=5)

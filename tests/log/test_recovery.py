@@ -313,6 +313,21 @@ def test_the_index_interval_may_change_between_starts() -> None:
         assert decode_batch(bytes(found.buffers[0]), 0)[0].offset == record.offset
 
 
+def test_damage_at_the_very_end_takes_no_offsets_from_a_log_that_was_closed() -> None:
+    one = OneLog()
+    one.fill(2)
+    position = one.log.active.size
+    one.append(batch_of(b"x", b"y"))
+    one.manager.close(one.now_ms)
+    one.fs.process_death()
+    one.fs.flip_bit(f"{one.log.folder}/{0:020d}.log", position + 70)
+    one.open()
+    one.log.load()
+    assert one.log.log_end_offset == 4
+    assert first_damaged_offset(one.log) == 2
+    assert one.append(batch_of(b"z")).first_offset == 4
+
+
 @pytest.mark.parametrize("is_index_lost", [False, True])
 def test_a_large_active_segment_is_as_before_after_a_clean_stop(
     is_index_lost: bool, monkeypatch: pytest.MonkeyPatch

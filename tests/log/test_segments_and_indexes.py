@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from data_plane.log.errors import CorruptSegment, LogNotLoaded
 from data_plane.log.indexes import (
+    TIME_ENTRY,
     AbortedTransaction,
     InvalidIndex,
     OffsetIndex,
@@ -132,8 +133,9 @@ def test_transaction_index_files() -> None:
     for damaged in (data[:-1], data[34:] + data[:34], b"\1" + data[1:]):
         with pytest.raises(InvalidIndex):
             decode_aborted(damaged, 10, 20)
-    with pytest.raises(InvalidIndex):
-        decode_aborted(data, 10, 19)
+    for base_offset, end_offset in ((10, 19), (15, 20)):
+        with pytest.raises(InvalidIndex):
+            decode_aborted(data, base_offset, end_offset)
 
 
 def test_entries_stand_index_interval_bytes_apart() -> None:
@@ -207,6 +209,23 @@ def test_a_time_index_names_the_last_offset_of_the_batch() -> None:
         (2, 50),
         (11, 60),
     ]
+
+
+def test_a_time_index_without_its_last_entry_is_made_again_at_the_first_read() -> None:
+    one = OneLog(segment_bytes=600, index_interval_bytes=0)
+    for _ in range(8):
+        one.fill(1)
+        one.now_ms += 10
+    largest = one.log.segments[0].largest_timestamp()
+    one.manager.close(one.now_ms)
+    one.fs.process_death()
+    name = one.names(".timeindex")[0]
+    file = one.fs.open(f"{one.log.folder}/{name}")
+    file.truncate(file.size() - TIME_ENTRY.size)
+    one.open()
+    one.log.load()
+    one.log.read_cold(0, 1, max_offset=FAR, at_least_one_batch=True)
+    assert one.log.segments[0].largest_timestamp() == largest
 
 
 def test_an_empty_time_index_makes_no_segment_old() -> None:
@@ -345,6 +364,30 @@ def test_leader_epochs_are_those_of_the_batches(
             known = [one for one in inside if one <= asked]
             above = [start + i for i, one in enumerate(inside) if one > asked]
             assert found == (known[-1] if known else asked, above[0] if above else end)
+
+
+def test_leader_epochs_at_the_very_place_of_a_cut() -> None:
+    epochs = LeaderEpochs()
+    for epoch, start_offset in ((2, 0), (4, 10), (7, 20)):
+        epochs.assign(epoch, start_offset)
+    epochs.truncate_from_end(20)
+    assert epochs.entries == [(2, 0), (4, 10)]
+    epochs.truncate_from_start(10)
+    assert epochs.entries == [(4, 10)]
+    epochs.truncate_from_end(10)
+    assert (epochs.entries, epochs.latest_epoch) == ([], -1)
+    epochs.assign(3, 10)
+    assert epochs.entries == [(3, 10)]
+
+
+def test_a_file_of_leader_epochs_that_is_cut_off_is_refused() -> None:
+    epochs = LeaderEpochs()
+    for epoch in range(3):
+        epochs.assign(epoch, 10 * epoch)
+    lines = epochs.encode().splitlines(keepends=True)
+    for count in range(len(lines)):
+        with pytest.raises(ValueError):  # noqa: PT011 -- whatever is missing
+            LeaderEpochs().restore(b"".join(lines[:count]))
 
 
 @pytest.mark.parametrize(
