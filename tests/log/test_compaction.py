@@ -459,6 +459,17 @@ def test_what_is_appended_behind_a_cut_waits_for_a_checkpoint_of_its_own(
     assert pairs(one) == [(5, b"a", b"new")]
 
 
+def test_a_start_does_not_take_a_checkpoint_for_newer_than_a_cut() -> None:
+    one = compacted_log()
+    for _ in range(6):
+        put(one, (b"a", b"old"))
+    settle(one)
+    one.log.truncate_to(2)
+    put(one, (b"a", b"new"))
+    one.kill()
+    assert one.log.checkpointed_recovery_point == 2
+
+
 def test_a_log_truncated_or_deleted_meanwhile_keeps_its_segments() -> None:
     one, job = planned()
     job.run()

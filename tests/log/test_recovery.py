@@ -313,6 +313,23 @@ def test_the_index_interval_may_change_between_starts() -> None:
         assert decode_batch(bytes(found.buffers[0]), 0)[0].offset == record.offset
 
 
+@pytest.mark.parametrize("how", ["kill", "lose_power"])
+def test_offsets_below_the_recovery_point_are_not_given_again(how: str) -> None:
+    """Not even where the file ends before it, which nothing but a fault of the disk explains."""
+    one = OneLog()
+    one.fill(3)
+    one.checkpoint()
+    size = one.log.active.size
+    one.fill(1)
+    path = one.log.active.path()
+    one.fs.process_death()
+    one.fs.open(path).truncate(size - 10)
+    begin_again(one, how)
+    assert one.log.log_end_offset == 3
+    assert first_damaged_offset(one.log) == 2
+    assert one.append(batch_of(b"z")).first_offset == 3
+
+
 def test_damage_at_the_very_end_takes_no_offsets_from_a_log_that_was_closed() -> None:
     one = OneLog()
     one.fill(2)

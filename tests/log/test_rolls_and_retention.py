@@ -110,6 +110,20 @@ def test_a_segment_is_as_old_as_its_first_record_not_as_its_file(how: str) -> No
     assert bases(one) == [0, end_offset]
 
 
+def test_a_segment_of_unknown_age_is_as_old_as_its_last_write() -> None:
+    """The directory's checkpoint does not know of it yet."""
+    one = OneLog(segment_ms=1000)
+    one.fs.now_ms = one.now_ms
+    one.fill(1)
+    one.kill()
+    one.now_ms += 999
+    one.fill(1)
+    assert bases(one) == [0]
+    one.now_ms += 1
+    one.fill(1)
+    assert bases(one) == [0, 2]
+
+
 @pytest.mark.parametrize(("limit_bytes", "entries"), [(80, 10), (36, 3)])
 def test_a_segment_is_rolled_when_an_index_is_full(limit_bytes: int, entries: int) -> None:
     """An entry of the offset index has 8 bytes, one of the time index 12."""
@@ -332,6 +346,52 @@ def test_an_earlier_flush_that_ends_later_does_not_move_the_log_start_back() -> 
         job.finish()
     one.lose_power(random.Random(1))
     assert one.log.log_start_offset == 6
+
+
+def test_damage_below_a_durable_log_start_costs_nothing_above_it() -> None:
+    """The checkpoint is older than both, and would have the log end where it is damaged."""
+    one = OneLog()
+    fixed_fill(one, 10)
+    one.log.delete_records(6)
+    one.log.flush()
+    one.fs.flip_bit(one.log.active.path(), 2 * BATCH_BYTES + 100)
+    one.lose_power(random.Random(1))
+    assert one.log.log_start_offset == 6
+    assert one.log.log_end_offset == 10
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_producers_whose_records_went_before_a_kill_outlive_the_next_power_loss(seed: int) -> None:
+    """Nobody had synced the snapshot that the log begins at."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    for sequence in range(4):
+        one.append(batch_of(bytes(100), timestamps=[START_MS], producer=(5, 0, sequence)))
+    fixed_fill(one, 2)
+    one.log.delete_records(4)
+    assert one.log.apply_retention(one.now_ms) == 1
+    one.kill()
+    producers = one.log.producers.snapshot()
+    one.log.flush()
+    one.log.remove_doomed()
+    one.lose_power(random.Random(seed))
+    assert one.offsets() == [4, 5]
+    assert one.log.producers.snapshot() == producers
+
+
+def test_producers_below_the_log_start_are_found_in_their_records_while_these_are_there() -> None:
+    """The snapshot that stands for them is lost."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    for sequence in range(4):
+        one.append(batch_of(bytes(100), timestamps=[START_MS], producer=(5, 0, sequence)))
+    fixed_fill(one, 2)
+    one.log.delete_records(4)
+    one.log.flush()
+    producers = one.log.producers.snapshot()
+    for name in one.names(".snapshot"):
+        one.unlink(name)
+    one.kill()
+    assert one.offsets() == [4, 5]
+    assert one.log.producers.snapshot() == producers
 
 
 def test_segments_dropped_later_go_later() -> None:

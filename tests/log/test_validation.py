@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from data_plane.log.errors import AppendError
+from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log import AppendResult
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import (
@@ -220,6 +221,10 @@ def test_a_follower_knows_every_epoch_of_what_it_takes() -> None:
     result = log.append_as_follower(data, 0, len(data), now_ms=START_MS, leader_epoch=7)
     assert (result.last_offset, log.log_end_offset) == (5, 6)
     assert log.epochs.entries == [(2, 0), (4, 2), (7, 4)]
+    log.flush()
+    stored = LeaderEpochs()
+    stored.restore(follower.content("leader-epoch.checkpoint"))
+    assert stored.entries == log.epochs.entries
 
 
 def test_a_follower_takes_batches_as_they_are() -> None:
