@@ -95,6 +95,47 @@ def test_flush_ms_bounds_how_long_a_record_waits() -> None:
     assert log.recovery_point == 3
 
 
+def test_what_a_killed_process_has_not_flushed_is_flushed_after_the_start() -> None:
+    one = OneLog(flush_ms=1000)
+    one.fill(2)
+    one.kill()
+    for job in one.manager.tick(one.now_ms):
+        job.run()
+        job.finish()
+    assert one.log.recovery_point == 2
+
+
+def test_a_log_that_nobody_has_used_since_the_start_can_tell_whether_retention_is_due() -> None:
+    one = OneLog()
+    one.fill(30)
+    one.restart()
+    size = one.log.size_bytes
+    assert not one.log.may_expire(one.now_ms)
+    for settings, now_ms, expected in (
+        ({"retention_ms": 1000}, START_MS + 1000, False),
+        ({"retention_ms": 1000}, START_MS + 1001, True),
+        ({"retention_bytes": size}, START_MS, False),
+        ({"retention_bytes": size - 1}, START_MS, True),
+        ({"retention_bytes": 0, "cleanup_policy": frozenset({"compact"})}, START_MS, False),
+    ):
+        one.log.update_config(replace(SMALL, **settings))
+        assert one.log.may_expire(now_ms) is expected, settings
+    assert not one.log.is_loaded
+
+
+def test_a_checkpoint_knows_what_was_committed_of_a_log_that_nobody_has_read() -> None:
+    one = OneLog()
+    one.append(batch_of(b"a", b"b", b"c"), commit=False)
+    one.restart()
+    one.log.advance_high_watermark(2)
+    assert not one.log.is_loaded
+    job = one.manager.checkpoint_job(one.manager.directories[0])
+    job.run()
+    job.finish()
+    one.kill()
+    assert one.log.high_watermark == 2
+
+
 def test_sealed_segments_are_flushed_without_being_asked() -> None:
     broker = Broker()
     log = broker.log(1)
