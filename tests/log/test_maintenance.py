@@ -358,6 +358,8 @@ def test_retention_runs_at_its_interval_and_files_go_after_their_delay() -> None
     assert log.log_start_offset == 0
     broker.run(1)
     assert log.log_start_offset == log.log_end_offset > 0, "the active segment is old, too"
+    assert broker.manager.take_retained() == [log]
+    assert broker.manager.take_retained() == []
     names = broker.fs.list_directory(log.folder)
     assert sum(name.endswith(".log") for name in names) == 5
     for _ in range(3):

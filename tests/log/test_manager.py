@@ -593,6 +593,24 @@ def test_a_stop_was_clean_only_if_all_directories_have_its_mark() -> None:
     assert not manager.was_stopped_cleanly()
 
 
+def test_so_many_logs_are_loaded_for_retention_in_one_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(maintenance, "LOADS_PER_TICK_MAX", 2)
+    fs = SimFileSystem()
+    config = replace(SMALL, retention_ms=1000)
+    manager = started(fs, config=config)
+    for partition in range(5):
+        add(manager.create(TOPIC_ID, "flights", partition))
+    manager.close(START_MS)
+    fs.process_death()
+    late_ms = START_MS + 2000
+    manager = started(fs, config=config, now_ms=late_ms)
+    for loaded_count in (2, 4, 5):
+        manager.tick(late_ms)
+        assert sum(log.is_loaded for log in manager.logs()) == loaded_count
+
+
 def test_a_log_that_is_deleted_before_its_turn_is_looked_at_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -468,6 +468,19 @@ def test_truncation_drops_whole_batches_from_the_offset_on() -> None:
     assert one.offsets() == list(range(7))
 
 
+def test_truncation_leaves_no_snapshot_behind_the_end() -> None:
+    """The next start would take up producers from it."""
+    for offset in range(1, 6):
+        one = OneLog(segment_bytes=BATCH_BYTES)
+        for sequence in range(6):
+            one.append(batch_of(bytes(100), timestamps=[START_MS], producer=(5, 0, sequence)))
+        one.log.truncate_to(offset)
+        assert max(int(name[:20]) for name in one.names(".snapshot")) == offset
+        one.fill(1)
+        one.kill()
+        assert one.log.producers.producers[5].last_sequence == offset - 1
+
+
 def test_truncation_of_the_batch_in_which_the_log_starts_leaves_an_empty_log() -> None:
     one = OneLog()
     one.append(batch_of(b"0", b"1", b"2", b"3"))

@@ -101,6 +101,8 @@ def test_timestamps_too_old_are_refused_where_asked(codec: int) -> None:
     assert error.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in error.name_records()] == [2, 3, 4]
     assert str(limit - 1) in error.name_records()[0][1]
+    error = refused(one, batch_of(b"a", b"b", timestamps=[limit, limit - 1], compression=codec))
+    assert error.error_code == ErrorCode.INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize("codec", [0, 4])
