@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -578,6 +579,19 @@ def test_a_compacted_segment_keeps_within_the_limits_of_one() -> None:
         assert segment.sealed, "else nobody scrubs it"
         assert segment.size <= 1000
         assert segment.next_offset - segment.base_offset <= INT32_MAX + 1
+
+
+def test_a_compacted_segment_reaches_to_the_next_one() -> None:
+    """Though its last records are gone."""
+    one = compacted_log(segment_bytes=150)
+    for _ in range(3):
+        put(one, (b"a", bytes(50)))
+        settle(one)
+    assert compact(one)
+    assert one.offsets() == [2]
+    assert [segment.base_offset for segment in one.log.segments] == [0, 1, 2, 3]
+    for segment, following in pairwise(one.log.segments):
+        assert segment.next_offset == following.base_offset
 
 
 def test_markers_stay_for_the_time_of_tombstones() -> None:

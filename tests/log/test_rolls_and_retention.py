@@ -394,6 +394,35 @@ def test_producers_below_the_log_start_are_found_in_their_records_while_these_ar
     assert one.log.producers.snapshot() == producers
 
 
+def test_files_go_when_what_stands_for_them_is_synced() -> None:
+    """The snapshot behind them has what they gave to the producers."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 2)
+    one.log.flush()
+    fixed_fill(one, 10)
+    one.log.delete_records(8)
+    assert one.log.apply_retention(one.now_ms) == 2
+    assert removal_job(one.log, one.now_ms) is None
+    one.log.flush()
+    assert removal_job(one.log, one.now_ms) is not None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_files_go_when_the_log_start_behind_them_is_durable(seed: int) -> None:
+    """Else a power loss could leave a log that does not begin where it says."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 12)
+    one.log.flush()
+    one.log.delete_records(8)
+    assert one.log.apply_retention(one.now_ms) == 2
+    job = removal_job(one.log, one.now_ms)
+    assert job is not None
+    job.run()
+    job.finish()
+    one.lose_power(random.Random(seed))
+    assert one.offsets() == [8, 9, 10, 11]
+
+
 def test_segments_dropped_later_go_later() -> None:
     one = OneLog(segment_bytes=4 * BATCH_BYTES, file_delete_delay_ms=500)
     fixed_fill(one, 16)
