@@ -14,7 +14,7 @@ from data_plane.log import maintenance
 from data_plane.log.checkpoints import decode_value, encode_value
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import DirectoryLocked, LogDirFailure, UnknownPartition
-from data_plane.log.file_system import File
+from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import FlushJob
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
@@ -574,6 +574,33 @@ def test_no_bit_of_a_small_file_flips_unseen() -> None:
         flipped[bit // 8] ^= 1 << bit % 8
         with pytest.raises(ValueError):  # noqa: PT011 -- whatever is wrong with it
             decode_value(bytes(flipped))
+
+
+def test_logs_that_are_closed_together_have_their_epochs_synced_then_named_then_that_synced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fs = SimFileSystem()
+    manager = LogManager([Path("/data")], default_config=SMALL, fs=fs, stop_together_min=1)
+    assert manager.start(START_MS) == []
+    log = manager.create(TOPIC_ID, "flights", 0)
+    add_durably(log)
+    buf = batch_of(b"v", timestamps=[START_MS])
+    log.append_as_leader(buf, 0, len(buf), leader_epoch=1, now_ms=START_MS)
+    done: list[str] = []
+    rename, sync_all = fs.rename, fs.sync_all
+
+    def rename_noted(source: str, target: str) -> None:
+        done.append(target.rpartition("/")[2])
+        rename(source, target)
+
+    def sync_all_noted(path: str, site: SyncSite) -> None:
+        done.append("sync")
+        sync_all(path, site)
+
+    monkeypatch.setattr(fs, "rename", rename_noted)
+    monkeypatch.setattr(fs, "sync_all", sync_all_noted)
+    manager.close(START_MS)
+    assert done == ["sync", "leader-epoch.checkpoint", "sync", "clean-shutdown"]
 
 
 def test_a_directory_that_failed_is_not_closed_cleanly() -> None:

@@ -497,6 +497,28 @@ def test_truncation_drops_whole_batches_from_the_offset_on() -> None:
     assert one.offsets() == list(range(7))
 
 
+@pytest.mark.parametrize("log_start", [0, 4, 6])
+def test_truncation_to_the_log_start_leaves_an_empty_log(log_start: int) -> None:
+    one = OneLog(segment_bytes=4 * BATCH_BYTES)
+    fixed_fill(one, 12)
+    one.log.delete_records(log_start)
+    one.log.truncate_to(log_start)
+    assert (one.log.log_start_offset, one.log.log_end_offset) == (log_start, log_start)
+    one.fill(1)
+    one.kill()
+    assert one.offsets() == [log_start]
+
+
+def test_truncation_to_where_a_snapshot_is_lost_makes_producers_of_their_batches() -> None:
+    one = one_with_a_producer()
+    offset = one.log.segments[1].base_offset
+    for name in one.names(".snapshot"):
+        one.unlink(name)
+    one.log.truncate_to(offset)
+    assert one.log.log_end_offset == offset
+    assert one.log.producers.producers[5].last_sequence == offset - 1
+
+
 def test_truncation_leaves_no_snapshot_behind_the_end() -> None:
     """The next start would take up producers from it."""
     for offset in range(1, 6):
