@@ -77,12 +77,6 @@ class OffsetIndex:
         """(relative offset, position), in order."""
         return zip(self._offsets, self._positions, strict=True)
 
-    def truncate(self, relative_offset: int) -> None:
-        """Drop the entries at or above `relative_offset`."""
-        keep = bisect_left(self._offsets, relative_offset)
-        del self._offsets[keep:]
-        del self._positions[keep:]
-
     def encode(self) -> bytes:
         both = array("I", bytes(8 * len(self._offsets)))
         both[0::2] = self._offsets
@@ -148,12 +142,6 @@ class TimeIndex:
     def entries(self) -> Iterator[tuple[int, int]]:
         """(relative offset, timestamp), in order."""
         return zip(self._offsets, self._timestamps, strict=True)
-
-    def truncate(self, relative_offset: int) -> None:
-        """Drop the entries at or above `relative_offset`."""
-        keep = bisect_left(self._offsets, relative_offset)
-        del self._offsets[keep:]
-        del self._timestamps[keep:]
 
     def encode(self) -> bytes:
         entries = zip(self._timestamps, self._offsets, strict=True)
