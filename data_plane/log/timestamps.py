@@ -2,6 +2,9 @@
 
 Both functions may read the disk: for a worker thread when the log is large, harmless on the loop
 when it is small. They open descriptors of their own.
+
+Damage in the way of a search ends it, as it ends a read: what is in there may be what is looked
+for, and whoever were sent behind it would miss that, although it may be repaired in a moment.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from data_plane.log.batch_walk import BatchWalk, Chunk, pieces_around
+from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk
 from data_plane.log.cold_files import cold_file, read_as_it_is
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File
@@ -26,7 +29,7 @@ Found = tuple[int, int, int]
 
 def offset_for_timestamp(log: Log, timestamp_ms: int, max_offset: int) -> Found | None:
     """(offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`, below
-    `max_offset` and not below the log start; None without one."""
+    `max_offset` and not below the log start; None without one. Raises CorruptSegment."""
     return read_as_it_is(log, lambda segments: _find(log, segments, timestamp_ms, max_offset))
 
 
@@ -38,13 +41,13 @@ def _find(log: Log, segments: list[Segment], timestamp_ms: int, max_offset: int)
             return None
         if segment.largest_timestamp() < timestamp_ms:
             continue
-        found = _find_in(segment, timestamp_ms, log.log_start_offset)
+        found = _find_in(segment, timestamp_ms, log.log_start_offset, max_offset)
         if found is not None:
             return found if found[0] < max_offset else None
     return None
 
 
-def _find_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> Found | None:
+def _find_in(segment: Segment, timestamp_ms: int, start: int, end: int) -> Found | None:
     if not segment.size:
         return None
     with cold_file(segment) as file:
@@ -53,11 +56,11 @@ def _find_in(segment: Segment, timestamp_ms: int, log_start_offset: int) -> Foun
         assert segment.offset_index is not None
         relative = segment.time_index.offset_for(timestamp_ms)
         position = segment.offset_index.position_for(relative)
-        for chunk, header in _batches(segment, file, position):
-            if header.max_timestamp < timestamp_ms or header.last_offset < log_start_offset:
+        for chunk, header in _batches(segment, file, position, start, end):
+            if header.max_timestamp < timestamp_ms:
                 continue
             with _told_as_damage(segment, chunk, header):
-                found = find_first_at(chunk.data, header, timestamp_ms, log_start_offset)
+                found = find_first_at(chunk.data, header, timestamp_ms, start)
             if found is not None:
                 return found[0], found[1], header.partition_leader_epoch
     return None
@@ -73,20 +76,37 @@ def _told_as_damage(segment: Segment, chunk: Chunk, header: BatchHeader) -> Iter
         raise CorruptSegment(segment.path(), position, str(error)) from error
 
 
-def _batches(segment: Segment, file: File, position: int) -> Iterator[tuple[Chunk, BatchHeader]]:
-    """The batches from byte `position` on with the chunk that they lie in, around bad ranges."""
-    for start, end in pieces_around(segment.bad_ranges, position, segment.size):
-        walk = BatchWalk(file, start, end, check_crc=False)
+def _batches(
+    segment: Segment, file: File, position: int, start: int, end: int
+) -> Iterator[tuple[Chunk, BatchHeader]]:
+    """The batches from byte `position` on that reach into the offsets [start, end), with the chunk
+    that they lie in. Raises CorruptSegment where one of them may be damaged."""
+    skipped: BadRange | None = None
+    for bad in (*(segment.bad_ranges or ()), None):
+        piece_end = segment.size if bad is None else bad.start
+        walk = BatchWalk(file, position, piece_end, check_crc=False)
         for chunk in walk:
             for header in chunk.headers:
-                yield chunk, header
+                if skipped is not None and header.base_offset > start:
+                    raise CorruptSegment(segment.path(), skipped.start, skipped.reason)
+                skipped = None
+                if header.base_offset >= end:
+                    return
+                if header.last_offset >= start:
+                    yield chunk, header
+                if header.last_offset + 1 >= end:
+                    return
         if walk.problem:
-            return
+            raise CorruptSegment(segment.path(), walk.end_position, walk.problem)
+        if bad is not None and position < bad.end:
+            skipped, position = bad, bad.end
+    if skipped is not None:
+        raise CorruptSegment(segment.path(), skipped.start, skipped.reason)
 
 
 def max_timestamp_offset(log: Log, max_offset: int) -> Found | None:
     """(offset, timestamp, leader epoch) of the first record with the highest timestamp of all in
-    [log start, `max_offset`); None without one."""
+    [log start, `max_offset`); None without one. Raises CorruptSegment."""
     return read_as_it_is(log, lambda segments: _find_max(log, segments, max_offset))
 
 
@@ -120,10 +140,8 @@ def _max_in(segment: Segment, start: int, end: int) -> Found | None:
         if segment.base_offset >= start and segment.next_offset <= end:
             relative = segment.time_index.offset_for(segment.max_timestamp)
             position = segment.offset_index.position_for(relative)
-        for chunk, header in _batches(segment, file, position):
-            if header.base_offset >= end:
-                break
-            if header.last_offset < start or (best is not None and header.max_timestamp <= best[1]):
+        for chunk, header in _batches(segment, file, position, start, end):
+            if best is not None and header.max_timestamp <= best[1]:
                 continue
             with _told_as_damage(segment, chunk, header):
                 found = find_max_timestamp(chunk.data, header, start, end)

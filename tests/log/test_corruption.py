@@ -168,12 +168,12 @@ def test_what_was_not_checked_yet_is_not_served_from_memory() -> None:
         one.log.read_cold(14, 1, max_offset=FAR, at_least_one_batch=True)
 
 
-@pytest.mark.parametrize(
-    "byte", [11, 34, 42, 100], ids=["length", "timestamp", "maximum", "record"]
-)
-def test_what_lies_behind_damage_is_found_by_its_time(byte: int) -> None:
-    """And what is damaged says nothing of times or of where the next batch begins."""
-    one = OneLog(segment_bytes=3000, index_interval_bytes=1 << 20)
+def with_one_damaged(byte: int) -> tuple[OneLog, int]:
+    """A log, and the time of its first record. In a segment of eight batches of one record, 10 ms
+    apart, the one at offset 3 is damaged at its byte `byte`, and that is known; the indexes have
+    been made again without it."""
+    one = OneLog(segment_bytes=3000)
+    start_ms = one.now_ms
     for _ in range(8):
         one.fill(1)
         one.now_ms += 10
@@ -184,12 +184,60 @@ def test_what_lies_behind_damage_is_found_by_its_time(byte: int) -> None:
     one.restart()
     one.log.load()
     by_scrubbing(one.log)
-    start_ms = one.now_ms - 80
-    for wanted in (20, 50):
+    return one, start_ms
+
+
+@pytest.mark.parametrize(
+    "byte", [11, 34, 42, 100], ids=["length", "timestamp", "maximum", "record"]
+)
+def test_a_search_by_time_says_that_there_is_damage_in_its_way(byte: int) -> None:
+    """What is damaged says nothing of times or of where the next batch begins."""
+    one, start_ms = with_one_damaged(byte)
+    for wanted in (0, 20):
         found = one.log.offset_for_timestamp(start_ms + wanted, max_offset=8)
         assert found == (wanted // 10, start_ms + wanted, 0)
-    assert one.log.offset_for_timestamp(start_ms + 30, max_offset=8) == (4, start_ms + 40, 0)
+    # It may be the first at or after any of these, whatever it says.
+    for wanted in (21, 30, 40):
+        with pytest.raises(CorruptSegment):
+            one.log.offset_for_timestamp(start_ms + wanted, max_offset=8)
+    with pytest.raises(CorruptSegment):
+        one.log.max_timestamp_offset(max_offset=5)
+    # But for searches that end in front of it or begin behind it.
+    assert one.log.offset_for_timestamp(start_ms + 50, max_offset=8) == (5, start_ms + 50, 0)
+    assert one.log.offset_for_timestamp(start_ms + 21, max_offset=3) is None
+    assert one.log.max_timestamp_offset(max_offset=3) == (2, start_ms + 20, 0)
+    one.log.delete_records(3)
+    with pytest.raises(CorruptSegment):
+        one.log.offset_for_timestamp(start_ms, max_offset=8)
+    one.log.delete_records(4)
+    assert one.log.offset_for_timestamp(start_ms, max_offset=8) == (4, start_ms + 40, 0)
     assert one.log.max_timestamp_offset(max_offset=8) == (7, start_ms + 70, 0)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_damage_at_the_end_of_a_segment_is_in_the_way_of_what_lies_behind(is_known: bool) -> None:
+    one = OneLog(segment_bytes=3000, index_interval_bytes=1 << 20)
+    start_ms = one.now_ms
+    for _ in range(8):
+        one.fill(1)
+    one.log.roll()
+    size = one.log.segments[0].size // 8
+    one.now_ms += 10
+    one.fill(1)
+    one.log.flush()
+    one.restart()
+    one.log.load()
+    one.fs.flip_bit(one.log.segments[0].path(), 7 * size + 11)
+    if is_known:
+        by_scrubbing(one.log)
+    # The whole segment is older.
+    found = one.log.offset_for_timestamp(start_ms + 1, max_offset=9)
+    assert found == (8, start_ms + 10, 0)
+    one.log.delete_records(7)
+    with pytest.raises(CorruptSegment):
+        one.log.offset_for_timestamp(start_ms, max_offset=9)
+    one.log.delete_records(8)
+    assert one.log.offset_for_timestamp(start_ms, max_offset=9) == (8, start_ms + 10, 0)
 
 
 def test_damage_in_front_of_a_cut_says_nothing_of_producers() -> None:
