@@ -49,7 +49,8 @@ def test_offsets_of_a_simple_group_expire_one_by_one_after_their_commit() -> Non
     assert state_of_group(after) == "Dead"
 
 
-def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
+def with_group_left_after_eight_days() -> LocalBroker:
+    """Its only member has committed 5 at the beginning, and has just left."""
     broker = new_broker()
     a = Member(broker, "a", session_timeout_ms=1_800_000)
     stable_group(broker, a)
@@ -58,6 +59,11 @@ def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
         broker.advance(20 * MINUTE_MS)
         assert a.beat() is ErrorCode.NONE
     answer(broker, a.send_leave())
+    return broker
+
+
+def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
+    broker = with_group_left_after_eight_days()
     broker.advance(6 * DAY_MS)
     assert committed(broker) == 5, "in use until a day ago"
     after = broker.restart()
@@ -67,14 +73,7 @@ def test_offsets_of_an_empty_group_expire_after_it_became_empty() -> None:
 
 
 def test_since_when_a_group_is_empty_is_known_after_a_restart() -> None:
-    broker = new_broker()
-    a = Member(broker, "a", session_timeout_ms=1_800_000)
-    stable_group(broker, a)
-    answer(broker, a.send_commit(5))
-    for _ in range(8 * 24 * 3):
-        broker.advance(20 * MINUTE_MS)
-        assert a.beat() is ErrorCode.NONE
-    answer(broker, a.send_leave())
+    broker = with_group_left_after_eight_days()
     after = broker.restart()
     after.advance(6 * DAY_MS)
     assert committed(after) == 5

@@ -66,6 +66,13 @@ class Broker:
             job.run()
             job.finish()
 
+    def run_without_descriptors(self, job: Any) -> None:
+        """A flush that finds none left when it comes to its checkpoint of leader epochs."""
+        self.fs.faults.append(Fault("create", "leader-epoch", errno.EMFILE))
+        with pytest.raises(LogDirFailure):
+            job.run()
+        job.finish()
+
     def stored_recovery_point(self, log: Log) -> int:
         entry = read_directory(self.fs, "/data").logs.get(f"{log.topic_id}/{log.partition}")
         return entry.summary.recovery_point if entry is not None else -1
@@ -165,10 +172,7 @@ def test_a_flush_that_could_not_be_made_is_made_later() -> None:
     broker.run()
     broker.add(log)
     (job,) = broker.due(1000)
-    broker.fs.faults.append(Fault("create", "leader-epoch", errno.EMFILE))
-    with pytest.raises(LogDirFailure):
-        job.run()
-    job.finish()
+    broker.run_without_descriptors(job)
     assert log.recovery_point == 0
     broker.run(1)
     assert (log.recovery_point, log.needs_flush) == (1, False)
@@ -182,10 +186,7 @@ def test_a_flush_that_fails_does_not_keep_others_from_theirs() -> None:
     for log in logs:
         broker.add(log)
     (job,) = broker.due(1)
-    broker.fs.faults.append(Fault("create", "leader-epoch", errno.EMFILE))
-    with pytest.raises(LogDirFailure):
-        job.run()
-    job.finish()
+    broker.run_without_descriptors(job)
     assert [log.flushes for log in logs] == [[], [], []]
     broker.run(1)
     assert [log.recovery_point for log in logs] == [1, 1, 1]
