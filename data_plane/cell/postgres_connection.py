@@ -16,6 +16,7 @@ by the owner, who holds `lock` around everything.
 from __future__ import annotations
 
 import re
+import select
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -136,13 +137,18 @@ class PostgresLink:
             raise StoreUnavailable(f"the metadata store: {error}") from error
 
     def wait_for_notification(self, timeout_ms: int) -> bool:
-        """Whether one came, of those that `on_connect` has listened to."""
+        """Whether one came, of those that `on_connect` has listened to. False, too, when the server
+        had something else to say before the time was over."""
         self.ensure()
-        assert self._connection is not None
+        connection = self._connection
+        assert connection is not None
         try:
-            notifications = self._connection.notifies(timeout=timeout_ms / 1000, stop_after=1)
-            with closing(notifications):
-                return next(notifications, None) is not None
+            # One that came along with the answer to a statement has left the socket already.
+            if _has_notification(connection):
+                return True
+            # psycopg's own wait wakes every 100 ms, and spins through the last millisecond.
+            _wait_until_readable(connection, timeout_ms)
+            return _has_notification(connection)
         except psycopg.Error as error:
             self.drop()
             raise StoreUnavailable(f"the metadata store: {error}") from error
@@ -165,6 +171,18 @@ class PostgresLink:
     def backoff_ms(self) -> int:
         """How long no new connection is tried."""
         return 0 if self._failure is None else max(0, self._retry_at_ms - self._clock_ms())
+
+
+def _has_notification(connection: Connection) -> bool:
+    with closing(connection.notifies(timeout=0, stop_after=1)) as notifications:
+        return next(notifications, None) is not None
+
+
+def _wait_until_readable(connection: Connection, timeout_ms: int) -> None:
+    """A server that has gone makes its connection readable, too."""
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    poller.poll(timeout_ms)
 
 
 def connection_parameters(
