@@ -191,9 +191,9 @@ LISTENER_DEFINITIONS = (
     define(
         "socket.send.buffer.bytes",
         "INT",
-        -1,
-        "SO_SNDBUF of a connection; -1 leaves it to the operating system, which adapts it. Apache "
-        "Kafka has 102400.",
+        262_144,
+        "SO_SNDBUF of a connection; -1 leaves it to the operating system, which adapts it, as far "
+        "connections with a long round trip want it. Apache Kafka has 102400.",
         at_least(-1),
     ),
     define(
