@@ -192,8 +192,8 @@ LISTENER_DEFINITIONS = (
         "socket.send.buffer.bytes",
         "INT",
         262_144,
-        "SO_SNDBUF of a connection; -1 leaves it to the operating system, which adapts it, as far "
-        "connections with a long round trip want it. Apache Kafka has 102400.",
+        "SO_SNDBUF of a connection. -1 leaves it to the operating system, which adapts it: better "
+        "for clients and brokers with a long round trip. Apache Kafka has 102400.",
         at_least(-1),
     ),
     define(
