@@ -2,7 +2,8 @@
 
 The transport reports each record's outcome once, perhaps on a thread of its own. What happens
 there is only bookkeeping of this module: an outcome is stored, a counter goes up. Whoever waits is
-woken, and interceptors are called, on the event loop (`on_due`).
+woken, and interceptors are called, on the event loop (`on_due`): from the first report on, since
+the transport may have a second's worth of them, and some in each turn of the loop.
 
 Invariants
 - Every record that was queued gets exactly one report: a receipt or an error.
@@ -15,6 +16,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
@@ -27,6 +29,9 @@ from tidewheel.settings import ProducerSettings
 from tidewheel.transport.port import Fault, OnReport, ProducerTransport, Reported
 
 PARTITION_COUNT_TTL_S: Final = 60.0
+DUE_MAX: Final = 1_000
+"""Outcomes that one turn of the loop deals with. After a broker's death the next one acknowledges
+in a moment all that was sent meanwhile, and the rest of the application wants its turn, too."""
 
 
 class Delivery(Awaitable[Receipt]):
@@ -80,7 +85,7 @@ class Delivery(Awaitable[Receipt]):
         sender = self._sender
         sender.settled += 1
         if self._waiters is not None:
-            sender.due.append(self._wake)
+            sender.make_due(self._wake)
 
     def _wake(self) -> None:
         for waiter in self._waiters or ():
@@ -137,7 +142,7 @@ class Sender:
         self.closed = False
         self.produced = 0
         self.settled = 0
-        self.due: deque[Callable[[], None]] = deque()
+        self._due: deque[Callable[[], None]] = deque()
         self._queue_messages_max = settings.queue_messages_max
         self._on_broken_interceptor = on_broken_interceptor
         self._loop = asyncio.get_running_loop()
@@ -149,10 +154,26 @@ class Sender:
         """Records whose outcome is not known yet."""
         return self.produced - self.settled
 
+    def make_due(self, callback: Callable[[], None]) -> None:
+        """Have the loop call this soon. For the reporting thread."""
+        due = self._due
+        due.append(callback)
+        if len(due) == 1:
+            # With more of them a call of `on_due` is on its way, which leaves none behind.
+            with contextlib.suppress(RuntimeError):
+                # The loop is gone when the application ended without closing its client.
+                self._loop.call_soon_threadsafe(self.on_due)
+
     def on_due(self) -> None:
-        """On the loop, after reports came in: wake who waits, call interceptors."""
-        while self.due:
-            self.due.popleft()()
+        """On the loop, when reports came in: wake who waits, call interceptors."""
+        self._call_due(DUE_MAX)
+        if self._due:
+            self._loop.call_soon(self.on_due)
+
+    def _call_due(self, count_max: int) -> None:
+        due = self._due
+        for _ in range(min(count_max, len(due))):
+            due.popleft()()
         waiters, self._waiters = self._waiters, deque()
         for waiter in waiters:
             if not waiter.done():
@@ -192,7 +213,7 @@ class Sender:
         """`on_report` after the interceptors' on_acknowledgement, both on the loop."""
 
         def report(fault: Fault | None, message: Reported) -> None:
-            self.due.append(partial(self._acknowledge, topic, on_report, fault, message))
+            self.make_due(partial(self._acknowledge, topic, on_report, fault, message))
 
         return report
 
@@ -242,4 +263,4 @@ class Sender:
         finally:
             self.closed = True
             await self.transport.close()
-            self.on_due()
+            self._call_due(len(self._due))
