@@ -143,6 +143,8 @@ class Sender:
         self.produced = 0
         self.settled = 0
         self._due: deque[Callable[[], None]] = deque()
+        # Whether the next turn of the loop goes on with what is due.
+        self._is_going_on = False
         self._queue_messages_max = settings.queue_messages_max
         self._on_broken_interceptor = on_broken_interceptor
         self._loop = asyncio.get_running_loop()
@@ -166,9 +168,15 @@ class Sender:
 
     def on_due(self) -> None:
         """On the loop, when reports came in: wake who waits, call interceptors."""
+        if not self._is_going_on:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_going_on = False
         self._call_due(DUE_MAX)
         if self._due:
-            self._loop.call_soon(self.on_due)
+            self._is_going_on = True
+            self._loop.call_soon(self._go_on)
 
     def _call_due(self, count_max: int) -> None:
         due = self._due
