@@ -53,6 +53,8 @@ class Dispatcher:
         self._requests_by_api = services.counters.requests_by_api
         # Raised by requests that may have moved a component's next deadline.
         self.has_called_handlers = False
+        # Of the request that was handled last.
+        self.last_api_key = -1
 
     def dispatch(
         self,
@@ -75,6 +77,7 @@ class Dispatcher:
         if entry is None or spec is None:
             raise CloseConnection(f"request for API {api_key}, which is not served here")
         self._requests_by_api[api_key] = self._requests_by_api.get(api_key, 0) + 1
+        self.last_api_key = api_key
         position += 10
         if client_id_size < 0:
             client_id = None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from data_plane.broker.metrics import BrokerCounters
 from data_plane.broker.timers import TimerQueue
+from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.broker.waiting import WakeQueue
 from data_plane.wire.compression import Unpacker
 
@@ -114,6 +115,7 @@ class Services:
     peers: Peers = field(init=False)
     groups: Any = None
     timers: TimerQueue = field(default_factory=TimerQueue)
+    turns: Turns = field(default_factory=UnwatchedTurns)
     wakes: WakeQueue = field(default_factory=WakeQueue)
     unpacker: Unpacker = field(default_factory=Unpacker)
     components: list[Component] = field(default_factory=list)
@@ -131,9 +133,12 @@ class Services:
             component.start(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        self.timers.run_due(now_ms)
+        step = self.turns.step
+        self.timers.run_due(now_ms, step)
         for component in self.components:
+            step(component.tick)
             component.tick(now_ms)
+        step("wakes")
         self.wakes.run(now_ms)
 
     def stop(self, now_ms: int) -> None:
@@ -156,8 +161,13 @@ class Services:
         old = self.image
         if image.version <= old.version:
             return
+        step = self.turns.step
+        step(self.apply_image)
         self.image = image
         self.config.update(image)
+        step(self.partitions.apply_image)
         self.partitions.apply_image(image, now_ms)
         for listener in self.image_listeners:
+            step(listener)
             listener(old, image, now_ms)
+        step("after an image")

@@ -14,6 +14,11 @@ import heapq
 from collections.abc import Callable
 from itertools import count
 
+
+def _tell_nobody(_what: object) -> None:
+    pass
+
+
 # Below this many entries a rebuild would cost more than the dead entries do.
 REBUILD_ENTRIES_MIN = 256
 
@@ -64,10 +69,11 @@ class TimerQueue:
             self._cancelled_count -= 1
         return heap[0][0] if heap else None
 
-    def run_due(self, now_ms: int) -> None:
+    def run_due(self, now_ms: int, on_step: Callable[[object], None] = _tell_nobody) -> None:
         """Call what is due at `now_ms`. What the calls schedule runs in a later pass, so that a
         timer that schedules itself for now cannot hold the loop. When a call raises the others are
-        made all the same, and then the first exception is raised."""
+        made all the same, and then the first exception is raised. `on_step` is told of each one
+        before it is made."""
         due: list[Timer] = []
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
@@ -84,6 +90,7 @@ class TimerQueue:
                 self._cancelled_count = max(0, self._cancelled_count - 1)
                 continue
             timer.callback = None
+            on_step(callback)
             try:
                 callback(now_ms)
             except Exception as error:

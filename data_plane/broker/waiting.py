@@ -31,6 +31,10 @@ class WakeQueue:
     def forget(self, parked: Parked) -> None:
         self._woken.pop(parked, None)
 
+    def __bool__(self) -> bool:
+        """Whether anything was woken."""
+        return bool(self._woken)
+
     def run(self, now_ms: int) -> None:
         """Run everything woken, and whatever that wakes in turn. When one raises the others are
         run all the same, since nobody will wake them again, and then the first error is raised."""

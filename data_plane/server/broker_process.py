@@ -39,6 +39,7 @@ from data_plane.server.http import HttpListener, HttpResponse
 from data_plane.server.interpreter import tune_interpreter
 from data_plane.server.listener import Listener
 from data_plane.server.logging_setup import THRESHOLD
+from data_plane.server.loop_watch import LoopCollector, LoopWatch
 from data_plane.server.ports import NoPeers, Ports
 from data_plane.server.ready_pipe import ReadyPipe
 from data_plane.server.shared_store import open_shared_store
@@ -73,6 +74,7 @@ class BrokerProcess:
         self._ready_pipe: ReadyPipe | None = None
         self._log = log
         self._clock = Clock()
+        self._watch = LoopWatch(log)
         self._started_s = time.monotonic()
         self._stop_requested = asyncio.Event()
         self._timer: TickTimer
@@ -85,20 +87,21 @@ class BrokerProcess:
         """Raises what `enter_cell` raises, and SupersededError after having stopped."""
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._timer = TickTimer(loop, self._clock, self._tick)
+        watch = self._watch
+        self._timer = TickTimer(loop, self._clock, self._tick, watch.note_lateness)
         if self._ready_fd is not None:
             self._ready_pipe = ReadyPipe(self._ready_fd, loop, self._abandoned)
         if WHY_INTERPRETED:
             # Correct, and several times slower where every record is looked at.
             self._log.warning("kernel_interpreted", reason=WHY_INTERPRETED)
         settings = self._settings
-        self._executor = ThreadExecutor(loop, WORKER_THREADS, "worker", self._end_pass_now)
+        self._executor = ThreadExecutor(loop, WORKER_THREADS, "worker", self._end_pass_now, watch)
         self._maintenance = ThreadExecutor(
-            loop, MAINTENANCE_THREADS, "maintenance", self._end_pass_now
+            loop, MAINTENANCE_THREADS, "maintenance", self._end_pass_now, watch
         )
         budget = descriptors.divide(descriptors.raise_limit())
         ports = self._real_ports(budget.open_segments_max)
-        http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page})
+        http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page}, watch)
         metrics_port = await http.start(settings.http_host, settings.http_port)
         self._install_signals()
         member = self._member
@@ -128,7 +131,10 @@ class BrokerProcess:
             member.join(services)
         self._end_pass_now()
         self._timer.tick()
+        watch.begin(tune_interpreter)
         huge_pages_bytes = tune_interpreter()
+        watch.end()
+        end_watch = watch.watch_garbage_collections()
         self._log.debug("interpreter_tuned", huge_pages_bytes=huge_pages_bytes)
         # Only now: a client that comes earlier would be told of a broker that cannot answer yet.
         for listener in self._listeners:
@@ -142,6 +148,7 @@ class BrokerProcess:
             await member.leave()
         self._is_ready = False
         await self._stop()
+        end_watch()
         http.close()
         if member is not None and member.superseded:
             raise SupersededError(f"broker {settings.node_id} has stopped: {member.superseded}")
@@ -161,6 +168,7 @@ class BrokerProcess:
             log_threshold=THRESHOLD,
             make_peers=self._no_peers if member is None else member.make_peers,
             measure_space=measure_space,
+            turns=self._watch,
             shared_store=store,
             store_executor=None if member is None else member.store_executor,
             sleep_ms=lambda duration_ms: time.sleep(duration_ms / 1000),
@@ -182,6 +190,7 @@ class BrokerProcess:
             self._end_pass,
             self._end_pass_now,
             self.request_stop,
+            self._watch,
         )
 
     def _make_listeners(
@@ -238,8 +247,11 @@ class BrokerProcess:
 
     def _end_pass(self, now_ms: int) -> None:
         services = self._services
+        wakes = services.wakes
         try:
-            services.wakes.run(now_ms)
+            if wakes:
+                self._watch.step("wakes")
+                wakes.run(now_ms)
         except Exception as error:
             # A bug in what waits must not hurt the connection whose pass this is.
             self._log.error("wake_failed", error=repr(error), exc_info=True)
@@ -262,18 +274,31 @@ class BrokerProcess:
 
     def _run_due_pass(self) -> None:
         self._is_pass_due = False
-        self._end_pass_now()
+        self._watch.begin(self._end_pass_now)
+        try:
+            self._end_pass_now()
+        finally:
+            self._watch.end()
 
     def _tick(self) -> None:
+        self._watch.begin(self._services.tick)
+        try:
+            self._do_what_is_due()
+        finally:
+            self._watch.end()
+
+    def _do_what_is_due(self) -> None:
         now_ms = self._clock.now_ms()
         services = self._services
         try:
             services.tick(now_ms)
             for listener in self._listeners:
+                self._watch.step(listener.sweep)
                 listener.sweep(now_ms)
         except Exception as error:
             # A timer's bug must not stop the clock for everybody else.
             self._log.error("tick_failed", error=repr(error), exc_info=True)
+        self._watch.step(services.next_deadline_ms)
         deadline_ms = services.next_deadline_ms()
         latest_ms = now_ms + TICK_INTERVAL_MS_MAX
         self._timer.wake_at(latest_ms if deadline_ms is None else min(deadline_ms, latest_ms))
@@ -389,6 +414,7 @@ class BrokerProcess:
         from data_plane.server.process_metrics import ProcessCollector
 
         services.metrics.register(ProcessCollector(self._listener, self._executor))
+        services.metrics.register(LoopCollector(self._watch))
 
 
 def run_broker(settings: BrokerConfig, ready_fd: int | None, log: Logger) -> None:

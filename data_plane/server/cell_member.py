@@ -15,6 +15,7 @@ from data_plane.broker.controlled_shutdown import ControlledShutdown
 from data_plane.broker.membership import Membership
 from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.services import Services
+from data_plane.broker.turns import Turns
 from data_plane.cell.metadata_store import MetadataStore
 from data_plane.server.clock import Clock
 from data_plane.server.configuration import BrokerConfig
@@ -44,13 +45,14 @@ class CellMember:
         end_pass: Callable[[int], None],
         end_pass_now: Callable[[], None],
         request_stop: Callable[[], None],
+        turns: Turns,
     ) -> None:
         """Raises OSError when the files of TLS cannot be read."""
         self.store = store
         self.tls: TlsContexts | None = None
         if settings.inter_broker_tls is not None:
             self.tls = make_contexts(settings.inter_broker_tls)
-        self.store_executor = ThreadExecutor(loop, STORE_THREADS, "store", end_pass_now)
+        self.store_executor = ThreadExecutor(loop, STORE_THREADS, "store", end_pass_now, turns)
         self.superseded = ""
         self._loop = loop
         self._clock = clock

@@ -112,6 +112,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         advertised_port=entry.addresses.port,
         rack=settings.rack,
     )
+    services.turns = ports.turns
     if ports.store_executor is not None:
         services.store_executor = ports.store_executor
     services.peers = ports.make_peers(services)

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, cast
 from data_plane.broker.api import Buffer, CloseConnection, ConnectionInfo, Deferred
 from data_plane.server.receive_buffers import HalfFrame
 from data_plane.wire.errors import WireError
+from data_plane.wire.registry import API_BY_KEY
 
 if TYPE_CHECKING:
     from data_plane.server.listener import Listener
@@ -133,22 +134,35 @@ class Connection(asyncio.BufferedProtocol):
         listener.bytes_in += nbytes
         half = self._half
         self._is_in_pass = True
+        turns = listener.turns
+        turns.begin(self)
         try:
-            if half is None:
-                memory = listener.memory
-                self._handle_frames(memory.shared, memory.shared_view, 0, nbytes, now_ms)
-            else:
-                self._continue_half(half, nbytes, now_ms)
-        except Exception as error:
-            self._fail(error)
+            try:
+                if half is None:
+                    memory = listener.memory
+                    self._handle_frames(memory.shared, memory.shared_view, 0, nbytes, now_ms)
+                else:
+                    self._continue_half(half, nbytes, now_ms)
+            except Exception as error:
+                self._fail(error)
+            finally:
+                self._is_in_pass = False
+            # Consumers that wait for what this read brought get it before the producer's answer:
+            # the other way round the producer's thread takes the processor that they need.
+            listener.end_pass(now_ms)
+            if self._out:
+                self._flush()
+            self._adjust_reading()
         finally:
-            self._is_in_pass = False
-        # Consumers that wait for what this read brought get it before the producer's answer: the
-        # other way round the producer's thread takes the processor that they need.
-        listener.end_pass(now_ms)
-        if self._out:
-            self._flush()
-        self._adjust_reading()
+            turns.end()
+
+    def turn_name(self) -> str:
+        """What a turn of the loop is called that this connection's requests have filled."""
+        listener = self._listener
+        api_key = listener.dispatcher.last_api_key
+        name = API_BY_KEY[api_key].name if api_key in API_BY_KEY else "unknown"
+        peer = "" if self.info is None else self.info.peer
+        return f"requests from {peer}, the last one: {name}"
 
     def _fail(self, error: Exception) -> None:
         """What was received cannot be handled, for the client's fault or for ours."""
@@ -399,13 +413,17 @@ class Connection(asyncio.BufferedProtocol):
             backlog = self._take_backlog()
             now_ms = self._listener.clock.now_ms()
             self._is_in_pass = True
+            turns = self._listener.turns
+            turns.begin(self)
             try:
                 self._handle_frames(backlog, memoryview(backlog), 0, len(backlog), now_ms)
+                self._is_in_pass = False
+                self._flush()
             except Exception as error:
+                self._is_in_pass = False
                 self._fail(error)
             finally:
-                self._is_in_pass = False
-            self._flush()
+                turns.end()
             self._listener.end_pass_soon()
         self._adjust_reading()
 

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+from data_plane.broker.turns import Turns, UnwatchedTurns
+
 HTTP_CONNECTIONS_MAX = 64
 REQUEST_BYTES_MAX = 8192
 REQUEST_DEADLINE_S = 10.0
@@ -33,8 +35,9 @@ Page = Callable[[], HttpResponse]
 class HttpListener:
     """Serves `pages` by exact path."""
 
-    def __init__(self, pages: dict[str, Page]) -> None:
+    def __init__(self, pages: dict[str, Page], turns: Turns | None = None) -> None:
         self.pages = pages
+        self.turns: Turns = turns or UnwatchedTurns()
         self.open_count = 0
         self._server: asyncio.Server | None = None
 
@@ -97,7 +100,12 @@ class _HttpConnection(asyncio.Protocol):
             return
         self._received += data
         if b"\r\n\r\n" in self._received:
-            transport.write(self._listener.respond(self._received))
+            turns = self._listener.turns
+            turns.begin(self._listener.respond)
+            try:
+                transport.write(self._listener.respond(self._received))
+            finally:
+                turns.end()
             transport.close()
         elif len(self._received) > REQUEST_BYTES_MAX:
             transport.abort()

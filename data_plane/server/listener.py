@@ -81,6 +81,7 @@ class Listener:
         self.end_pass = end_pass
         self.end_pass_soon = end_pass_soon
         self.log: Logger = services.log
+        self.turns = services.turns
         self.dispatcher = dispatcher or Dispatcher(services)
         self.memory = ReceiveMemory()
         self.connections: set[Connection] = set()

@@ -317,18 +317,27 @@ class _PeerConnection(asyncio.BufferedProtocol):
         owner = self._owner
         now_ms = owner.clock.now_ms()
         has_answers = False
+        turns = owner.services.turns
+        turns.begin(self)
         try:
-            while (frame := frames.next_frame()) is not None:
-                has_answers = True
-                self._take(frame, now_ms)
-                if self.is_closed:
-                    break
-        except WireError as error:
-            self.abort(str(error))
-        except Exception as error:
-            self.abort(f"its answer was not handled: {error!r}")
-        if has_answers:
-            owner.end_pass(now_ms)
+            try:
+                while (frame := frames.next_frame()) is not None:
+                    has_answers = True
+                    self._take(frame, now_ms)
+                    if self.is_closed:
+                        break
+            except WireError as error:
+                self.abort(str(error))
+            except Exception as error:
+                self.abort(f"its answer was not handled: {error!r}")
+            if has_answers:
+                owner.end_pass(now_ms)
+        finally:
+            turns.end()
+
+    def turn_name(self) -> str:
+        """What a turn of the loop is called that the peer's answers have filled."""
+        return f"answers of broker {self._peer.node_id}"
 
     def eof_received(self) -> bool:
         return False

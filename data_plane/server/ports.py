@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from data_plane.broker.api import Executor
 from data_plane.broker.log_threshold import LogThreshold
 from data_plane.broker.peers import OnResponse, Peers
 from data_plane.broker.services import Logger, Services
+from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.cell.metadata_store import MetadataStore
 from data_plane.log.file_system import FileSystem
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX
@@ -45,6 +46,7 @@ class Ports:
     - `shared_store` None: the broker is alone and keeps the metadata in its data directory.
     - `make_peers` may be called again where a purpose needs connections of its own.
     - `sleep_ms` holds up the thread that enters the cell.
+    - `turns` is told what the loop does.
     - `measure_space(path)` → (size, usable) bytes of the file system.
     """
 
@@ -61,3 +63,4 @@ class Ports:
     store_executor: Executor | None = None
     sleep_ms: Callable[[int], None] = lambda duration_ms: None
     open_segments_max: int = OPEN_SEGMENTS_MAX
+    turns: Turns = field(default_factory=UnwatchedTurns)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from data_plane.broker.turns import Turns, UnwatchedTurns
+
 T = TypeVar("T")
 
 
@@ -23,10 +25,12 @@ class ThreadExecutor:
         threads_max: int,
         name: str,
         after_pass: Callable[[], None],
+        turns: Turns | None = None,
     ) -> None:
         self._loop = loop
         self._pool = ThreadPoolExecutor(threads_max, thread_name_prefix=name)
         self._after_pass = after_pass
+        self._turns: Turns = turns or UnwatchedTurns()
         # Submitted and not handed back yet.
         self.open_count = 0
 
@@ -61,7 +65,12 @@ class ThreadExecutor:
         error: BaseException | None,
     ) -> None:
         self.open_count -= 1
+        turns = self._turns
+        turns.begin(on_done)
         try:
             on_done(result, error)
         finally:
-            self._after_pass()
+            try:
+                self._after_pass()
+            finally:
+                turns.end()

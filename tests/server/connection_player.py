@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from data_plane.broker.api import Buffer, ConnectionInfo, Deferred
+from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.server.connection import Connection
 from data_plane.server.receive_buffers import ReceiveMemory
 
@@ -73,6 +74,7 @@ class ScriptedDispatcher:
     def __init__(self, script: Script) -> None:
         self._script = script
         self.frames: list[bytes] = []
+        self.last_api_key = -1
 
     def dispatch(
         self, info: ConnectionInfo, buf: bytearray, position: int, end: int, now_ms: int
@@ -87,6 +89,7 @@ class PlayedListener:
 
     def __init__(self, script: Script, frame_bytes_max: int = 10_000_000) -> None:
         self.memory = ReceiveMemory()
+        self.turns: Turns = UnwatchedTurns()
         self.clock = FixedClock()
         self.dispatcher = ScriptedDispatcher(script)
         self.frame_bytes_max = frame_bytes_max

@@ -14,6 +14,7 @@ from typing import Any
 import uvloop
 
 from data_plane.broker.config.effective import EffectiveConfig
+from data_plane.broker.turns import UnwatchedTurns
 from data_plane.cell.metadata import BrokerImage, MetadataImage
 from data_plane.server.clock import Clock
 from data_plane.server.peer_connections import PeerConnections
@@ -124,7 +125,9 @@ async def playing(
         1,
     )
     log = RememberingLog()
-    services = SimpleNamespace(config=config, node_id=1, log=log, image=None)
+    services = SimpleNamespace(
+        config=config, node_id=1, log=log, image=None, turns=UnwatchedTurns()
+    )
     player: Player
 
     def end_pass(now_ms: int) -> None:
