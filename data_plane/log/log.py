@@ -137,9 +137,14 @@ class Log(LogReads):
         self.epochs.truncate_from_start(offset)
         self.dirty |= Dirty.LOG_START | Dirty.EPOCHS
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Drop whole segments by age, size and log start; returns how many."""
-        return removal.apply_retention(self, now_ms)
+    def apply_retention(
+        self, now_ms: int, wall_ms: int | None = None, *, by_date: bool = True
+    ) -> int:
+        """Drop whole segments by age, size and log start; returns how many. The date is `wall_ms`,
+        or else `now_ms`; without `by_date` none is too old."""
+        return removal.apply_retention(
+            self, now_ms, now_ms if wall_ms is None else wall_ms, by_date=by_date
+        )
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that reaches `offset` or beyond; folds, indexes and epochs follow.

@@ -54,6 +54,7 @@ class LogAppends(LogState):
         *,
         leader_epoch: int,
         now_ms: int,
+        wall_ms: int | None = None,
         batches: list[BatchHeader] | None = None,
         origin: str = CLIENT,
     ) -> AppendResult:
@@ -61,24 +62,27 @@ class LogAppends(LogState):
 
         `batches` are the kernel's headers when the caller has had them checked. `origin` is
         "client", or "coordinator" for the broker's own batches, whose sequences and clocks are not
-        checked. One write a call. Raises AppendError (nothing is stored), LogDirFailure.
+        checked. `wall_ms` is the date, which timestamps are held against; without it `now_ms` is.
+        One write a call. Raises AppendError (nothing is stored), LogDirFailure.
         """
         if self._segments is None:
             self.load()
         directory = self._directory
         if directory.failure is not None:
             directory.check_online()
+        if wall_ms is None:
+            wall_ms = now_ms
         config = self.config
         is_client = origin == CLIENT
         if batches is None:
             batches = self._headers_of(buf, start, end, is_client=is_client)
         if is_client and self._needs_preparation:
             original, name = buf, f"{self.topic}-{self.partition}"
-            buf, batches = validation.prepare(buf, batches, config, now_ms, name)
+            buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
             if buf is not original:
                 start, end = 0, len(buf)
         first_offset = next_offset = self.log_end_offset
-        timestamp_max = now_ms + self._timestamp_after_max_ms
+        timestamp_max = wall_ms + self._timestamp_after_max_ms
         producers = self._producers
         assert producers is not None
         is_single = len(batches) == 1
@@ -88,7 +92,7 @@ class LogAppends(LogState):
             if header.batch_length + 12 > config.max_message_bytes:
                 validation.check_size(header, config)
             if header.max_timestamp > timestamp_max and is_client:
-                raise validation.timestamp_error(buf, header, now_ms, config)
+                raise validation.timestamp_error(buf, header, wall_ms, config)
             if header.producer_id >= 0 and not (is_single and producers.is_next(header)):
                 if pending is None:
                     pending = {}
@@ -108,11 +112,11 @@ class LogAppends(LogState):
                 BatchHeader(position, next_offset, header.batch_length, leader_epoch, *header[4:])
             )
             next_offset += header.last_offset_delta + 1
-        self._store(buf, start, end, stored, next_offset, now_ms)
+        self._store(buf, start, end, stored, next_offset, now_ms, wall_ms)
         if leader_epoch > self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, first_offset)
             self.dirty |= Dirty.EPOCHS
-        append_time = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
+        append_time = wall_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
         return AppendResult(
             first_offset, next_offset - 1, append_time, False, self.log_start_offset
         )
@@ -137,6 +141,7 @@ class LogAppends(LogState):
         end: int,
         *,
         now_ms: int,
+        wall_ms: int | None = None,
         leader_epoch: int = INT32_MAX,
     ) -> AppendResult:
         """Store batches of the leader as they are, gaps included.
@@ -165,7 +170,9 @@ class LogAppends(LogState):
             )
         last = headers[-1]
         end_offset = last.base_offset + last.last_offset_delta + 1
-        self._store(buf, start, stop, headers, end_offset, now_ms)
+        self._store(
+            buf, start, stop, headers, end_offset, now_ms, now_ms if wall_ms is None else wall_ms
+        )
         if last.partition_leader_epoch > self.epochs.latest_epoch:
             for header in headers:
                 self.epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -182,6 +189,7 @@ class LogAppends(LogState):
         headers: list[BatchHeader],
         next_offset: int,
         now_ms: int,
+        wall_ms: int,
     ) -> None:
         """Write once, then let indexes, folds and ends follow."""
         config = self.config
@@ -191,9 +199,9 @@ class LogAppends(LogState):
         if (
             segment.size + size > config.segment_bytes
             or next_offset - 1 - segment.base_offset > INT32_MAX
-            or (segment.size and self._is_roll_due(segment, now_ms))
+            or (segment.size and self._is_roll_due(segment, wall_ms))
         ):
-            segment = self._make_room(segment, size, next_offset, now_ms)
+            segment = self._make_room(segment, size, next_offset)
         position = segment.size
         try:
             file = segment.file or segment.open_file()
@@ -212,7 +220,7 @@ class LogAppends(LogState):
             data.release()
         segment.recently_used = True
         if not segment.size:
-            segment.first_append_ms = now_ms
+            segment.first_append_ms = wall_ms
         segment.size = position + size
         self.size_bytes += size
         interval_bytes = config.index_interval_bytes
@@ -223,7 +231,7 @@ class LogAppends(LogState):
             segment.add_batch(header, position + header.position - start, interval_bytes)
             if header.producer_id >= 0:
                 producers.apply(header, buf, header.position)
-                producers.note_write(header.producer_id, now_ms)
+                producers.note_write(header.producer_id, wall_ms)
         if len(self._folds) > 1:
             for fold in self._folds[1:]:
                 for header in headers:
@@ -248,9 +256,9 @@ class LogAppends(LogState):
 
     # Rolling
 
-    def _is_roll_due(self, segment: Segment, now_ms: int) -> bool:
+    def _is_roll_due(self, segment: Segment, wall_ms: int) -> bool:
         config = self.config
-        waited_ms = now_ms - segment.first_append_ms
+        waited_ms = wall_ms - segment.first_append_ms
         if waited_ms >= config.segment_ms - config.segment_jitter_ms:
             return True
         limit_bytes = config.segment_index_bytes
@@ -261,7 +269,7 @@ class LogAppends(LogState):
             or segment.time_index.size_bytes + 12 > limit_bytes
         )
 
-    def _make_room(self, segment: Segment, size: int, next_offset: int, now_ms: int) -> Segment:
+    def _make_room(self, segment: Segment, size: int, next_offset: int) -> Segment:
         if size > self.config.segment_bytes:
             raise AppendError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -290,12 +298,12 @@ class LogAppends(LogState):
         self._segments = [*segments, segment]
         return segment
 
-    def maybe_roll(self, now_ms: int) -> bool:
+    def maybe_roll(self, wall_ms: int) -> bool:
         """Roll when the active segment is old enough, so that retention and compaction see it."""
         if self._segments is None or self._directory.failure is not None:
             return False
         segment = self._segments[-1]
-        if not segment.size or not self._is_roll_due(segment, now_ms):
+        if not segment.size or not self._is_roll_due(segment, wall_ms):
             return False
         self.roll()
         return True

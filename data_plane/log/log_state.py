@@ -282,7 +282,7 @@ class LogState:
             return False
         return self.has_sealed_segments
 
-    def may_expire(self, now_ms: int) -> bool:
+    def may_expire(self, wall_ms: int, *, by_date: bool = True) -> bool:
         """Whether retention could find anything; spares idle logs from being loaded."""
         if self._segments is not None:
             return True
@@ -292,7 +292,7 @@ class LogState:
         if 0 <= config.retention_bytes < self.size_bytes:
             return True
         oldest_ms = self._summary.first_segment_timestamp
-        return 0 <= config.retention_ms < now_ms - oldest_ms
+        return by_date and 0 <= config.retention_ms < wall_ms - oldest_ms
 
     @property
     def needs_flush(self) -> bool:

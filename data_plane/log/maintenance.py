@@ -3,6 +3,10 @@
 Each tick looks at a bounded number of logs, so that ten thousand of them never hold up the loop,
 and hands out at most one flush, one checkpoint and one scrub a directory and one compaction in
 all. Only logs in use are looked at often; retention looks at every log at its own interval.
+
+A tick has two times. `now_ms` is steady and is what intervals, delays and the age of what is not
+flushed yet are measured by; `wall_ms` is the date, which records are compared with. It also has a
+permit: without one nothing is deleted, and once it is back every log is looked at again.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from data_plane.log.errors import LogError
 from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.partition_files import PARTITION_PREFIX
+from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.log.removal import removal_job
 from data_plane.log.scrubber import Scrubber
 
@@ -125,6 +130,7 @@ class Maintenance:
         self._queue: list[Log] = []
         self._retention_queue: list[Log] = []
         self._retention_due_ms = now_ms + config.retention_check_interval_ms
+        self._permit = PERMITTED
         # Logs whose start retention has moved since they were last taken from here.
         self.retained: list[Log] = []
         self._checkpoint_due_ms = now_ms
@@ -149,15 +155,22 @@ class Maintenance:
         self._queue = [one for one in self._queue if one is not log]
         self._retention_queue = [one for one in self._retention_queue if one is not log]
 
-    def tick(self, now_ms: int) -> list[Any]:
+    def tick(self, now_ms: int, wall_ms: int, permit: DeletionPermit) -> list[Any]:
         """The jobs that are due."""
         jobs: list[Any] = []
-        self._apply_retention(now_ms)
-        self._expire_producers(now_ms)
-        self._look_at_logs(now_ms, jobs)
+        self._take_permit(permit, now_ms)
+        self._apply_retention(now_ms, wall_ms)
+        self._expire_producers(now_ms, wall_ms)
+        self._look_at_logs(now_ms, wall_ms, jobs)
         self._checkpoint(now_ms, jobs)
-        self._compact(now_ms, jobs)
+        self._compact(now_ms, wall_ms, jobs)
         return jobs
+
+    def _take_permit(self, permit: DeletionPermit, now_ms: int) -> None:
+        before, self._permit = self._permit, permit
+        if before.why_not_by_date and not permit.why_not_by_date:
+            # Logs were passed over, or looked at for their size only.
+            self._retention_due_ms = min(self._retention_due_ms, now_ms)
 
     def _launch(self, kind: str, where: object, job: Any, jobs: list[Any]) -> None:
         key = (kind, where)
@@ -165,33 +178,38 @@ class Maintenance:
         self._in_flight[key] = tracked
         jobs.append(tracked)
 
-    def _apply_retention(self, now_ms: int) -> None:
+    def _apply_retention(self, now_ms: int, wall_ms: int) -> None:
+        if self._permit.why_nothing:
+            return
+        by_date = not self._permit.why_not_by_date
         if not self._retention_queue and now_ms >= self._retention_due_ms:
             self._retention_due_ms = now_ms + self._config.retention_check_interval_ms
             self._retention_queue = self._manager.logs()
         loads_left = LOADS_PER_TICK_MAX
         for _ in range(min(LOGS_PER_TICK_MAX, len(self._retention_queue))):
             log = self._retention_queue.pop()
-            if log.log_directory.failure is not None or log.is_closed or not log.may_expire(now_ms):
+            if log.log_directory.failure is not None or log.is_closed:
+                continue
+            if not log.may_expire(wall_ms, by_date=by_date):
                 continue
             loads_left -= not log.is_loaded
             with contextlib.suppress(LogError):
                 # A disk that fails here is known to its directory; the other logs go on.
-                log.maybe_roll(now_ms)
-                if log.apply_retention(now_ms):
+                log.maybe_roll(wall_ms)
+                if log.apply_retention(now_ms, wall_ms, by_date=by_date):
                     self.retained.append(log)
             if not loads_left:
                 break
 
-    def _expire_producers(self, now_ms: int) -> None:
-        if now_ms < self._expiration_due_ms:
+    def _expire_producers(self, now_ms: int, wall_ms: int) -> None:
+        if now_ms < self._expiration_due_ms or self._permit.why_not_by_date:
             return
         self._expiration_due_ms = now_ms + self._config.producer_expiration_check_interval_ms
         for log in self._manager.logs():
             if log.is_loaded:
-                log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+                log.producers.expire(wall_ms, log.config.producer_id_expiration_ms)
 
-    def _look_at_logs(self, now_ms: int, jobs: list[Any]) -> None:
+    def _look_at_logs(self, now_ms: int, wall_ms: int, jobs: list[Any]) -> None:
         if not self._queue:
             self._queue = [log for log in self._manager.logs() if log.is_loaded]
         flushes: dict[LogDirectory, list[FlushJob]] = {}
@@ -201,7 +219,7 @@ class Maintenance:
             if directory.failure is not None or not log.is_loaded:
                 continue
             with contextlib.suppress(LogError):
-                self._look_at(log, now_ms, flushes, jobs)
+                self._look_at(log, now_ms, wall_ms, flushes, jobs)
         for directory, due in flushes.items():
             self._launch("flush", directory, DirectoryFlushJob(directory, due), jobs)
         for directory in self._manager.directories:
@@ -212,11 +230,16 @@ class Maintenance:
                         self._launch("scrub", directory, scrub, jobs)
 
     def _look_at(
-        self, log: Log, now_ms: int, flushes: dict[LogDirectory, list[FlushJob]], jobs: list[Any]
+        self,
+        log: Log,
+        now_ms: int,
+        wall_ms: int,
+        flushes: dict[LogDirectory, list[FlushJob]],
+        jobs: list[Any],
     ) -> None:
         """Roll one log, and collect what it has to remove and to flush."""
         directory = log.log_directory
-        log.maybe_roll(now_ms)
+        log.maybe_roll(wall_ms)
         if log.doomed and ("removal", log) not in self._in_flight:
             removal = removal_job(log, now_ms)
             if removal is not None:
@@ -245,8 +268,11 @@ class Maintenance:
                 job: CheckpointJob = self._manager.checkpoint_job(directory)
                 self._launch("checkpoint", directory, job, jobs)
 
-    def _compact(self, now_ms: int, jobs: list[Any]) -> None:
+    def _compact(self, now_ms: int, wall_ms: int, jobs: list[Any]) -> None:
         if now_ms < self._compaction_due_ms or ("compaction", None) in self._in_flight:
+            return
+        if self._permit.why_not_by_date:
+            # It also writes down until which date tombstones stay.
             return
         if not self._is_checkpoint_hastened and any(map(awaits_checkpoint, self._manager.logs())):
             # Only what the checkpoint on disk covers may be rewritten: have one made first, or
@@ -262,13 +288,13 @@ class Maintenance:
         for log in self._manager.logs():
             if log.config.compact and log.log_directory.failure is None:
                 with contextlib.suppress(LogError):
-                    priority = compaction_priority(log, now_ms)
+                    priority = compaction_priority(log, wall_ms)
                     if priority > priority_max:
                         chosen, priority_max = log, priority
         job = None
         if chosen is not None:
             with contextlib.suppress(LogError):
-                job = chosen.compaction_job(now_ms)
+                job = chosen.compaction_job(wall_ms)
         if job is None:
             self._compaction_due_ms = now_ms + self._config.cleaner_backoff_ms
             self._is_checkpoint_hastened = False

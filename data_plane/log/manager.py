@@ -53,6 +53,7 @@ from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.maintenance import DeletionJob, Maintenance, MaintenanceConfig
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX, OpenFiles
+from data_plane.log.permit import PERMITTED, DeletionPermit
 
 DELETE_SUFFIX = "-delete"
 LOCK_FILE = ".lock"
@@ -431,9 +432,12 @@ class LogManager:
         """log.cleaner.backoff.ms has changed."""
         self._maintenance.set_cleaner_backoff_ms(backoff_ms, now_ms)
 
-    def tick(self, now_ms: int) -> list[Job]:
-        """Do what is quick, and return jobs for what is slow. Call it every second or so."""
-        jobs = self._maintenance.tick(now_ms)
+    def tick(
+        self, now_ms: int, wall_ms: int | None = None, permit: DeletionPermit = PERMITTED
+    ) -> list[Job]:
+        """Do what is quick, and return jobs for what is slow. Call it every second or so. Without
+        `wall_ms`, `now_ms` is the date as well."""
+        jobs = self._maintenance.tick(now_ms, now_ms if wall_ms is None else wall_ms, permit)
         for job in self._deletion_jobs:
             is_due = not job.is_renaming_synced or job.due_ms <= now_ms
             if is_due and not job.is_running and not job.is_done:

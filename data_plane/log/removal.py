@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from data_plane.log.log import Log
 
 
-def apply_retention(log: Log, now_ms: int) -> int:
-    """Drop the oldest segments that are too old, too much, or below the log start.
+def apply_retention(log: Log, now_ms: int, wall_ms: int, *, by_date: bool) -> int:
+    """Drop the oldest segments that are too old, too much, or below the log start: too old by the
+    date `wall_ms`, and not without `by_date`.
 
     Never passes the high watermark; the active segment is rolled first when it is due to go.
     """
     if log.log_directory.failure is not None:
         return 0
     try:
-        count = decide_removals(log, now_ms)
+        count = decide_removals(log, wall_ms, by_date=by_date)
         if not count:
             return 0
         if count == len(log.segments):
@@ -36,20 +37,20 @@ def apply_retention(log: Log, now_ms: int) -> int:
     return count
 
 
-def decide_removals(log: Log, now_ms: int) -> int:
+def decide_removals(log: Log, wall_ms: int, *, by_date: bool) -> int:
     """How many of the oldest segments are due."""
     config = log.config
     segments = log.segments
     excess_bytes = log.size_bytes - config.retention_bytes
     by_size = config.delete and config.retention_bytes >= 0
-    by_time = config.delete and config.retention_ms >= 0
+    by_time = by_date and config.delete and config.retention_ms >= 0
     count = 0
     for index, segment in enumerate(segments):
         end = segment.next_offset
         is_last = index == len(segments) - 1
         if (is_last and not segment.size) or end > log.high_watermark:
             break
-        too_old = by_time and now_ms - segment.largest_timestamp() > config.retention_ms
+        too_old = by_time and wall_ms - segment.largest_timestamp() > config.retention_ms
         too_much = by_size and excess_bytes - segment.size >= 0
         too_low = end <= log.log_start_offset and not is_last
         if not (too_old or too_much or too_low):
