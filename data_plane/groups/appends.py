@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from data_plane.groups.deadlines import Deadlines, Timer
@@ -110,9 +111,11 @@ class Appends:
         """Ask for `records` to be appended as one batch, all or nothing."""
         assert records
         append_id = self.newest_id = next(self._ids)
-        timer = Timer(lambda now_ms: self._time_out(append_id, now_ms))
+        timer = Timer()
         self._in_flight[append_id] = _InFlight(tuple(replies), on_outcome, on_settled, timer)
-        self._deadlines.schedule(timer, now_ms + self._timeout_ms)
+        self._deadlines.schedule(
+            timer, now_ms + self._timeout_ms, partial(self._time_out, append_id)
+        )
         self._outbox.append(AppendRecords(self._partition, self._epoch, records, append_id))
 
     def reply_with_newest(self, reply: Reply) -> None:

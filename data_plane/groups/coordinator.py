@@ -402,9 +402,9 @@ class GroupCoordinator:
         return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
 
     def _schedule_expiry(self, loaded: _LoadedShard, now_ms: int) -> None:
-        timer = loaded.shard.expiry_timer
-        timer.action = partial(self._expire, loaded)
-        self._deadlines.schedule(timer, now_ms + self.config.offsets_retention_check_interval_ms)
+        check_ms = now_ms + self.config.offsets_retention_check_interval_ms
+        action = partial(self._expire, loaded)
+        self._deadlines.schedule(loaded.shard.expiry_timer, check_ms, action)
 
     def _expire(self, loaded: _LoadedShard, now_ms: int) -> None:
         loaded.commits.expire(now_ms)

@@ -93,7 +93,6 @@ class Member:
         session_timeout_ms: int,
         protocol_type: str,
         protocols: Protocols,
-        session_timer: Timer,
         assignment: bytes = b"",
     ) -> None:
         self.member_id = member_id
@@ -104,7 +103,8 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocol_type = protocol_type
         self.protocols = protocols
-        self.session_timer = session_timer
+        # Runs while it is a member of a group that lives.
+        self.session_timer = Timer()
         self.assignment = assignment
         self.join_token: ReplyToken | None = None
         self.sync_token: ReplyToken | None = None

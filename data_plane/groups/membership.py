@@ -155,9 +155,12 @@ class Membership:
         elif client.api_version < JOIN_VERSION_WITH_REQUIRED_MEMBER_ID:
             self._add(group, request, protocols, client, member_id, token, now_ms)
         else:
-            timer = Timer(partial(self._expire_pending, group, member_id))
-            group.pending_join_timers[member_id] = timer
-            self._shard.deadlines.schedule(timer, now_ms + request.session_timeout_ms)
+            timer = group.pending_join_timers[member_id] = Timer()
+            self._shard.deadlines.schedule(
+                timer,
+                now_ms + request.session_timeout_ms,
+                partial(self._expire_pending, group, member_id),
+            )
             self._shard.respond(
                 token,
                 JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED),
@@ -188,7 +191,7 @@ class Membership:
         ):
             group.new_member_added = True
         group.add_member(member)
-        self._shard.deadlines.schedule(member.session_timer, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalance.end_session_at(group, member, now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._rebalance.prepare_or_complete(
             group, f"new member {member_id}; {reason_of(request.reason)}", now_ms
         )
@@ -201,8 +204,7 @@ class Membership:
         client: ClientContext,
         member_id: str,
     ) -> Member:
-        timer = Timer(_unset)
-        member = Member(
+        return Member(
             member_id=member_id,
             group_instance_id=request.group_instance_id,
             client_id=client.client_id,
@@ -211,10 +213,7 @@ class Membership:
             session_timeout_ms=request.session_timeout_ms,
             protocol_type=request.protocol_type,
             protocols=protocols,
-            session_timer=timer,
         )
-        timer.action = partial(self._expire_session, group, member)
-        return member
 
     def _join_again(
         self,
@@ -285,7 +284,7 @@ class Membership:
             return error
         if request.generation_id != group.generation_id:
             return ErrorCode.ILLEGAL_GENERATION
-        self._rebalance.renew_session(group.members[request.member_id], now_ms)
+        self._rebalance.renew_session(group, group.members[request.member_id], now_ms)
         if group.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
@@ -346,18 +345,7 @@ class Membership:
         self._rebalance.remove_member(group, group.members[member_id])
         return ErrorCode.NONE
 
-    # ---- sessions
-
-    def _expire_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
-        if group.members.get(member.member_id) is not member or member.is_excused_from_heartbeat:
-            return
-        self._shard.counters.members_expired += 1
-        self._shard.tell(group.group_id, "member_removed", f"{member.member_id}: session expired")
-        self._rebalance.remove_member(group, member)
-        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            self._rebalance.prepare(group, f"session of {member.member_id} expired", now_ms)
-        elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_members_joined:
-            self._rebalance.complete_join(group, now_ms)
+    # ---- ids that nobody uses
 
     def _expire_pending(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         if (
@@ -374,7 +362,6 @@ class Membership:
         group = self._shard.new_group(group_id, None)
         members = []
         for each in record.members:
-            timer = Timer(_unset)
             member = Member(
                 member_id=each.member_id,
                 group_instance_id=each.group_instance_id,
@@ -384,12 +371,10 @@ class Membership:
                 session_timeout_ms=each.session_timeout_ms,
                 protocol_type=record.protocol_type,
                 protocols=((record.protocol_name or "", each.subscription),),
-                session_timer=timer,
                 assignment=each.assignment,
             )
-            timer.action = partial(self._expire_session, group, member)
             members.append(member)
-            self._rebalance.renew_session(member, now_ms)
+            self._rebalance.renew_session(group, member, now_ms)
         group.restore(record, members)
         size_max = self._shard.config.group_max_size
         if len(members) > size_max:
@@ -414,7 +399,3 @@ def rebalance_timeout_of(request: JoinGroupRequest) -> int:
 def group_record_of_new(group: ClassicGroup) -> GroupRecord:
     """A group that has had no generation yet."""
     return GroupRecord("", 0, None, None, group.current_state_timestamp_ms, ())
-
-
-def _unset(now_ms: int) -> None:
-    raise AssertionError("a session timer was scheduled before it knew its member")

@@ -85,7 +85,7 @@ class OffsetCommits:
             GroupState.STABLE,
             GroupState.PREPARING_REBALANCE,
         ):
-            self._rebalance.renew_session(group.members[request.member_id], now_ms)
+            self._rebalance.renew_session(group, group.members[request.member_id], now_ms)
         expire_timestamp_ms = None
         if request.retention_time_ms != DEFAULT_RETENTION_TIME_MS:
             expire_timestamp_ms = min(now_ms + request.retention_time_ms, NEVER_MS)

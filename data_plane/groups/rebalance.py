@@ -74,8 +74,7 @@ class Rebalance:
         elif group.has_all_members_joined:
             self.complete_join(group, now_ms)
         else:
-            group.join_timer.action = partial(self.complete_join, group)
-            self._shard.deadlines.schedule(group.join_timer, now_ms + group.rebalance_timeout_ms)
+            self._schedule_join_end(group, group.rebalance_timeout_ms, now_ms)
 
     def complete_join_if_all_joined(self, group: ClassicGroup, now_ms: int) -> None:
         """End the join phase early, except a group's first: that one waits for its delay."""
@@ -97,8 +96,7 @@ class Rebalance:
             # Only static members are left and none of them is here: wait until they return or
             # their sessions end.
             retry_ms = max(group.rebalance_timeout_ms, JOIN_RETRY_MS_MIN)
-            group.join_timer.action = partial(self.complete_join, group)
-            self._shard.deadlines.schedule(group.join_timer, now_ms + retry_ms)
+            self._schedule_join_end(group, retry_ms, now_ms)
             return
         group.new_member_added = False
         group.init_next_generation(now_ms)
@@ -113,11 +111,14 @@ class Rebalance:
         )
         for member in group.members.values():
             self._shard.respond(group.take_join_token(member), self.join_response(group, member))
-            self.renew_session(member, now_ms)
+            self.renew_session(group, member, now_ms)
             member.is_new = False
             group.pending_sync_members.add(member.member_id)
-        group.sync_timer.action = partial(self._expire_pending_sync, group, group.generation_id)
-        self._shard.deadlines.schedule(group.sync_timer, now_ms + group.rebalance_timeout_ms)
+        self._shard.deadlines.schedule(
+            group.sync_timer,
+            now_ms + group.rebalance_timeout_ms,
+            partial(self._expire_pending_sync, group, group.generation_id),
+        )
 
     def join_response(
         self, group: ClassicGroup, member: Member, *, skip_assignment: bool = False
@@ -146,8 +147,12 @@ class Rebalance:
     def _schedule_initial(
         self, group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int
     ) -> None:
-        group.join_timer.action = partial(self._end_initial_delay, group, delay_ms, remaining_ms)
-        self._shard.deadlines.schedule(group.join_timer, now_ms + delay_ms)
+        action = partial(self._end_initial_delay, group, delay_ms, remaining_ms)
+        self._shard.deadlines.schedule(group.join_timer, now_ms + delay_ms, action)
+
+    def _schedule_join_end(self, group: ClassicGroup, delay_ms: int, now_ms: int) -> None:
+        action = partial(self.complete_join, group)
+        self._shard.deadlines.schedule(group.join_timer, now_ms + delay_ms, action)
 
     def _end_initial_delay(
         self, group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int
@@ -262,7 +267,7 @@ class Rebalance:
             token, member.sync_token = member.sync_token, None
             if token is not None:
                 self._shard.respond(token, self._sync_response(group, member))
-                self.renew_session(member, now_ms)
+                self.renew_session(group, member, now_ms)
         group.transition_to(GroupState.STABLE, now_ms)
         self._shard.counters.rebalances_completed += 1
         self._shard.tell(group.group_id, "stable", f"generation {group.generation_id}")
@@ -273,7 +278,7 @@ class Rebalance:
             token, member.sync_token = member.sync_token, None
             if token is not None:
                 self._shard.respond(token, SyncGroupResponse(error_code=error))
-                self.renew_session(member, now_ms)
+                self.renew_session(group, member, now_ms)
 
     def _expire_pending_sync(self, group: ClassicGroup, generation_id: int, now_ms: int) -> None:
         assert generation_id == group.generation_id
@@ -296,8 +301,24 @@ class Rebalance:
 
     # ---- members
 
-    def renew_session(self, member: Member, now_ms: int) -> None:
-        self._shard.deadlines.schedule(member.session_timer, now_ms + member.session_timeout_ms)
+    def renew_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
+        """The member has been heard of: its session ends so long from now."""
+        self.end_session_at(group, member, now_ms + member.session_timeout_ms)
+
+    def end_session_at(self, group: ClassicGroup, member: Member, end_ms: int) -> None:
+        action = partial(self._expire_session, group, member)
+        self._shard.deadlines.schedule(member.session_timer, end_ms, action)
+
+    def _expire_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
+        if member.is_excused_from_heartbeat:
+            return
+        self._shard.counters.members_expired += 1
+        self._shard.tell(group.group_id, "member_removed", f"{member.member_id}: session expired")
+        self.remove_member(group, member)
+        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self.prepare(group, f"session of {member.member_id} expired", now_ms)
+        elif group.state is GroupState.PREPARING_REBALANCE and group.has_all_members_joined:
+            self.complete_join(group, now_ms)
 
     def answer_parked(self, group: ClassicGroup, member: Member, error: ErrorCode) -> None:
         """Answer what a member is waiting for, because it will not come."""

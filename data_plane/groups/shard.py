@@ -67,7 +67,7 @@ class Shard:
         self._outbox = parts.outbox
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
-        self.expiry_timer = Timer(_never)
+        self.expiry_timer = Timer()
         self.appends = Appends(
             partition,
             epoch,
@@ -85,7 +85,7 @@ class Shard:
         self._outbox.append(GroupEvent(group_id, kind, detail))
 
     def new_group(self, group_id: str, now_ms: int | None) -> ClassicGroup:
-        group = ClassicGroup(group_id, now_ms, join_timer=Timer(_never), sync_timer=Timer(_never))
+        group = ClassicGroup(group_id, now_ms, join_timer=Timer(), sync_timer=Timer())
         self.groups[group_id] = group
         return group
 
@@ -114,7 +114,3 @@ def offset_record(key: OffsetKey, committed: CommittedOffset | None, now_ms: int
     """A record that sets an offset, or deletes it (None)."""
     value = None if committed is None else encode_committed_offset(committed)
     return NewRecord(timestamp=now_ms, key=encode_key(key), value=value)
-
-
-def _never(now_ms: int) -> None:
-    raise AssertionError("a timer was scheduled before it was told what to do")

@@ -56,7 +56,7 @@ class StaticMembers:
         leader_id = group.leader_id
         group.replace_static_member(old, new)
         group.park_join(new, token)
-        self._rebalance.renew_session(new, now_ms)
+        self._rebalance.renew_session(group, new, now_ms)
         why = f"static member {new.group_instance_id} is back; {reason_of(reason)}"
         match group.state:
             case GroupState.STABLE if group.protocol_name == group.select_protocol():
@@ -101,12 +101,12 @@ class StaticMembers:
             return
         token = group.take_join_token(new)
         # While it waited for the log it was excused, and its session may have ended unseen.
-        self._rebalance.renew_session(new, now_ms)
+        self._rebalance.renew_session(group, new, now_ms)
         if error is not ErrorCode.NONE:
             self._shard.counters.append_failures += 1
             self._shard.tell(group.group_id, "append_failed", error.name)
             group.replace_static_member(new, old)
-            self._rebalance.renew_session(old, now_ms)
+            self._rebalance.renew_session(group, old, now_ms)
             response = self._rebalance.join_response(group, old)
             response.member_id, response.members = "", []
             response.leader = leader_id or ""

@@ -207,6 +207,8 @@ class Connection(asyncio.BufferedProtocol):
         if info is None:
             return
         info.closed = True
+        # It refers back to this connection, and a circle is not free before it is searched for.
+        info.close = _closed_already
         on_close, info.on_close = info.on_close, []
         for callback in on_close:
             try:
@@ -488,3 +490,7 @@ class Connection(asyncio.BufferedProtocol):
         """Nothing is handled any more, nor read."""
         self._take_backlog()
         self.stop_reading()
+
+
+def _closed_already(reason: str) -> None:
+    """What is left of `ConnectionInfo.close` when the connection is gone."""
