@@ -17,6 +17,10 @@ harm too many clients). Superseded, that one loses its value: a tombstone that s
 time, and the value must not come back. For the same reason no tombstone goes behind a segment that
 is damaged and stays as it is. A record without a key is dropped.
 
+Retention may drop segments while a job runs, and power loss may bring them back until the log start
+is durable. So nothing is planned before it is, and what a job has rewritten does not come in behind
+old records that would miss what went (CompactionJob._swap_in).
+
 Crash safety, as in Kafka: `.cleaned` files are dropped at the start; a `.log.swap` is whole, since
 it is renamed only after its bytes were synced, so the start finishes the swap. Indexes are always
 made again then.
@@ -30,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.log.batch_walk import BatchWalk, pieces_around
 from data_plane.log.cold_files import Retired, cold_file
-from data_plane.log.compaction_swap import swap_in
+from data_plane.log.compaction_swap import discard, swap_in
 from data_plane.log.compaction_writer import CompactedSegment, GroupWriter, KeyMap
 from data_plane.log.config import INT32_MAX
 from data_plane.log.file_system import File
@@ -98,7 +102,7 @@ def measure_dirt(log: Log, now_ms: int) -> Dirt:
 def compaction_priority(log: Log, now_ms: int) -> float:
     """0 when nothing is due, otherwise more for dirtier logs; over 1 when a record has waited
     max.compaction.lag.ms."""
-    if log.compacting or not log.is_compactable:
+    if log.compacting or not log.is_compactable or _may_grow_back(log):
         return 0.0
     dirt = measure_dirt(log, now_ms)
     if not dirt.dirty_bytes:
@@ -106,6 +110,13 @@ def compaction_priority(log: Log, now_ms: int) -> float:
     if now_ms - dirt.oldest_ms > log.config.max_compaction_lag_ms:
         return 1.0 + dirt.ratio
     return dirt.ratio if dirt.ratio >= log.config.min_cleanable_dirty_ratio else 0.0
+
+
+def _may_grow_back(log: Log) -> bool:
+    """Whether power loss could bring segments back that retention has dropped: a tombstone that
+    went meanwhile would be missing behind them. The next flush ends this."""
+    doomed = log.doomed
+    return doomed is not None and doomed[-1][0].next_offset > log.durable_log_start
 
 
 def plan_compaction(log: Log, now_ms: int) -> CompactionJob | None:
@@ -201,6 +212,9 @@ class CompactionJob:
         return groups
 
     def _rewrite(self, group: list[Segment], keys: KeyMap) -> None:
+        if not self._forgets and any(segment.aborted_transactions() for segment in group):
+            # The damaged segment may hold their records, which only this list makes aborted.
+            return
         writer = GroupWriter(
             self.log,
             group,
@@ -208,7 +222,7 @@ class CompactionJob:
             self._aborted,
             self._last_offsets,
             self._now_ms,
-            forgets=self._forgets,
+            may_forget=self._forgets,
         )
         try:
             for segment in group:
@@ -234,14 +248,37 @@ class CompactionJob:
             # As in Kafka: a log that cannot be compacted is left alone until the next start, so
             # that it does not keep the others from their turn.
             log.is_uncleanable = True
-        if not self._is_done or log.is_closed or log.log_directory.failure is not None:
+        if log.is_closed or log.log_directory.failure is not None:
             return
         try:
-            for result in self._results:
-                swap_in(log, result)
+            if self._is_done:
+                log.cleaner_offset = max(log.cleaner_offset, self._swap_in())
+            else:
+                for result in self._results:
+                    discard(log, result)
         except OSError as error:
             raise log.log_directory.fail(error) from error
-        # A truncation may have come in between.
-        log.cleaner_offset = max(log.cleaner_offset, min(self._end_offset, log.log_end_offset))
+
+    def _swap_in(self) -> int:
+        """Put in place what may be; returns up to where the log is clean then.
+
+        A group that retention or a truncation has changed meanwhile stays as it is. What it still
+        holds is dirty, and nothing may go behind it that its old records need: no tombstone or
+        marker, no list of aborted transactions. That holds for what retention has dropped, too:
+        until the log start is durable, power loss may bring it back."""
+        log = self.log
+        clean_end = min(self._end_offset, log.log_end_offset)
+        is_unchanged = True
+        for result in self._results:
+            if (is_unchanged or not result.forgets) and swap_in(log, result):
+                continue
+            discard(log, result)
+            is_unchanged = False
+            start, end = result.originals[0].base_offset, result.originals[-1].next_offset
+            for segment in log.segments:
+                if segment.base_offset < end and segment.next_offset > start:
+                    clean_end = min(clean_end, segment.base_offset)
+                    break
+        return clean_end
 
     commit = finish

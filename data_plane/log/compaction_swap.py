@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 SWAP_SUFFIX = ".swap"
 
 
-def swap_in(log: Log, result: CompactedSegment) -> None:
-    """Replace `result.originals` by the new segment; on the loop. Raises OSError while
-    nothing is decided, LogDirFailure.
+def swap_in(log: Log, result: CompactedSegment) -> bool:
+    """Replace `result.originals` by the new segment; on the loop. Raises LogDirFailure.
 
-    Nothing happens when the log has changed in between (truncation, retention)."""
+    False when the log has changed in between (truncation, retention): nothing happens then."""
     segments = log.segments
     originals = result.originals
     fs = log.log_directory.fs
@@ -36,12 +35,9 @@ def swap_in(log: Log, result: CompactedSegment) -> None:
     try:
         start = segments.index(originals[0])
     except ValueError:
-        start = -1
-    if start < 0 or segments[start : start + len(originals)] != originals:
-        for suffix in result.suffixes:
-            with contextlib.suppress(FileNotFoundError):
-                fs.unlink(path(suffix) + CLEANED_SUFFIX)
-        return
+        return False
+    if segments[start : start + len(originals)] != originals:
+        return False
     end_offset = originals[-1].next_offset
     with log.log_directory.changing():
         for suffix in result.suffixes:
@@ -53,6 +49,14 @@ def swap_in(log: Log, result: CompactedSegment) -> None:
         finish_swap(fs, log.folder, result.segment.base_offset, end_offset)
     kept = [*segments[:start], result.segment, *segments[start + len(originals) :]]
     log.replace_segments(kept)
+    return True
+
+
+def discard(log: Log, result: CompactedSegment) -> None:
+    """Remove what nobody is going to swap in. Raises OSError."""
+    for suffix in result.suffixes:
+        with contextlib.suppress(FileNotFoundError):
+            log.log_directory.fs.unlink(result.segment.path(suffix) + CLEANED_SUFFIX)
 
 
 def swap_path(path: str, suffix: str, end_offset: int) -> str:

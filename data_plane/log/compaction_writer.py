@@ -76,11 +76,15 @@ class KeyMap:
 
 
 class CompactedSegment(NamedTuple):
-    """What replaces `originals`; its files carry the suffix `.cleaned`."""
+    """What replaces `originals`; its files carry the suffix `.cleaned`.
+
+    `forgets`: it lacks a tombstone, a marker or an aborted transaction of the originals, and must
+    not come into the log behind old records that these speak of."""
 
     originals: list[Segment]
     segment: Segment
     suffixes: list[str]
+    forgets: bool
 
 
 class GroupWriter:
@@ -95,9 +99,9 @@ class GroupWriter:
         last_offsets: frozenset[int],
         now_ms: int,
         *,
-        forgets: bool = True,
+        may_forget: bool = True,
     ) -> None:
-        """`forgets`: whether tombstones go whose time is over."""
+        """`may_forget`: whether tombstones and markers go whose time is over."""
         self._fs = log.log_directory.fs
         self._group = group
         self._keys = keys
@@ -105,7 +109,8 @@ class GroupWriter:
         self._last_offsets = last_offsets
         self._now_ms = now_ms
         self._horizon_ms = now_ms + log.config.delete_retention_ms
-        self._forgets = forgets
+        self._may_forget = may_forget
+        self._has_forgotten = any(segment.aborted_transactions() for segment in group)
         self._interval_bytes = log.config.index_interval_bytes
         first = group[0]
         self._segment = Segment(
@@ -156,6 +161,7 @@ class GroupWriter:
                 has_tombstone |= blanks_last
             elif is_tombstone and self._is_forgotten(horizon_ms):
                 keep[index] = holds_last and index == last_index
+                self._has_forgotten |= not keep[index]
             else:
                 keep[index] = 1
                 has_tombstone |= is_tombstone
@@ -171,7 +177,7 @@ class GroupWriter:
         )
 
     def _is_forgotten(self, horizon_ms: int | None) -> bool:
-        return self._forgets and horizon_ms is not None and self._now_ms >= horizon_ms
+        return self._may_forget and horizon_ms is not None and self._now_ms >= horizon_ms
 
     def _kept_marker(
         self, data: Buffer, header: BatchHeader, horizon_ms: int | None
@@ -179,6 +185,7 @@ class GroupWriter:
         if horizon_ms is None:
             return filter_batch(data, header.position, b"\1", delete_horizon_ms=self._horizon_ms)
         if self._is_forgotten(horizon_ms) and header.last_offset not in self._last_offsets:
+            self._has_forgotten = True
             return None
         return memoryview(data)[header.position : header.end_position]
 
@@ -220,7 +227,7 @@ class GroupWriter:
             finally:
                 file.close()
         # The `.log` last: once it is renamed, the swap is decided.
-        return CompactedSegment(self._group, segment, [*files, LOG_SUFFIX])
+        return CompactedSegment(self._group, segment, [*files, LOG_SUFFIX], self._has_forgotten)
 
     def discard(self) -> None:
         """Remove what was written."""

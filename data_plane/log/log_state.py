@@ -242,6 +242,9 @@ class LogState:
         self._adopt(loaded)
         # The checkpoint may speak of what was cut off since, or of a log that stood here before.
         self.cleaner_offset = min(self.cleaner_offset, self.recovery_point)
+        if summary is not None and self.log_start_offset < summary.log_start_offset:
+            # What was dropped is back, and what was cleaned since was cleaned without it.
+            self.cleaner_offset = -1
 
     def _adopt(self, loaded: loading.LoadedLog) -> None:
         self._folds = loaded.folds

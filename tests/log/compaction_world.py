@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from data_plane.log.file_system import SyncSite
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
+from data_plane.log.removal import removal_job
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
 from data_plane.wire.records import NewRecord, build_batch, decode_batch, read_batch_header
 from tests.log.world import read_all
@@ -31,6 +33,10 @@ CONFIG = LogConfig(
 class CompactionWorld:
     """`run` appends keyed records, compacts, and loses power; `check` compares with the model."""
 
+    config = CONFIG
+    keys = 8
+    tombstone_share = 0.2
+
     def __init__(self, rng: random.Random, forgotten_site: SyncSite | None = None) -> None:
         self.rng = rng
         self.fs = SimFileSystem()
@@ -47,7 +53,7 @@ class CompactionWorld:
     def _start(self) -> None:
         self.manager = LogManager(
             [Path("/data")],
-            default_config=CONFIG,
+            default_config=self.config,
             fs=self.fs,
             now_ms=self.now_ms,
             maintenance=MaintenanceConfig(scrub_interval_ms=-1),
@@ -61,15 +67,19 @@ class CompactionWorld:
             return self.manager.get(TOPIC_ID, 0)
         except UnknownPartition:
             assert not self.durable_end
-            return self.manager.create(TOPIC_ID, "offsets", 0, CONFIG)
+            return self.manager.create(TOPIC_ID, "offsets", 0, self.config)
 
     def append(self) -> None:
         rng = self.rng
         self.now_ms += rng.randrange(20)
         records = []
         for _ in range(rng.randrange(1, 5)):
-            value = None if rng.random() < 0.2 else b"v%d-" % len(self.appended) + bytes(60)
-            record = NewRecord(self.now_ms, b"key-%d" % rng.randrange(8), value)
+            value = (
+                None
+                if rng.random() < self.tombstone_share
+                else b"v%d-" % len(self.appended) + bytes(60)
+            )
+            record = NewRecord(self.now_ms, b"key-%d" % rng.randrange(self.keys), value)
             self.appended.append((record.key or b"", value))
             records.append(record)
         batch = build_batch(records, compression=rng.choice([0, 0, 1, 4]))
@@ -147,9 +157,17 @@ class CompactionWorld:
         self.epochs = [entry for entry in self.epochs if entry[1] < end]
         assert log.epoch_for_offset(end) == (self.epochs[-1][0] if self.epochs else -1)
         assert log.epochs.entries == self.epochs, "leader epochs"
+        self.check_records()
+        log.advance_high_watermark(end)
+
+    def check_records(self) -> None:
+        """The newest record of each key is there, nothing else is, and all ways to it agree."""
+        log = self.log
+        start, end = log.log_start_offset, log.log_end_offset
         batches = read_all(log, 400)
         headers = [read_batch_header(batch, 0) for batch in batches]
-        stored = [record for batch in batches for record in decode_batch(batch, 0)]
+        found_in = [record for batch in batches for record in decode_batch(batch, 0)]
+        stored = [record for record in found_in if record.offset >= start]
         for record in stored:
             key, value = self.appended[record.offset]
             assert (record.key, record.value) == (key, value), f"offset {record.offset}"
@@ -166,15 +184,74 @@ class CompactionWorld:
         newest = {key: (offset, value) for offset, (key, value) in enumerate(self.appended)}
         found = {record.key: record.offset for record in stored}
         for key, (offset, value) in newest.items():
+            if offset < start:
+                continue
             if value is not None:
                 assert found.get(key) == offset, f"the newest record of {key!r} is lost"
             elif key in found:
                 assert found[key] == offset, f"{key!r} is back from the dead"
-        for target in range(log.log_start_offset, end, 3):
+        for target in range(start, end, 3):
             first = log.read_cold(target, 1, max_offset=end, at_least_one_batch=True)
             if first.size:
                 header = read_batch_header(bytes(first.buffers[0]), 0)
                 assert header.last_offset >= target
                 skipped = [one for one in offsets if target <= one < header.base_offset]
                 assert not skipped, f"a read at {target} skips {skipped}"
+
+
+class RetainingWorld(CompactionWorld):
+    """compact,delete: retention, DeleteRecords and appends also while a compaction's job runs."""
+
+    config = replace(CONFIG, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=-1)
+    # Enough of them to have keys whose last record lies far back.
+    keys = 60
+    tombstone_share = 0.35
+
+    def retain(self) -> None:
+        """Drop segments by size or by the log start, or remove the files of some."""
+        log, rng = self.log, self.rng
+        choice = rng.randrange(3)
+        if choice == 0 and len(log.segments) > 1:
+            retention_bytes = log.size_bytes - log.segments[0].size
+            log.update_config(replace(self.config, retention_bytes=retention_bytes))
+            log.apply_retention(self.now_ms)
+            log.update_config(self.config)
+        elif choice == 1:
+            log.delete_records(min(log.log_start_offset + rng.randrange(12), log.high_watermark))
+            log.apply_retention(self.now_ms)
+        else:
+            job = removal_job(log, self.now_ms)
+            if job is not None:
+                job.run()
+                job.finish()
+
+    def compact(self) -> None:
+        job = self.log.compaction_job(self.now_ms)
+        if job is None:
+            return
+        job.run()
+        self.compactions += 1
+        for _ in range(self.rng.randrange(4)):
+            self.rng.choice((self.append, self.flush, self.retain, self.retain))()
+        if self.rng.randrange(4) == 0:
+            self.fs.power_loss_at = self.fs.operations + self.rng.randrange(14)
+        job.finish()
+        if self.rng.randrange(4) == 0:
+            self.lose_power()
+        else:
+            self.check_records()
+
+    def step(self) -> None:
+        if self.rng.random() < 0.12:
+            self.retain()
+        else:
+            super().step()
+
+    def check(self) -> None:
+        log = self.log
+        end = log.log_end_offset
+        assert self.durable_end <= end <= len(self.appended), "log end"
+        del self.appended[end:]
+        self.epochs = [entry for entry in self.epochs if entry[1] < end]
+        self.check_records()
         log.advance_high_watermark(end)
