@@ -39,7 +39,8 @@ class ConnectionInfo:
     client_software_version: str = "unknown"
     principal: str = "User:ANONYMOUS"
     closed: bool = False
-    on_close: list[Callable[[], None]] = field(default_factory=list)
+    # Called once when it is closed, in this order; who no longer wants that takes itself out.
+    on_close: dict[Callable[[], None], None] = field(default_factory=dict)
     # Closes the connection; the reason goes to the log. Set by the server.
     close: Callable[[str], None] = lambda reason: None
     # What its last Fetch without a session asked for (fetch_sessions.FetchSet).

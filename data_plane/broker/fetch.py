@@ -173,7 +173,7 @@ def _keep_with_connection(
             _drop_from_connection(fetches, context)
             fetch_set.close()
 
-    connection.on_close.append(closed)
+    connection.on_close[closed] = None
 
 
 def _drop_from_connection(fetches: OpenFetches, context: RequestContext) -> None:

@@ -327,7 +327,7 @@ class Poll:
         fetch_set.parked = self
         self._services.parts[PART].parked[self] = None
         self._timer = self._services.timers.schedule(deadline_ms, self._timed_out)
-        self._context.connection.on_close.append(self._abandon)
+        self._context.connection.on_close[self._abandon] = None
         return self.deferred
 
     def wake(self) -> None:
@@ -387,9 +387,7 @@ class Poll:
         self._services.wakes.forget(self)
         if self._timer is not None:
             self._timer.cancel()
-        on_close = self._context.connection.on_close
-        if self._abandon in on_close:
-            on_close.remove(self._abandon)
+        self._context.connection.on_close.pop(self._abandon, None)
 
     def _abandon(self) -> None:
         """The client is gone: forget the poll. Its session stays for a reconnect."""

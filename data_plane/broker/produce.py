@@ -39,6 +39,7 @@ from data_plane.broker.timers import Timer
 from data_plane.broker.topic_partitions import UNKNOWN_PARTITION_CODES
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
+from data_plane.replica.waiters import Waiter
 from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, TooLarge
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, parse_produce, too_many_parts, walk_records
@@ -87,7 +88,7 @@ _INT64 = struct.Struct(">q")
 class _WaitingProduce:
     """A produce whose records are appended and not all as safe yet as it asked."""
 
-    __slots__ = ("_answers", "_context", "_open", "_services", "_timer", "deferred")
+    __slots__ = ("_answers", "_context", "_open", "_services", "_timer", "_waiters", "deferred")
 
     def __init__(
         self,
@@ -103,17 +104,22 @@ class _WaitingProduce:
         self._answers = answers
         self._open: dict[int, PartitionAnswer] = {}
         self._timer: Timer | None = None
+        self._waiters: list[Waiter] = []
         self.deferred: Deferred[list[Buffer]] = Deferred()
         for number, (_, answer, _) in enumerate(waiting):
             self._open[number] = answer
         for number, (partition, _, offset) in enumerate(waiting):
             done = functools.partial(self._done, number)
             if needs_all:
-                partition.when_committed(offset, done)
+                waiter = partition.when_committed(offset, done)
             else:
-                partition.when_appended(offset, done)
+                waiter = partition.when_appended(offset, done)
+            if waiter is not None:
+                self._waiters.append(waiter)
         if self._open:
             self._timer = services.timers.schedule(deadline_ms, self._timed_out)
+            # The client chooses the deadline, and may be gone long before.
+            context.connection.on_close[self._abandon] = None
 
     def _done(self, number: int, error: ErrorCode) -> None:
         answer = self._open.pop(number, None)
@@ -130,10 +136,22 @@ class _WaitingProduce:
     def _timed_out(self, now_ms: int) -> None:
         for answer in self._open.values():
             answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-        self._open.clear()
+        self._stop_waiting()
         self._finish()
 
+    def _abandon(self) -> None:
+        """The connection is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        self._open.clear()
+        for waiter in self._waiters:
+            waiter.cancel()
+
     def _finish(self) -> None:
+        self._context.connection.on_close.pop(self._abandon, None)
         self.deferred.complete(
             encode_produce_response(self._services, self._context, self._answers)
         )

@@ -21,7 +21,7 @@ Invariants
 - The high watermark never moves back while this replica leads, and never passes the log end. A
   follower's moves back only when the log is truncated below it (unclean election).
 - `when_committed`, `when_appended` and `when_synced` call every callback exactly once, also when
-  the replica stops leading or closes.
+  the replica stops leading or closes; one whose waiter was cancelled never.
 - Watchers are told after the high watermark (or role, epoch, log start) has changed, those who read
   up to the log end at every append; they only note it and never read within the call.
 
@@ -44,7 +44,7 @@ from data_plane.replica.leadership import (
     ReplicationSettings,
 )
 from data_plane.replica.ports import Host, LogEndWatcher, Watcher
-from data_plane.replica.waiters import Done, OffsetWaiters
+from data_plane.replica.waiters import Done, OffsetWaiters, Waiter
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import BatchHeader
 
@@ -230,23 +230,26 @@ class Partition:
                     watcher.partition_changed()
         return result
 
-    def when_committed(self, offset: int, callback: Done) -> None:
+    def when_committed(self, offset: int, callback: Done) -> Waiter | None:
         """Call `callback(NONE)` once `offset` is below the high watermark, at once if it already
-        is; `callback(error)` if this replica stops leading first."""
-        self._wait(self._committed_waiters, offset, self.high_watermark, callback)
+        is; `callback(error)` if this replica stops leading first. Who waits can cancel."""
+        return self._wait(self._committed_waiters, offset, self.high_watermark, callback)
 
-    def when_appended(self, offset: int, callback: Done) -> None:
+    def when_appended(self, offset: int, callback: Done) -> Waiter | None:
         """As `when_committed`, as soon as this replica's own copy is as durable as the topic asks,
         whatever the followers have."""
-        self._wait(self._own_waiters, offset, self.own_end_offset, callback)
+        return self._wait(self._own_waiters, offset, self.own_end_offset, callback)
 
-    def _wait(self, waiters: OffsetWaiters, offset: int, reached: int, callback: Done) -> None:
+    def _wait(
+        self, waiters: OffsetWaiters, offset: int, reached: int, callback: Done
+    ) -> Waiter | None:
         if self.resigned is not ErrorCode.NONE:
             callback(self.resigned)
         elif offset < reached:
             callback(ErrorCode.NONE)
         else:
-            waiters.add(offset, callback)
+            return waiters.add(offset, callback)
+        return None
 
     def end_offset_for_epoch(self, epoch: int) -> truncation.EpochEnd:
         """(largest epoch ≤ `epoch`, where it ends) by what this replica knows, or UNDEFINED."""

@@ -209,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         info.closed = True
         # It refers back to this connection, and a circle is not free before it is searched for.
         info.close = _closed_already
-        on_close, info.on_close = info.on_close, []
+        on_close, info.on_close = info.on_close, {}
         for callback in on_close:
             try:
                 callback()

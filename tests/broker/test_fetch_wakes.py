@@ -153,7 +153,7 @@ class WakesMachine(RuleBasedStateMachine):
         consumer = self.consumers[number]
         connection = consumer.connection
         connection.closed = True
-        on_close, connection.on_close = connection.on_close, []
+        on_close, connection.on_close = connection.on_close, {}
         for callback in on_close:
             callback()
         consumer.reconnect()

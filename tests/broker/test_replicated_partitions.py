@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from data_plane.broker.timers import REBUILD_ENTRIES_MIN
 from data_plane.cell.changes import Change, ChangeBroker, ChangePartition, apply_change
 from data_plane.cell.metadata import NO_LEADER, MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
 from data_plane.cell.partition_state import next_epochs
+from data_plane.replica.waiters import QUEUE_ENTRIES_KEPT, OffsetWaiters
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -100,6 +102,40 @@ def test_acks_1_waits_for_the_leader_s_sync_where_the_topic_asks_for_it() -> Non
     assert not everyone.is_answered
     broker.catch_up(9)
     assert produced(everyone).error_code == ErrorCode.NONE
+
+
+def wait_queues(broker: ReplicatedPlayer) -> list[int]:
+    """How long the queues of those who wait for what is not committed are, and how many timers and
+    callbacks of the connection there are."""
+    committed: OffsetWaiters = broker.replica._committed_waiters
+    return [len(committed.queue), len(broker.services.timers), len(broker.connection.on_close)]
+
+
+@pytest.mark.parametrize("how", ["too late", "gone"])
+def test_nothing_stays_of_a_produce_that_nobody_waits_for_any_more(how: str) -> None:
+    """With a follower dead and the metadata store down nothing is committed for hours."""
+    broker = ReplicatedPlayer()
+    at_rest = wait_queues(broker)
+    pending = [broker.produce("orders", [b"a"]) for _ in range(3 * QUEUE_ENTRIES_KEPT)]
+    if how == "too late":
+        broker.pass_time(30_000)
+        assert {produced(one).error_code for one in pending} == {ErrorCode.REQUEST_TIMED_OUT}
+    else:
+        on_close, broker.connection.on_close = broker.connection.on_close, {}
+        for callback in on_close:
+            callback()
+        assert not any(one.is_answered for one in pending)
+    left = broker.replica._committed_waiters.queue
+    assert all(waiter.callback is None for waiter in left)
+    now = wait_queues(broker)
+    assert now[0] <= QUEUE_ENTRIES_KEPT
+    assert now[1] <= at_rest[1] + REBUILD_ENTRIES_MIN
+    assert now[2] == at_rest[2]
+    # What is committed later has nobody to tell.
+    for node_id in OTHERS:
+        broker.follow(node_id, len(pending))
+    assert wait_queues(broker)[0] == 0
+    assert broker.replica.high_watermark == len(pending)
 
 
 def test_a_produce_that_is_not_committed_in_time(broker: ReplicatedPlayer) -> None:

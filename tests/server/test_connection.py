@@ -464,7 +464,7 @@ def test_an_answer_for_a_closed_connection_is_dropped() -> None:
     connection, transport = connect(listener)
     closed: list[bool] = []
     assert connection.info is not None
-    connection.info.on_close.append(lambda: closed.append(True))
+    connection.info.on_close[lambda: closed.append(True)] = None
     feed(connection, frame(b"x"))
     connection.connection_lost(ConnectionResetError())
     assert closed == [True]
@@ -484,7 +484,7 @@ def test_a_bug_in_what_is_done_about_a_lost_connection_leaves_no_trace_of_it() -
     connection, _ = connect(listener)
     closed: list[bool] = []
     assert connection.info is not None
-    connection.info.on_close += [oops, lambda: closed.append(True)]
+    connection.info.on_close = dict.fromkeys([oops, lambda: closed.append(True)])
     connection.connection_lost(None)
     assert closed == [True]
     assert listener.closed == [connection]

@@ -160,8 +160,8 @@ def _resigned_leader_serves(patch: Patch) -> None:
 
 
 def _waiters_told_too_early(patch: Patch) -> None:
-    def when_committed(self: Partition, offset: int, callback: Any) -> None:
-        self.when_appended(offset, callback)
+    def when_committed(self: Partition, offset: int, callback: Any) -> Any:
+        return self.when_appended(offset, callback)
 
     patch.set(Partition, "when_committed", when_committed)
 

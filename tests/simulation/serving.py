@@ -110,7 +110,7 @@ class ServerConnection:
         info = self.info
         info.closed = True
         self._slots.clear()
-        on_close, info.on_close = info.on_close, []
+        on_close, info.on_close = info.on_close, {}
         for callback in on_close:
             callback()
 
