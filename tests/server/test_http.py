@@ -11,6 +11,8 @@ import uvloop
 from data_plane.server import http
 from data_plane.server.http import (
     HTTP_CONNECTIONS_MAX,
+    PAGE_SHARE,
+    PEER_CONNECTIONS_MAX,
     REQUEST_BYTES_MAX,
     HttpListener,
     HttpResponse,
@@ -68,11 +70,14 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         async def play() -> None:
             # However long all this takes, nobody's time is over before the end of the test.
             monkeypatch.setattr(http, "REQUEST_DEADLINE_S", 60.0)
-            # As many as there may be: the next is turned away.
-            silent = [await connect() for _ in range(HTTP_CONNECTIONS_MAX)]
-            await until_open(HTTP_CONNECTIONS_MAX)
-            assert await received(await connect()) == b""
-            assert listener.open_count == HTTP_CONNECTIONS_MAX
+            # As many of one address as there may be: the oldest makes room for the next.
+            silent = [await connect() for _ in range(PEER_CONNECTIONS_MAX)]
+            await until_open(PEER_CONNECTIONS_MAX)
+            late = await connect()
+            assert await received(silent[0]) == b""
+            assert listener.open_count == PEER_CONNECTIONS_MAX
+            late[1].write(b"GET /page HTTP/1.1\r\n\r\n")
+            assert (await received(late)).endswith("grün\n".encode())
             for _, writer in silent:
                 writer.transport.abort()
             await until_open(0)
@@ -107,6 +112,80 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
+
+
+class PlayedTransport(asyncio.Transport):
+    """Another end at an address, which takes what is written and says when it was cut off."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__({"peername": (host, 1)})
+        self.sent = b""
+        self.is_aborted = False
+        self.is_closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent += bytes(data)
+
+    def is_closing(self) -> bool:
+        return self.is_closed or self.is_aborted
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def connected(
+    listener: HttpListener, host: str, request: bytes = b"G"
+) -> tuple[http._HttpConnection, PlayedTransport]:
+    connection, transport = http._HttpConnection(listener), PlayedTransport(host)
+    connection.connection_made(transport)
+    connection.data_received(request)
+    return connection, transport
+
+
+def test_a_probe_is_answered_whoever_holds_all_connections() -> None:
+    """As in the attack that silenced a broker: more clients than there may be, who send their
+    request byte by byte, from the probe's own address and from others."""
+
+    async def main() -> None:
+        listener = HttpListener(dict(PAGES))
+        # One that has its answer, and takes its time to read it.
+        reader, reading = connected(listener, "9.9.9.9", b"GET /page HTTP/1.1\r\n\r\n")
+        slow = [connected(listener, f"10.0.0.{number % 9}")[1] for number in range(500)]
+        slow += [connected(listener, "1.1.1.1")[1] for _ in range(500)]
+        assert listener.open_count == HTTP_CONNECTIONS_MAX
+        assert sum(not transport.is_aborted for transport in slow) == HTTP_CONNECTIONS_MAX - 1
+        assert sum(not transport.is_aborted for transport in slow[500:]) == PEER_CONNECTIONS_MAX
+        assert not reading.is_aborted
+        for host in ("1.1.1.1", "2.2.2.2"):
+            probe, transport = connected(listener, host, b"GET /page HTTP/1.1\r\n\r\n")
+            assert transport.sent.startswith(b"HTTP/1.1 200 OK")
+            probe.connection_lost(None)
+        reader.connection_lost(None)
+        assert listener.open_count == HTTP_CONNECTIONS_MAX - 2
+
+    asyncio.run(main())
+
+
+def test_making_pages_takes_a_bounded_share_of_the_time() -> None:
+    now_s = 100.0
+    made: list[float] = []
+
+    def page() -> HttpResponse:
+        nonlocal now_s
+        now_s += 0.25
+        made.append(now_s)
+        return HttpResponse("200 OK", "text/plain", str(len(made)).encode())
+
+    listener = HttpListener({"/page": page}, now_s=lambda: now_s)
+    bodies = []
+    for _ in range(4 * PAGE_SHARE + 4):
+        bodies.append(listener.respond(b"GET /page HTTP/1.1\r\n\r\n").rsplit(b"\n")[-1])
+        now_s += 0.25
+    assert made[1] - made[0] == (PAGE_SHARE + 1) * 0.25
+    assert bodies[: PAGE_SHARE + 1] == [b"1"] * PAGE_SHARE + [b"2"]
 
 
 async def received(client: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
