@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from data_plane.cell.balance import plan_balance
+from data_plane.cell.changes import ChangePartition
 from data_plane.cell.metadata import (
     ConfigResource,
     MetadataImage,
@@ -15,9 +16,10 @@ from data_plane.cell.metadata import (
     ResourceType,
     TopicImage,
 )
+from data_plane.cell.partition_state import next_epochs
 from data_plane.cell.reassignment import cancel, complete, original_of, start, target_of
 from data_plane.cell.settings import ControllerSettings
-from tests.cell.cell_images import ORDERS, broker, cell, partition
+from tests.cell.cell_images import ORDERS, applied, broker, cell, partition
 from tests.cell.controller_player import ControllerPlayer
 
 ALL = frozenset(range(10))
@@ -386,6 +388,31 @@ def test_internal_topics_get_more_replicas_when_brokers_come() -> None:
     assert [item.adding_replicas for item in grown] == [(3,)] * 4 + [()] * 2
     assert grown[0].replicas == (1, 3)
     assert player.image.topics_by_name["orders"] == users
+
+
+def test_an_internal_topic_that_moves_grows_when_it_has_moved() -> None:
+    """What somebody has taken a replica away for goes on: it is not taken back to grow."""
+    offsets = TopicImage(
+        "__consumer_offsets",
+        ORDERS,
+        (partition((3, 1), (1,), adding=(3,), removing=(1,)), partition((1,))),
+    )
+    image = replace(
+        cell([1, 2, 3, 4]),
+        topics_by_name={"__consumer_offsets": offsets},
+        topics_by_id={ORDERS: offsets},
+    )
+    player = ControllerPlayer(image)
+    player.settle()
+    moving, growing = player.image.topics_by_name["__consumer_offsets"].partitions
+    assert moving == offsets.partitions[0]
+    assert len(growing.replicas) == 3
+    caught_up = ChangePartition(ORDERS, 0, next_epochs(moving, replace(moving, isr=(1, 3))))
+    player.image = applied(player.image, [caught_up])
+    player.settle()
+    moved = player.image.topics_by_name["__consumer_offsets"].partitions[0]
+    assert (moved.isr, moved.leader, moved.removing_replicas) == ((3,), 3, ())
+    assert (moved.replicas[0], len(moved.replicas)) == (3, 3)
 
 
 def planned(image: MetadataImage) -> dict[int, tuple[int, ...]]:
