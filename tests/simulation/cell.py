@@ -30,6 +30,7 @@ from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.promises import Promises
 from tests.simulation.slow_disks import SlowDisks
+from tests.simulation.stalls import Stalls
 from tests.simulation.store import CLUSTER_ID, HOST, CellStore
 from tests.simulation.throttler import is_peaceful
 from tests.simulation.workload import Workload
@@ -131,6 +132,7 @@ class Cell:
             for node_id in self.node_ids
         }
         self.slow_disks = SlowDisks(self)
+        self.stalls = Stalls(self)
         only = frozenset[str]() if self.is_peaceful else self.options.faults
         self.faults = Faults(self, only)
         self.workload = Workload(self)
@@ -167,6 +169,8 @@ class Cell:
             self.bit_rot.start()
         if "slow disks" in self.extras:
             self.slow_disks.start()
+        if "stalls" in self.extras and not self.is_peaceful:
+            self.stalls.start()
 
     def run(self, steps: int) -> None:
         """Run `steps` events."""
@@ -188,6 +192,7 @@ class Cell:
         """End all faults; within SETTLE_US everything is served again and every wait is over."""
         self.faults.stop()
         self.slow_disks.stop()
+        self.stalls.stop()
         self.workload.calm()
         world = self.world
         limit_us = world.now_us + SETTLE_US

@@ -36,7 +36,7 @@ class SimExecutor:
             self._begin(work, on_done)
 
     def _begin(self, work: Callable[[], Any], on_done: Callable[..., None]) -> None:
-        self._node.at(self._delay_us(), self._work, work, on_done)
+        self._node.at_thread(self._delay_us(), self._work, work, on_done)
 
     def _delay_us(self) -> int:
         usual_us = 20 + int(self._random.expovariate(1 / 200.0))

@@ -9,6 +9,8 @@ neither the known seeds nor the planted bugs that were found without it.
 - slow disks: disks that everybody waits for, some of them for seconds.
 - throttles: replicas move under rates that change; half of these cells have no faults.
 - drains: an administrator empties brokers and takes them back, in cells of four at least.
+- fetch sessions: consumers that name their partitions once (session_reader.py).
+- stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ EXTRA_CHANCES = {
     "slow disks": 0.2,
     "throttles": 0.2,
     "drains": 0.2,
+    "fetch sessions": 0.2,
+    "stalls": 0.15,
 }
 
 

@@ -64,6 +64,8 @@ class Node:
         self.is_on = False
         self.is_paused = False
         self.is_stopping = False
+        # Until when something keeps the loop busy (stalls.py); the threads go on.
+        self.is_stalled = False
         # Set by what blocks within a work: how much later its outcome comes back.
         self.stall_us = 0
         self._entrance: Entrance | None = None
@@ -132,11 +134,27 @@ class Node:
             self.world.saw(action.__name__.encode())
             self.run(action, *args)
 
+    def at_thread(self, delay_us: int, action: Callable[..., None], *args: Any) -> Event:
+        """Run `action` in this life of the process, on a thread beside the loop."""
+        return self.world.at(delay_us, self._thread_event, self.life, action, args)
+
+    def _thread_event(
+        self, life: int, action: Callable[..., None], args: tuple[Any, ...]
+    ) -> None:
+        if life == self.life:
+            self.world.saw(action.__name__.encode())
+            self._pass(action, args, is_held=self.is_paused)
+
     def run(self, action: Callable[..., None], *args: Any) -> None:
         """One pass."""
+        self._pass(action, args, is_held=self.is_paused or self.is_stalled)
+
+    def _pass(
+        self, action: Callable[..., None], args: tuple[Any, ...], *, is_held: bool
+    ) -> None:
         if not self.is_on:
             return
-        if self.is_paused:
+        if is_held:
             self._suspended.append((action, args))
             return
         self.fs.now_ms = self.world.now_ms
@@ -253,6 +271,7 @@ class Node:
         self.life += 1
         self.is_on = False
         self.is_paused = False
+        self.is_stalled = False
         self.is_stopping = False
         self.services = None
         self._dispatcher = None
@@ -272,6 +291,21 @@ class Node:
         """SIGCONT."""
         self.note("goes on")
         self.is_paused = False
+        self._catch_up()
+
+    def hold_loop(self) -> None:
+        """Something on the loop takes long."""
+        self.note("does something that takes long")
+        self.is_stalled = True
+
+    def free_loop(self) -> None:
+        """It is done."""
+        self.note("is done with what took long")
+        self.is_stalled = False
+        if not self.is_paused:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
         suspended, self._suspended = self._suspended, []
         life = self.life
         for action, args in suspended:

@@ -21,6 +21,7 @@ from tests.simulation.producer import ACKS_ALL, Producer
 from tests.simulation.reader import Reader, SlowReader
 from tests.simulation.resizer import Resizer
 from tests.simulation.retention import draw_retention, has_retention
+from tests.simulation.session_reader import SessionReader
 from tests.simulation.static_members import StaticInstance
 from tests.simulation.throttler import Throttler
 from tests.simulation.world import US_PER_MS
@@ -90,6 +91,11 @@ class Workload:
             Reader(cell, "reader", wants=is_user_topic),
             Reader(cell, "near", rack=rng.choice(("east", "west", "north")), wants=is_promised),
         ]
+        if "fetch sessions" in cell.extras:
+            self.readers += [
+                SessionReader(cell, "session", wants=is_user_topic),
+                SessionReader(cell, "near session", rack="west", wants=is_promised),
+            ]
         if self.retained:
             self.readers.append(SlowReader(cell, "slow", wants=self.retained.__contains__))
         self.keyed: list[KeyedProducer] = []
