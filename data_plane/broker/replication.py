@@ -10,6 +10,8 @@ Invariants
 - A partition is fetched from the leader that the current image names, in the leader epoch of the
   local replica, and by one fetcher only.
 - Requests leave at the end of a pass, however many roles one image has changed.
+- What could not be opened for want of descriptors or memory is tried again until it is; what lies
+  on a disk that has failed waits for the next start.
 - Replicas that are being added come at `follower.replication.throttled.rate` in all until they are
   in the ISR; from then on producers wait for them.
 
@@ -26,6 +28,7 @@ from data_plane.broker.cell_view import whereabouts
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
 from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
+from data_plane.log.errors import UnknownPartition
 from data_plane.replica.fetch_session import API_KEY, API_VERSION, Limits, PartitionKey
 from data_plane.replica.fetcher import ReplicaFetcher
 from data_plane.replica.followed import FetchProblem
@@ -38,6 +41,8 @@ PART = "replication"
 THROTTLED_RATE = "follower.replication.throttled.rate"
 # Problems of single partitions in the log; a leader that dies is one for each that it led.
 PROBLEM_LOGS_PER_SECOND_MAX = 10
+# How long to wait before opening again what could not be opened.
+REOPEN_MS = 1000
 
 
 class _Origin(NamedTuple):
@@ -56,6 +61,8 @@ class ReplicationManager:
         self._links: dict[int, _Link] = {}
         self._origins: dict[PartitionKey, _Origin] = {}
         self._throttled: set[PartitionKey] = set()
+        self._unopened: dict[PartitionKey, None] = {}
+        self._reopen_ms: int | None = None
         self._throttle = Throttle(services.config.get_int(THROTTLED_RATE), 0)
         self._replica_epoch = self._registered_epoch(services.image)
         # By fetchers that are gone.
@@ -94,10 +101,22 @@ class ReplicationManager:
             self._review(UUID(bytes=topic_id), index)
 
     def tick(self, now_ms: int) -> None:
-        """Deadlines are in the broker's timers."""
+        """Open what could not be opened; other deadlines are in the broker's timers."""
+        if not self._unopened:
+            self._reopen_ms = None
+        elif self._reopen_ms is None:
+            self._reopen_ms = now_ms + REOPEN_MS
+        elif now_ms >= self._reopen_ms:
+            unopened, self._unopened = self._unopened, {}
+            self._reopen_ms = None
+            for topic_id, index in unopened:
+                self._review(UUID(bytes=topic_id), index)
 
     def next_deadline_ms(self) -> int | None:
-        return None
+        if not self._unopened:
+            return None
+        # What was put on the list since the last tick has no time yet.
+        return self._reopen_ms or 0
 
     def stop(self, now_ms: int) -> None:
         self.is_running = False
@@ -107,6 +126,7 @@ class ReplicationManager:
             self._services.peers.disconnect(node_id)
         self._links.clear()
         self._origins.clear()
+        self._unopened.clear()
 
     # What the image says.
 
@@ -118,6 +138,7 @@ class ReplicationManager:
     def _review(self, topic_id: UUID, index: int) -> None:
         """Fetch this partition from whom the image says, or not at all."""
         key = (topic_id.bytes, index)
+        self._unopened.pop(key, None)
         image = self._partition_image(key)
         before = self._origins.get(key)
         if image is None:
@@ -128,6 +149,8 @@ class ReplicationManager:
             # Its disk has failed, which the log says. To go on fetching where it stands would look
             # to the leader like a replica that has caught up.
             self._leave(key, before)
+            if replica is None and self._may_open_later(topic_id, index):
+                self._unopened[key] = None
             return
         if replica.log.damaged_from >= 0:
             # To fetch is to say that everything below is there.
@@ -144,6 +167,14 @@ class ReplicationManager:
         link = self._link(origin.leader)
         link.fetcher.follow(*key, replica, is_throttled=origin.is_throttled)
         link.wake()
+
+    def _may_open_later(self, topic_id: UUID, index: int) -> bool:
+        """Whether no disk is to blame that a log could not be opened."""
+        logs = self._services.logs
+        try:
+            return logs.get(topic_id, index).log_directory.failure is None
+        except UnknownPartition:
+            return not logs.offline_directories()
 
     def _partition_image(self, key: PartitionKey) -> PartitionImage | None:
         """The image of a partition that this broker is to fetch, else None."""

@@ -36,13 +36,15 @@ class PowerLoss(Exception):
 
 @dataclass(slots=True)
 class Fault:
-    """The `skip`-th next matching operation fails; a write stores `partial_bytes` first."""
+    """The `skip`-th next matching operation fails; a write stores `partial_bytes` first. One that
+    lasts fails them all, until somebody takes it away."""
 
     operation: str
     path_part: str
     error_number: int
     partial_bytes: int = 0
     skip: int = 0
+    is_lasting: bool = False
 
 
 @dataclass(slots=True)
@@ -307,7 +309,8 @@ class SimFileSystem:
             if fault.skip:
                 fault.skip -= 1
                 continue
-            self.faults.remove(fault)
+            if not fault.is_lasting:
+                self.faults.remove(fault)
             if operation == "write":
                 return fault
             raise OSError(fault.error_number, os.strerror(fault.error_number), path)
@@ -376,12 +379,14 @@ class SimFileSystem:
         return self._file(path).synced
 
     def size(self, path: str) -> int:
+        self.check_fault("stat", path)
         return len(self._file(path).content)
 
     def modified_ms(self, path: str) -> int:
         return self._file(path).modified_ms
 
     def list_directory(self, path: str) -> list[str]:
+        self.check_fault("list", path)
         return sorted(self._folder(path).entries)
 
     def make_directory(self, path: str) -> bool:
@@ -408,6 +413,7 @@ class SimFileSystem:
         if not isinstance(folder.entries.get(name), _Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self._count()
+        self.check_fault("unlink", path)
         folder.change({name: None})
 
     def remove_directory(self, path: str) -> None:

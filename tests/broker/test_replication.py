@@ -3,14 +3,16 @@ what becomes of logs when leaders change, and what a broker does that cannot."""
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_plane.broker.replication import PROBLEM_LOGS_PER_SECOND_MAX
+from data_plane.broker.replication import PROBLEM_LOGS_PER_SECOND_MAX, REOPEN_MS
 from data_plane.cell.metadata import ConfigResource, ResourceType
+from data_plane.log.sim_file_system import Fault
 from data_plane.replica.fetcher import BACKOFF_MS_MIN, INTERRUPT_AFTER_MS
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import decode_batch
@@ -433,3 +435,45 @@ def test_logs_become_one_whatever_happened(seed: int, steps: int) -> None:
     for _ in range(steps):
         histories.step()
     histories.check()
+
+
+def without_descriptors(cell: CellPlayer, node_id: int) -> Fault:
+    """That broker can open nothing, until somebody takes the fault away."""
+    fault = Fault("open", "", errno.EMFILE, is_lasting=True)
+    cell.brokers[node_id].fs.faults.append(fault)
+    return fault
+
+
+def test_a_copy_that_could_not_be_opened_is_opened_when_there_are_descriptors_again() -> None:
+    cell = CellPlayer(3)
+    cell.change(replicas=(1, 2), isr=(1, 2))
+    produce(cell, acks=1)
+    fault = without_descriptors(cell, 3)
+    cell.change(replicas=(1, 2, 3))
+    cell.run(3 * REOPEN_MS)
+    assert cell.stored(2) == [(0, 0)]
+    assert cell.managers[3].next_deadline_ms() is not None
+    cell.brokers[3].fs.faults.remove(fault)
+    cell.run(REOPEN_MS)
+    assert cell.stored(3) == [(0, 0)]
+    assert cell.managers[3].next_deadline_ms() is None
+
+
+def test_what_is_given_up_before_it_could_be_opened_is_forgotten() -> None:
+    cell = CellPlayer(3)
+    cell.change(replicas=(1, 2), isr=(1, 2))
+    without_descriptors(cell, 3)
+    cell.change(replicas=(1, 2, 3))
+    cell.change(replicas=(1, 2))
+    cell.run(2 * REOPEN_MS)
+    assert cell.managers[3].next_deadline_ms() is None
+
+
+def test_a_copy_on_a_disk_that_has_failed_waits_for_the_next_start() -> None:
+    cell = CellPlayer(3)
+    cell.change(replicas=(1, 2), isr=(1, 2))
+    cell.brokers[3].fs.faults.append(Fault("create", "", errno.EIO))
+    cell.change(replicas=(1, 2, 3))
+    cell.run(2 * REOPEN_MS)
+    assert cell.brokers[3].logs.offline_directories()
+    assert cell.managers[3].next_deadline_ms() is None

@@ -91,6 +91,15 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "moves under a throttle": 1500,
         "reassignment steps": 1500,
     },
+    "fetch sessions": {
+        "fetches in a session": 50_000,
+        "full fetches of sessions": 15_000,
+        "partitions forgotten by a session": 1500,
+    },
+    "stalls": {
+        "stalls": 3000,
+        "stalls longer than a session": 700,
+    },
     "drains": {
         "brokers told to drain": 900,
         "partitions placed beside a draining broker": 150,
