@@ -138,9 +138,7 @@ class Node:
         """Run `action` in this life of the process, on a thread beside the loop."""
         return self.world.at(delay_us, self._thread_event, self.life, action, args)
 
-    def _thread_event(
-        self, life: int, action: Callable[..., None], args: tuple[Any, ...]
-    ) -> None:
+    def _thread_event(self, life: int, action: Callable[..., None], args: tuple[Any, ...]) -> None:
         if life == self.life:
             self.world.saw(action.__name__.encode())
             self._pass(action, args, is_held=self.is_paused)
@@ -149,9 +147,7 @@ class Node:
         """One pass."""
         self._pass(action, args, is_held=self.is_paused or self.is_stalled)
 
-    def _pass(
-        self, action: Callable[..., None], args: tuple[Any, ...], *, is_held: bool
-    ) -> None:
+    def _pass(self, action: Callable[..., None], args: tuple[Any, ...], *, is_held: bool) -> None:
         if not self.is_on:
             return
         if is_held:
