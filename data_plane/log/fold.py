@@ -10,7 +10,8 @@ the wanted offset and applies the batches from there, so that always
 Invariants
 - A fold depends on log bytes only: no clock, no configuration that may differ between replicas.
 - `snapshot` is deterministic: equal states give equal bytes.
-- `apply` never raises for what a batch says; the append checked it before.
+- `apply` never raises for what a batch says; the append checked it before. Should it raise all the
+  same, the append is taken back.
 
 Users: producer state (producer_state.py); tags, delays and retries plug in from their features.
 """

@@ -250,6 +250,16 @@ def replay(segments: Sequence[Segment], folds: list[Fold], starts: list[int], en
         producers.take_aborted()
 
 
+def folds_of(log: Log) -> list[Fold]:
+    """The folds made anew from what a loaded log holds. Raises OSError, and what a fold raises."""
+    fs = log.log_directory.fs
+    folds = log.new_folds()
+    base = log.active.base_offset
+    starts = restore_folds(fs, log.folder, fs.list_directory(log.folder), folds, base)
+    replay(log.segments, folds, starts, log.log_end_offset)
+    return folds
+
+
 def write_snapshots(log: Log, folds: list[Fold], offset: int) -> None:
     """Store the folds' state before `offset`."""
     for fold in folds:

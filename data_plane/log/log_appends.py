@@ -1,7 +1,8 @@
 """Appends: checking, assigning offsets, one write, and what follows from it; and rolling.
 
 The order within an append is the promise: nothing in memory changes before the write has succeeded,
-and everything changes after it, in one go. Offsets are written into the caller's buffer.
+and everything changes after it, in one go: first the folds, which may raise, then what cannot.
+Offsets are written into the caller's buffer.
 """
 
 from __future__ import annotations
@@ -219,23 +220,29 @@ class LogAppends(LogState):
         finally:
             data.release()
         segment.recently_used = True
-        if not segment.size:
+        folds = self._folds
+        assert folds is not None
+        producers = self._producers
+        assert producers is not None
+        try:
+            for header in headers:
+                if header.producer_id >= 0:
+                    producers.apply(header, buf, header.position)
+                    producers.note_write(header.producer_id, wall_ms)
+            if len(folds) > 1:
+                for fold in folds[1:]:
+                    for header in headers:
+                        fold.apply(header, buf, header.position)
+        except BaseException:
+            self._take_back(segment, file)
+            raise
+        if not position:
             segment.first_append_ms = wall_ms
         segment.size = position + size
         self.size_bytes += size
         interval_bytes = config.index_interval_bytes
-        assert self._folds is not None
-        producers = self._producers
-        assert producers is not None
         for header in headers:
             segment.add_batch(header, position + header.position - start, interval_bytes)
-            if header.producer_id >= 0:
-                producers.apply(header, buf, header.position)
-                producers.note_write(header.producer_id, wall_ms)
-        if len(self._folds) > 1:
-            for fold in self._folds[1:]:
-                for header in headers:
-                    fold.apply(header, buf, header.position)
         if producers.aborted:
             segment.aborted_transactions().extend(producers.take_aborted())
         self._tail = None if tail is None else (self.log_end_offset, next_offset, tail)
@@ -253,6 +260,18 @@ class LogAppends(LogState):
         except OSError:
             return False
         return True
+
+    def _take_back(self, segment: Segment, file: File) -> None:
+        """A fold has raised for what was just written: neither the file nor any fold is to have it.
+        Where that cannot be had, the directory goes offline. Raises LogDirFailure."""
+        if not self._cut_failed_append(segment, file):
+            raise self._directory.take_offline("what a fold refuses could not be cut off")
+        try:
+            self.set_folds(loading.folds_of(self))
+        except OSError as error:
+            raise self._directory.fail(error, is_midway=True) from error
+        except Exception as error:
+            raise self._directory.take_offline(f"a fold cannot be made again: {error}") from error
 
     # Rolling
 
