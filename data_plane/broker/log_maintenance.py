@@ -1,16 +1,20 @@
 """What logs need from time to time: rolls, retention, flushes by age, compaction, checkpoints.
 
 The log manager knows what is due and hands out jobs; this component asks it at an interval and has
-the jobs run by an executor, so that nothing here holds up a request.
+the jobs run by the executor of their lane, so that nothing here holds up a request, and no long
+job a short one.
 
 Deliberately absent: what is due when (data_plane.log.manager).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from data_plane.broker.api import Executor
 from data_plane.broker.services import Config, Services
-from data_plane.log.manager import Job
+from data_plane.log.errors import LogError
+from data_plane.log.lanes import Job, Lane
 
 # Or more often, where the cleaner's pause is shorter.
 TICK_INTERVAL_MS = 1000
@@ -26,9 +30,9 @@ def cleaner_backoff_ms(config: Config) -> int:
 class LogMaintenance:
     """A component that drives `LogManager.tick`. Jobs have `run` (thread) and `finish` (loop)."""
 
-    def __init__(self, services: Services, executor: Executor) -> None:
+    def __init__(self, services: Services, lanes: Mapping[Lane, Executor]) -> None:
         self._services = services
-        self._executor = executor
+        self._lanes = lanes
         self._cleaner_backoff_ms = cleaner_backoff_ms(services.config)
         self._next_ms = 0
         self._reported_offline: set[str] = set()
@@ -51,6 +55,13 @@ class LogMaintenance:
         self._next_ms = now_ms + self._interval_ms()
         for job in logs.tick(now_ms):
             self._submit(job)
+        for fault in logs.take_faults():
+            self._services.log.error(
+                "log_maintenance_failed",
+                where=fault.what,
+                error=repr(fault.error),
+                exc_info=fault.error,
+            )
         for log in logs.take_retained():
             partition = self._services.partitions.get(log.topic_id, log.partition)
             if partition is not None and partition.log is log:
@@ -70,16 +81,22 @@ class LogMaintenance:
                 )
 
     def stop(self, now_ms: int) -> None:
-        """Jobs that run are waited for by whoever closes the executor."""
+        """Long jobs end at their next step; they are waited for by whoever closes the lanes."""
+        self._services.logs.stop_jobs()
 
     def _interval_ms(self) -> int:
         return min(TICK_INTERVAL_MS, max(1, self._cleaner_backoff_ms))
 
     def _submit(self, job: Job) -> None:
+        log = self._services.log
+
         def done(result: object, error: BaseException | None) -> None:
             if error is not None:
-                self._services.log.error("log_job_failed", job=repr(job), error=repr(error))
+                log.error("log_job_failed", job=repr(job), error=repr(error))
             # A job tidies up after itself in `finish`, whatever became of it.
-            job.finish()
+            try:
+                job.finish()
+            except LogError as failure:
+                log.error("log_job_failed", job=repr(job), error=repr(failure))
 
-        self._executor.submit(job.run, done)
+        self._lanes[job.lane].submit(job.run, done)

@@ -38,6 +38,7 @@ from data_plane.log.compaction_swap import discard, swap_in
 from data_plane.log.compaction_writer import CompactedSegment, GroupWriter, KeyMap
 from data_plane.log.config import INT32_MAX
 from data_plane.log.file_system import File
+from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -132,8 +133,11 @@ def plan_compaction(log: Log, now_ms: int) -> CompactionJob | None:
 class CompactionJob:
     """Rewrites `segments`, the front of the log. `run` in a worker thread, then `finish`."""
 
+    lane = Lane.CLEANER
+
     def __init__(self, log: Log, segments: list[Segment], now_ms: int) -> None:
         self.log = log
+        self._stop_sign = log.log_directory.stop_sign
         self._segments = segments
         self._now_ms = now_ms
         self._first_dirty_offset = max(log.cleaner_offset, segments[0].base_offset)
@@ -165,8 +169,8 @@ class CompactionJob:
             for group in self._groups():
                 self._rewrite(group, keys)
             self._is_done = True
-        except Retired:
-            # Retention was faster; the next plan looks again.
+        except (Retired, JobStopped):
+            # Retention was faster, or the broker stops; the next plan looks again.
             self._is_overtaken = True
         except OSError as error:
             if not self.log.is_deleted_meanwhile(error):
@@ -182,6 +186,7 @@ class CompactionJob:
             # What cannot be read says nothing: older records of its keys stay.
             for start, end in pieces_around(segment.bad_ranges, 0, segment.size):
                 for chunk in BatchWalk(file, start, end, check_crc=False):
+                    self._stop_sign.look()
                     keys.add(chunk, self._first_dirty_offset)
 
     def _verify(self, segment: Segment, file: File) -> None:
@@ -189,7 +194,7 @@ class CompactionJob:
         would not be found any more. Also of what this process has written."""
         if segment not in self._verified:
             segment.load_indexes(file)
-            self.log.report_bad_ranges(segment, segment.verify(file))
+            self.log.report_bad_ranges(segment, segment.verify(file, self._stop_sign.look))
             self._verified.add(segment)
 
     def _groups(self) -> list[list[Segment]]:
@@ -234,6 +239,7 @@ class CompactionJob:
                         writer.discard()
                         return
                     for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
+                        self._stop_sign.look()
                         writer.add(chunk)
             self._results.append(writer.close())
         except BaseException:

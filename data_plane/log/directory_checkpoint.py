@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from data_plane.log import partition_files
 from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
 from data_plane.log.file_system import FileSystem, SyncSite
+from data_plane.log.lanes import Lane
 from data_plane.log.log_directory import CHECKPOINT_FILE, WITHDRAWN_FILE, LogDirectory
 from data_plane.log.log_summary import LogSummary
 
@@ -129,6 +130,8 @@ def write_clean_mark(
 
 class CheckpointJob:
     """Stores the summaries taken at its making."""
+
+    lane = Lane.FLUSH
 
     def __init__(self, directory: LogDirectory, entries: Mapping[Log, LogSummary]) -> None:
         self.directory = directory

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from data_plane.log.errors import CorruptSegment, LogDirFailure
 from data_plane.log.file_system import FileSystem
+from data_plane.log.lanes import StopSign
 from data_plane.log.open_files import OpenFiles
 
 TOPICS_FOLDER = "topics"
@@ -44,10 +45,18 @@ class LogDirectory:
         "open_files",
         "path",
         "reports",
+        "stop_sign",
     )
 
-    def __init__(self, path: Path | str, fs: FileSystem, open_files: OpenFiles) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        fs: FileSystem,
+        open_files: OpenFiles,
+        stop_sign: StopSign | None = None,
+    ) -> None:
         self.path = str(path)
+        self.stop_sign = stop_sign if stop_sign is not None else StopSign()
         self.fs = fs
         self.open_files = open_files
         self.failure: str | None = None
@@ -91,6 +100,15 @@ class LogDirectory:
         if self.failure is None:
             self.failure = reason
         return LogDirFailure(self.path, self.failure)
+
+    @contextlib.contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Around whatever may touch the disk: an OSError in it is a LogDirFailure, and `fail`
+        decides whether the directory is offline or the work may be tried again."""
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(error) from error
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:

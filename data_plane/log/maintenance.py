@@ -7,27 +7,32 @@ all. Only logs in use are looked at often; retention looks at every log at its o
 A tick has two times. `now_ms` is steady and is what intervals, delays and the age of what is not
 flushed yet are measured by; `wall_ms` is the date, which records are compared with. It also has a
 permit: without one nothing is deleted, and once it is back every log is looked at again.
+
+Invariants
+- What goes wrong with one log or disk keeps no other from its turn. `_attempting` on the loop and
+  `_TrackedJob` in the threads are the two doors: an OSError behind either is decided by
+  `LogDirectory.fail`, which takes the directory offline or lets the work be tried again.
+- A job in flight was handed out, and leaves with its `finish`, whatever has failed.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.log.compaction import awaits_checkpoint, compaction_priority
-from data_plane.log.directory_checkpoint import CheckpointJob
 from data_plane.log.errors import LogError
 from data_plane.log.flush import Dirty, FlushJob
+from data_plane.log.lanes import Job, Lane
 from data_plane.log.log_directory import LogDirectory
-from data_plane.log.partition_files import PARTITION_PREFIX
 from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.log.removal import removal_job
 from data_plane.log.scrubber import Scrubber
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from data_plane.log.log import Log
     from data_plane.log.manager import LogManager
 
@@ -35,6 +40,8 @@ LOGS_PER_TICK_MAX = 500
 # Loading a log reads its folder and walks its last segment.
 LOADS_PER_TICK_MAX = 20
 FLUSHES_PER_JOB_MAX = 200
+# Bugs that nobody has taken from here yet; older ones go.
+FAULTS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,8 @@ class MaintenanceConfig:
 class DirectoryFlushJob:
     """Flushes of several logs of one disk, one after the other."""
 
+    lane = Lane.FLUSH
+
     def __init__(self, directory: LogDirectory, jobs: list[FlushJob]) -> None:
         self.directory = directory
         self._jobs = jobs
@@ -62,6 +71,9 @@ class DirectoryFlushJob:
     def run(self) -> None:
         """Raises LogDirFailure."""
         for job in self._jobs:
+            if self.directory.stop_sign.is_up:
+                # The clean stop flushes all logs, many at once.
+                return
             job.run()
 
     def finish(self) -> None:
@@ -69,56 +81,11 @@ class DirectoryFlushJob:
             job.finish()
 
 
-class DeletionJob:
-    """Makes a partition's deletion durable, then, when it is due, removes the folder."""
+class MaintenanceFault(NamedTuple):
+    """A bug that was met while a log or directory was looked at: an exception nobody expects."""
 
-    def __init__(self, directory: LogDirectory, folder: str, due_ms: int) -> None:
-        self.directory = directory
-        self.folder = folder
-        self.due_ms = due_ms
-        self.is_renaming_synced = False
-        self.is_running = False
-        self.is_done = False
-        self._is_due = False
-
-    def begin(self, now_ms: int) -> None:
-        self.is_running = True
-        self._is_due = now_ms >= self.due_ms
-
-    def is_of(self, topic_id: UUID, partition: int) -> bool:
-        """Whether it is that partition's deletion."""
-        return f"/{topic_id}/{PARTITION_PREFIX}{partition}." in self.folder
-
-    def sync_renaming(self) -> None:
-        """From here on no power loss gives the folder its old name back. Raises LogDirFailure."""
-        from data_plane.log.deletion import sync_deletion
-
-        self.directory.check_online()
-        if self.is_renaming_synced:
-            return
-        try:
-            sync_deletion(self.directory, self.folder)
-        except OSError as error:
-            raise self.directory.fail(error) from error
-        self.is_renaming_synced = True
-
-    def run(self) -> None:
-        """Raises LogDirFailure."""
-        from data_plane.log.deletion import remove_folder
-
-        self.sync_renaming()
-        if not self._is_due:
-            return
-        try:
-            remove_folder(self.directory, self.folder)
-            self.is_done = True
-        except OSError as error:
-            raise self.directory.fail(error) from error
-
-    def finish(self) -> None:
-        self.is_running = False
-        if self.directory.failure is not None:
-            self.is_done = True
+    what: str
+    error: Exception
 
 
 class Maintenance:
@@ -137,7 +104,10 @@ class Maintenance:
         self._expiration_due_ms = now_ms + config.producer_expiration_check_interval_ms
         self._is_checkpoint_hastened = False
         self._compaction_due_ms = now_ms + config.cleaner_backoff_ms
-        self._in_flight: dict[tuple[str, object], Any] = {}
+        self._in_flight: dict[tuple[str, object], _TrackedJob] = {}
+        # Those of them that no tick has handed out yet.
+        self._launched: list[Job] = []
+        self._faults: deque[MaintenanceFault] = deque(maxlen=FAULTS_MAX)
         self._scrubber = Scrubber(config.scrub_interval_ms, config.scrub_bytes_per_second)
 
     def begin(self) -> None:
@@ -155,15 +125,15 @@ class Maintenance:
         self._queue = [one for one in self._queue if one is not log]
         self._retention_queue = [one for one in self._retention_queue if one is not log]
 
-    def tick(self, now_ms: int, wall_ms: int, permit: DeletionPermit) -> list[Any]:
+    def tick(self, now_ms: int, wall_ms: int, permit: DeletionPermit) -> list[Job]:
         """The jobs that are due."""
-        jobs: list[Any] = []
         self._take_permit(permit, now_ms)
         self._apply_retention(now_ms, wall_ms)
         self._expire_producers(now_ms, wall_ms)
-        self._look_at_logs(now_ms, wall_ms, jobs)
-        self._checkpoint(now_ms, jobs)
-        self._compact(now_ms, wall_ms, jobs)
+        self._look_at_logs(now_ms, wall_ms)
+        self._checkpoint(now_ms)
+        self._compact(now_ms, wall_ms)
+        jobs, self._launched = self._launched, []
         return jobs
 
     def _take_permit(self, permit: DeletionPermit, now_ms: int) -> None:
@@ -172,11 +142,30 @@ class Maintenance:
             # Logs were passed over, or looked at for their size only.
             self._retention_due_ms = min(self._retention_due_ms, now_ms)
 
-    def _launch(self, kind: str, where: object, job: Any, jobs: list[Any]) -> None:
+    def take_faults(self) -> list[MaintenanceFault]:
+        """Bugs met since the last call."""
+        faults = list(self._faults)
+        self._faults.clear()
+        return faults
+
+    @contextlib.contextmanager
+    def _attempting(self, directory: LogDirectory, what: str) -> Iterator[None]:
+        """Around what is done on the loop for one log or directory: no trouble with it keeps the
+        others from their turn. A disk that fails is known to its directory; what it was not to
+        blame for is tried again when its turn comes next."""
+        try:
+            with directory.guarding():
+                yield
+        except LogError:
+            pass
+        except Exception as error:
+            self._faults.append(MaintenanceFault(what, error))
+
+    def _launch(self, kind: str, where: object, directory: LogDirectory, job: Job) -> None:
         key = (kind, where)
-        tracked = _TrackedJob(job, self._in_flight, key)
+        tracked = _TrackedJob(job, directory, self._in_flight, key)
         self._in_flight[key] = tracked
-        jobs.append(tracked)
+        self._launched.append(tracked)
 
     def _apply_retention(self, now_ms: int, wall_ms: int) -> None:
         if self._permit.why_nothing:
@@ -193,8 +182,7 @@ class Maintenance:
             if not log.may_expire(wall_ms, by_date=by_date):
                 continue
             loads_left -= not log.is_loaded
-            with contextlib.suppress(LogError):
-                # A disk that fails here is known to its directory; the other logs go on.
+            with self._attempting(log.log_directory, log.folder):
                 log.maybe_roll(wall_ms)
                 if log.apply_retention(now_ms, wall_ms, by_date=by_date):
                     self.retained.append(log)
@@ -207,9 +195,10 @@ class Maintenance:
         self._expiration_due_ms = now_ms + self._config.producer_expiration_check_interval_ms
         for log in self._manager.logs():
             if log.is_loaded:
-                log.producers.expire(wall_ms, log.config.producer_id_expiration_ms)
+                with self._attempting(log.log_directory, log.folder):
+                    log.producers.expire(wall_ms, log.config.producer_id_expiration_ms)
 
-    def _look_at_logs(self, now_ms: int, wall_ms: int, jobs: list[Any]) -> None:
+    def _look_at_logs(self, now_ms: int, wall_ms: int) -> None:
         if not self._queue:
             self._queue = [log for log in self._manager.logs() if log.is_loaded]
         flushes: dict[LogDirectory, list[FlushJob]] = {}
@@ -218,24 +207,19 @@ class Maintenance:
             directory = log.log_directory
             if directory.failure is not None or not log.is_loaded:
                 continue
-            with contextlib.suppress(LogError):
-                self._look_at(log, now_ms, wall_ms, flushes, jobs)
+            with self._attempting(directory, log.folder):
+                self._look_at(log, now_ms, wall_ms, flushes)
         for directory, due in flushes.items():
-            self._launch("flush", directory, DirectoryFlushJob(directory, due), jobs)
+            self._launch("flush", directory, directory, DirectoryFlushJob(directory, due))
         for directory in self._manager.directories:
             if directory.failure is None and ("scrub", directory) not in self._in_flight:
-                with contextlib.suppress(LogError):
+                with self._attempting(directory, directory.path):
                     scrub = self._scrubber.next_job(self._manager, directory, now_ms)
                     if scrub is not None:
-                        self._launch("scrub", directory, scrub, jobs)
+                        self._launch("scrub", directory, directory, scrub)
 
     def _look_at(
-        self,
-        log: Log,
-        now_ms: int,
-        wall_ms: int,
-        flushes: dict[LogDirectory, list[FlushJob]],
-        jobs: list[Any],
+        self, log: Log, now_ms: int, wall_ms: int, flushes: dict[LogDirectory, list[FlushJob]]
     ) -> None:
         """Roll one log, and collect what it has to remove and to flush."""
         directory = log.log_directory
@@ -243,7 +227,7 @@ class Maintenance:
         if log.doomed and ("removal", log) not in self._in_flight:
             removal = removal_job(log, now_ms)
             if removal is not None:
-                self._launch("removal", log, removal, jobs)
+                self._launch("removal", log, directory, removal)
         if not self._is_flush_due(log, now_ms) or ("flush", directory) in self._in_flight:
             return
         if len(flushes.get(directory, ())) < FLUSHES_PER_JOB_MAX:
@@ -259,16 +243,17 @@ class Maintenance:
         since_ms = log.unflushed_since_ms
         return since_ms >= 0 and now_ms - since_ms >= log.config.flush_ms
 
-    def _checkpoint(self, now_ms: int, jobs: list[Any]) -> None:
+    def _checkpoint(self, now_ms: int) -> None:
         if now_ms < self._checkpoint_due_ms:
             return
         self._checkpoint_due_ms = now_ms + self._config.checkpoint_interval_ms
         for directory in self._manager.directories:
             if directory.failure is None and ("checkpoint", directory) not in self._in_flight:
-                job: CheckpointJob = self._manager.checkpoint_job(directory)
-                self._launch("checkpoint", directory, job, jobs)
+                with self._attempting(directory, directory.path):
+                    job = self._manager.checkpoint_job(directory)
+                    self._launch("checkpoint", directory, directory, job)
 
-    def _compact(self, now_ms: int, wall_ms: int, jobs: list[Any]) -> None:
+    def _compact(self, now_ms: int, wall_ms: int) -> None:
         if now_ms < self._compaction_due_ms or ("compaction", None) in self._in_flight:
             return
         if self._permit.why_not_by_date:
@@ -279,43 +264,60 @@ class Maintenance:
             # the topic would wait for the next regular one.
             self._is_checkpoint_hastened = True
             self._checkpoint_due_ms = now_ms
-            self._checkpoint(now_ms, jobs)
+            self._checkpoint(now_ms)
             return
         if any(kind == "checkpoint" for kind, _ in self._in_flight):
             return
+        chosen = self._dirtiest(wall_ms)
+        job = None
+        if chosen is not None:
+            with self._attempting(chosen.log_directory, chosen.folder):
+                job = chosen.compaction_job(wall_ms)
+        if chosen is None or job is None:
+            self._compaction_due_ms = now_ms + self._config.cleaner_backoff_ms
+            self._is_checkpoint_hastened = False
+            return
+        self._launch("compaction", None, chosen.log_directory, job)
+
+    def _dirtiest(self, wall_ms: int) -> Log | None:
+        """The log that needs compaction most, if any does."""
         chosen: Log | None = None
         priority_max = 0.0
         for log in self._manager.logs():
             if log.config.compact and log.log_directory.failure is None:
-                with contextlib.suppress(LogError):
+                with self._attempting(log.log_directory, log.folder):
                     priority = compaction_priority(log, wall_ms)
                     if priority > priority_max:
                         chosen, priority_max = log, priority
-        job = None
-        if chosen is not None:
-            with contextlib.suppress(LogError):
-                job = chosen.compaction_job(wall_ms)
-        if job is None:
-            self._compaction_due_ms = now_ms + self._config.cleaner_backoff_ms
-            self._is_checkpoint_hastened = False
-            return
-        self._launch("compaction", None, job, jobs)
+        return chosen
 
 
 class _TrackedJob:
     """A job that leaves the list of those in flight when it is finished."""
 
     def __init__(
-        self, job: Any, in_flight: dict[tuple[str, object], Any], key: tuple[str, object]
+        self,
+        job: Job,
+        directory: LogDirectory,
+        in_flight: dict[tuple[str, object], _TrackedJob],
+        key: tuple[str, object],
     ) -> None:
         self.job = job
+        self.lane = job.lane
+        self._directory = directory
         self._in_flight = in_flight
         self._key = key
 
+    def __repr__(self) -> str:
+        return f"{self._key[0]} in {self._directory.path}"
+
     def run(self) -> None:
-        """Raises what the job raises."""
-        self.job.run()
+        """Raises LogDirFailure, and what else the job raises."""
+        with self._directory.guarding():
+            self.job.run()
 
     def finish(self) -> None:
+        """Raises LogDirFailure."""
         self._in_flight.pop(self._key, None)
-        self.job.finish()
+        with self._directory.guarding():
+            self.job.finish()

@@ -23,13 +23,13 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 from uuid import UUID
 
 from data_plane.log import loading, partition_files, truncation
 from data_plane.log.checkpoints import write_file
 from data_plane.log.config import LogConfig
 from data_plane.log.damage import SOUND, damage_key, forget_deleted, read_damage
+from data_plane.log.deletion import DeletionJob
 from data_plane.log.directory_checkpoint import (
     CheckpointJob,
     DirectoryState,
@@ -48,10 +48,11 @@ from data_plane.log.errors import (
 from data_plane.log.file_system import File, FileSystem, OsFileSystem, SyncSite
 from data_plane.log.flush import Dirty, run_together
 from data_plane.log.fold import FoldFactory
+from data_plane.log.lanes import Job, StopSign
 from data_plane.log.log import Log
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
-from data_plane.log.maintenance import DeletionJob, Maintenance, MaintenanceConfig
+from data_plane.log.maintenance import Maintenance, MaintenanceConfig, MaintenanceFault
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX, OpenFiles
 from data_plane.log.permit import PERMITTED, DeletionPermit
 
@@ -75,13 +76,6 @@ def _tell_nobody(_directory: str, _opened: int, _total: int, _recovered: int) ->
     pass
 
 
-class Job(Protocol):
-    """Slow file work: `run` in a worker thread, then `finish` on the loop."""
-
-    def run(self) -> None: ...
-    def finish(self) -> None: ...
-
-
 class LogManager:
     """See the module."""
 
@@ -103,7 +97,10 @@ class LogManager:
         self.default_config = default_config
         self._stop_together_min = stop_together_min
         open_files = OpenFiles(open_segments_max)
-        self.directories = [LogDirectory(path, self._fs, open_files) for path in directories]
+        self._stop_sign = StopSign()
+        self.directories = [
+            LogDirectory(path, self._fs, open_files, self._stop_sign) for path in directories
+        ]
         self._locks: dict[str, File] = {}
         self._logs: dict[PartitionId, Log] = {}
         self._counts: dict[str, int] = {}
@@ -285,7 +282,7 @@ class LogManager:
         """Sync and close all logs and leave the clean-shutdown mark with `broker_epoch`; blocks."""
         for directory in self.directories:
             if clean and directory.path in self._locks:
-                with contextlib.suppress(LogDirFailure):
+                with contextlib.suppress(LogDirFailure), directory.guarding():
                     self._close_directory(directory, broker_epoch)
         for log in self._logs.values():
             with contextlib.suppress(LogDirFailure):
@@ -319,10 +316,7 @@ class LogManager:
                 entries[log] = log.summary()
                 log.close(clean=False)
         directory.check_online()
-        try:
-            write_clean_mark(directory, entries, broker_epoch)
-        except OSError as error:
-            raise directory.fail(error) from error
+        write_clean_mark(directory, entries, broker_epoch)
 
     def _unlock(self) -> None:
         for lock in self._locks.values():
@@ -446,6 +440,11 @@ class LogManager:
         self._deletion_jobs = [job for job in self._deletion_jobs if not job.is_done]
         return jobs
 
+    def stop_jobs(self) -> None:
+        """The broker stops: long jobs end at their next step, and leave the rest to the next
+        start. `close` makes durable what flushes have not."""
+        self._stop_sign.is_up = True
+
     def checkpoint_job(self, directory: LogDirectory) -> CheckpointJob:
         """A job that stores where the directory's logs stand."""
         entries = {
@@ -463,6 +462,10 @@ class LogManager:
         """Logs whose start retention has moved since the last call: their readers want to know."""
         retained, self._maintenance.retained = self._maintenance.retained, []
         return retained
+
+    def take_faults(self) -> list[MaintenanceFault]:
+        """Bugs that background work has met since the last call."""
+        return self._maintenance.take_faults()
 
     def take_corruption_reports(self) -> list[CorruptSegment]:
         """Corrupt batches found since the last call, for the broker's log and metrics."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from data_plane.log import loading
+from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.partition_files import write_log_start
 from data_plane.log.segment import SEGMENT_SUFFIXES, Segment
 
@@ -79,16 +80,23 @@ def drop_segments(log: Log, count: int, now_ms: int) -> None:
 class RemovalJob:
     """Unlinks the files of segments that left the log. `run` in a thread, then `finish`."""
 
+    lane = Lane.DELETION
+
     def __init__(self, log: Log, segments: list[Segment]) -> None:
         self.log = log
         self._segments = segments
         self._beginning = log.beginnings
+        self._is_done = False
 
     def run(self) -> None:
         """Raises LogDirFailure."""
         directory = self.log.log_directory
         try:
             self._remove()
+            self._is_done = True
+        except JobStopped:
+            # They stay doomed.
+            return
         except OSError as error:
             if not self.log.is_deleted_meanwhile(error):
                 raise directory.fail(error) from error
@@ -102,6 +110,7 @@ class RemovalJob:
         for path in files_to_remove(self.log.folder, self._segments):
             # A log that begins anew may give a new file this name. It waits for one unlink, not
             # for all of them, and syncs wait for none.
+            directory.stop_sign.look()
             with directory.moving_log_start():
                 if self._is_void():
                     return
@@ -111,7 +120,9 @@ class RemovalJob:
         return self.log.beginnings != self._beginning
 
     def finish(self) -> None:
-        """Forget the segments; on the loop, also after a failed `run`."""
+        """Forget the segments; on the loop, also after a failed `run`, which is tried again."""
+        if not self._is_done and self.log.log_directory.failure is None and not self._is_void():
+            return
         gone = set(map(id, self._segments))
         left = [entry for entry in self.log.doomed or () if id(entry[0]) not in gone]
         self.log.doomed = left or None

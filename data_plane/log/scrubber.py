@@ -5,11 +5,13 @@ A round over a directory begins with its first tick after the start and again af
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING
 
 from data_plane.log.batch_walk import BadRange
 from data_plane.log.cold_files import Retired, cold_file
+from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.segment import Segment
 
@@ -25,27 +27,45 @@ LOGS_PER_STEP_MAX = 20
 class ScrubJob:
     """Checks some segments of a directory. `run` in a worker thread, `finish` on the loop."""
 
-    def __init__(self, chosen: list[tuple[Log, Segment]]) -> None:
+    lane = Lane.CLEANER
+
+    def __init__(
+        self,
+        chosen: list[tuple[Log, Segment]],
+        queue: deque[tuple[Log, Segment]] | None = None,
+    ) -> None:
+        """What it has not checked in the end, for want of descriptors, say, goes back to the front
+        of `queue`. All is of one directory."""
         self._chosen = chosen
+        self._queue: deque[tuple[Log, Segment]] = deque() if queue is None else queue
+        self._checked_count = 0
         self._found: list[tuple[Log, Segment, list[BadRange]]] = []
 
     def run(self) -> None:
         """Raises LogDirFailure."""
-        for log, segment in self._chosen:
-            try:
-                with cold_file(segment) as file:
-                    segment.load_indexes(file)
-                    found = segment.verify(file)
-            except Retired:
-                continue
-            except OSError as error:
-                if log.is_deleted_meanwhile(error):
-                    continue
-                raise log.log_directory.fail(error) from error
-            if found:
-                self._found.append((log, segment, found))
+        with contextlib.suppress(JobStopped):
+            for log, segment in self._chosen:
+                self._check(log, segment)
+                self._checked_count += 1
+
+    def _check(self, log: Log, segment: Segment) -> None:
+        stop_sign = log.log_directory.stop_sign
+        stop_sign.look()
+        try:
+            with cold_file(segment) as file:
+                segment.load_indexes(file)
+                found = segment.verify(file, stop_sign.look)
+        except Retired:
+            return
+        except OSError as error:
+            if log.is_deleted_meanwhile(error):
+                return
+            raise log.log_directory.fail(error) from error
+        if found:
+            self._found.append((log, segment, found))
 
     def finish(self) -> None:
+        self._queue.extendleft(reversed(self._chosen[self._checked_count :]))
         for log, segment, found in self._found:
             log.report_bad_ranges(segment, found)
 
@@ -95,4 +115,4 @@ class Scrubber:
                 chosen.append((log, segment))
                 size += segment.size
         self._next_step_ms[path] = now_ms + 1000 * size // self._bytes_per_second
-        return ScrubJob(chosen) if chosen else None
+        return ScrubJob(chosen, queue) if chosen else None

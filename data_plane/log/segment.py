@@ -380,11 +380,12 @@ class Segment:
                 return bad
         return None
 
-    def verify(self, file: File) -> list[BadRange]:
+    def verify(self, file: File, between: Callable[[], None] | None = None) -> list[BadRange]:
         """Check all batches of an earlier process and remember what is bad; in a worker thread.
 
         Indexes of a sealed segment that do not fit to its batches are built anew. Returns the bad
-        ranges that were not known before.
+        ranges that were not known before. `between` is called from time to time, and may end it
+        by raising: nothing is remembered then.
         """
         index = self.offset_index
         known = self.bad_ranges or []
@@ -393,6 +394,8 @@ class Segment:
         check = IndexCheck(self.base_offset, index, self.time_index)
 
         def on_chunk(chunk: Chunk) -> None:
+            if between is not None:
+                between()
             for header in chunk.headers:
                 check.see(
                     chunk.position + header.position, header.last_offset, header.max_timestamp

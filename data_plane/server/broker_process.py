@@ -4,7 +4,8 @@ Start: take the addresses, enter the cell (entry.py), open everything, listen, s
 (SIGTERM, SIGINT): leave the cell in good order, accept no more, read no more, answer what is in
 flight within shutdown.timeout.ms, stop the components, wait for file work, close the logs with the
 clean mark, exit 0. Further signals change nothing. A broker that was superseded stops by itself,
-with status 1.
+with status 1; one whose disks do not let it close the logs in time ends without the mark, with
+status 3.
 
 The end of a pass. Whatever runs on the loop (a read, a timer, finished file work) is a pass; at its
 end woken long polls are evaluated, and the timer is set anew when a deadline moved forward.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
 import signal
 import time
@@ -27,6 +29,7 @@ from data_plane.broker.peers import Peers
 from data_plane.broker.services import Logger, Services
 from data_plane.cell.metadata_store import MetadataStore, StoreUnavailable
 from data_plane.log.file_system import OsFileSystem
+from data_plane.log.lanes import Lane
 from data_plane.server import descriptors
 from data_plane.server.addresses import TakenAddresses, take_addresses
 from data_plane.server.clock import Clock
@@ -45,6 +48,7 @@ from data_plane.server.ready_pipe import ReadyPipe
 from data_plane.server.shared_store import open_shared_store
 from data_plane.server.thread_executor import ThreadExecutor
 from data_plane.server.tick_timer import TickTimer
+from data_plane.server.time_limit import limited
 from data_plane.wire.kernel import WHY_INTERPRETED
 
 if TYPE_CHECKING:
@@ -53,8 +57,10 @@ if TYPE_CHECKING:
 TICK_INTERVAL_MS_MAX = 1000
 # File work that holds up requests: cold reads, syncs, metadata commits, searches by time.
 WORKER_THREADS = 8
-# Compaction, scrubbing: one at a time, so that they never stand in the way of the others.
-MAINTENANCE_THREADS = 1
+# After the last answer, for file work under way and for closing the logs. A disk that hangs would
+# hold a stop up for ever; a killed broker loses nothing either.
+CLOSING_S_MAX = 60.0
+EXIT_STOP_GIVEN_UP = 3
 # How soon a broker that may not begin without the metadata store asks again.
 ENTRY_RETRY_S = 0.5
 # At the stop, for requests that were received before it.
@@ -96,9 +102,7 @@ class BrokerProcess:
             self._log.warning("kernel_interpreted", reason=WHY_INTERPRETED)
         settings = self._settings
         self._executor = ThreadExecutor(loop, WORKER_THREADS, "worker", self._end_pass_now, watch)
-        self._maintenance = ThreadExecutor(
-            loop, MAINTENANCE_THREADS, "maintenance", self._end_pass_now, watch
-        )
+        self._lanes = {lane: self._make_lane(lane) for lane in Lane}
         budget = descriptors.divide(descriptors.raise_limit())
         ports = self._real_ports(budget.open_segments_max)
         http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page}, watch)
@@ -153,6 +157,11 @@ class BrokerProcess:
         if member is not None and member.superseded:
             raise SupersededError(f"broker {settings.node_id} has stopped: {member.superseded}")
 
+    def _make_lane(self, lane: Lane) -> ThreadExecutor:
+        # A disk that hangs holds up no flush of another one.
+        threads_max = len(self._settings.data_directories) if lane is Lane.FLUSH else 1
+        return ThreadExecutor(self._loop, threads_max, lane.value, self._end_pass_now, self._watch)
+
     def _real_ports(self, open_segments_max: int) -> Ports:
         fs = OsFileSystem()
         store = open_shared_store(self._settings, fs, self._log)
@@ -161,7 +170,7 @@ class BrokerProcess:
         return Ports(
             fs=fs,
             executor=self._executor,
-            maintenance_executor=self._maintenance,
+            maintenance_lanes=self._lanes,
             now_ms=self._clock.now_ms,
             random=random.SystemRandom(),
             log=self._log,
@@ -353,13 +362,19 @@ class BrokerProcess:
             if connection.transport is not None:
                 connection.transport.abort()
         self._timer.cancel()
-        self._close_executors()
-        # What the last file work reported back is still queued on the loop.
-        await asyncio.sleep(0)
-        close_services(services, self._clock.now_ms())
+        with limited(CLOSING_S_MAX, self._give_up_closing):
+            self._close_executors()
+            # What the last file work reported back is still queued on the loop.
+            await asyncio.sleep(0)
+            close_services(services, self._clock.now_ms())
         if self._member is not None:
             self._member.close()
         self._log.info("stopped")
+
+    def _give_up_closing(self) -> None:
+        """In a thread of its own: the loop is blocked."""
+        self._log.error("stop_given_up", reason=f"the disk took longer than {CLOSING_S_MAX:.0f} s")
+        os._exit(EXIT_STOP_GIVEN_UP)
 
     async def _handle_backlogs(self, deadline_s: float) -> None:
         """Have what was received handled, before anything that handles it stops."""
@@ -379,7 +394,8 @@ class BrokerProcess:
         if self._member is not None:
             self._member.disconnect()
         self._executor.close()
-        self._maintenance.close()
+        for lane in self._lanes.values():
+            lane.close()
 
     def _is_drained(self) -> bool:
         return self._executor.open_count == 0 and all(

@@ -131,7 +131,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     services.parts[open_fetches.PART] = sessions
     services.groups = GroupService(services)
     services.components += [
-        LogMaintenance(services, ports.maintenance_executor),
+        LogMaintenance(services, ports.maintenance_lanes),
         services.groups,
         sessions,
         producer_ids,

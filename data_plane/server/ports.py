@@ -7,7 +7,7 @@ everything below behaves the same. Nothing else reaches the world by another way
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from data_plane.broker.api import Executor
@@ -17,6 +17,7 @@ from data_plane.broker.services import Logger, Services
 from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.cell.metadata_store import MetadataStore
 from data_plane.log.file_system import FileSystem
+from data_plane.log.lanes import Lane
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX
 
 
@@ -40,7 +41,8 @@ class NoPeers:
 class Ports:
     """See the module.
 
-    - `executor` runs what requests wait for, `maintenance_executor` the rest.
+    - `executor` runs what requests wait for, `maintenance_lanes` the rest: each lane one job after
+      the other.
     - `store_executor` runs calls of a shared store, which a slow disk must not hold up; None when
       `executor` may do that, too.
     - `shared_store` None: the broker is alone and keeps the metadata in its data directory.
@@ -52,7 +54,7 @@ class Ports:
 
     fs: FileSystem
     executor: Executor
-    maintenance_executor: Executor
+    maintenance_lanes: Mapping[Lane, Executor]
     now_ms: Callable[[], int]
     random: random.Random
     log: Logger

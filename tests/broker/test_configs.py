@@ -12,6 +12,7 @@ from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.log_maintenance import NEVER_MS, LogMaintenance, cleaner_backoff_ms
 from data_plane.broker.log_threshold import LogThreshold
 from data_plane.cell.metadata import ResourceType
+from data_plane.log.lanes import Lane
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_configs_request import (
     AlterableConfig,
@@ -601,7 +602,7 @@ def test_values_take_effect_on_open_logs_at_once(player: AdminPlayer) -> None:
 
 
 def test_the_cleaner_s_pause_takes_effect_at_the_next_look(player: AdminPlayer) -> None:
-    maintenance = LogMaintenance(player.services, player.executor)
+    maintenance = LogMaintenance(player.services, dict.fromkeys(Lane, player.executor))
     maintenance.start(player.now_ms)
     player.services.components.append(maintenance)
     logs = player.services.logs

@@ -9,6 +9,7 @@ import pytest
 from data_plane.broker import admin
 from data_plane.broker.log_maintenance import LogMaintenance
 from data_plane.cell.changes import ChangeBroker
+from data_plane.log.lanes import Lane
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_replica_log_dirs_request import (
@@ -163,7 +164,7 @@ def test_a_replica_that_is_elsewhere_is_put_nowhere(player: RecordsPlayer) -> No
 def test_followers_that_wait_hear_of_a_log_start_that_retention_moved() -> None:
     """Without it their logs would begin where the leader's did until somebody produces again."""
     player = ReplicatedPlayer(configs={"retention.bytes": "0"})
-    maintenance = LogMaintenance(player.services, player.executor)
+    maintenance = LogMaintenance(player.services, dict.fromkeys(Lane, player.executor))
     maintenance.start(player.now_ms)
     player.services.components.append(maintenance)
     player.produce("orders", [b"a"])

@@ -15,6 +15,7 @@ from data_plane.cell.identity import IdentityMismatch
 from data_plane.cell.metadata import BrokerImage, MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
 from data_plane.log.errors import DirectoryLocked
+from data_plane.log.lanes import Lane
 from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.server.configuration import load_configuration
 from data_plane.server.entry import (
@@ -71,7 +72,7 @@ class Machine:
         return Ports(
             fs=self.fs,
             executor=executor,
-            maintenance_executor=executor,
+            maintenance_lanes=dict.fromkeys(Lane, executor),
             now_ms=lambda: self.clock.now_ms,
             random=random.Random(f"{self._number} {self._attempts}"),
             log=RememberingLog(),

@@ -11,6 +11,7 @@ from typing import Any
 import uvloop
 
 from data_plane.broker import open_fetches
+from data_plane.log.lanes import Lane
 from data_plane.server.broker_process import TICK_INTERVAL_MS_MAX, BrokerProcess
 from tests.broker.doubles import RememberingLog
 from tests.server.connection_player import FixedClock
@@ -110,7 +111,7 @@ class Player:
                 wake_at=self.wakes.append, cancel=lambda: note("timer cancelled")
             ),
             "_executor": self.executor,
-            "_maintenance": self._executor("maintenance"),
+            "_lanes": {Lane.CLEANER: self._executor("maintenance")},
         }
         for name, part in parts.items():
             setattr(self.process, name, part)

@@ -23,6 +23,7 @@ from data_plane.broker.dispatch import Dispatcher
 from data_plane.broker.log_threshold import LogThreshold
 from data_plane.broker.membership import Membership
 from data_plane.broker.services import Services
+from data_plane.log.lanes import Lane
 from data_plane.log.sim_file_system import Fault, PowerLoss, SimFileSystem
 from data_plane.server.clock import Clock
 from data_plane.server.composition import close_services, make_services
@@ -120,7 +121,7 @@ class Node:
 
     def _make_executors(self) -> None:
         self.executor = SimExecutor(self, is_of_disk=True)
-        self.maintenance_executor = SimExecutor(self, is_serial=True)
+        self.maintenance_lanes = {lane: SimExecutor(self, is_serial=True) for lane in Lane}
         self.store_executor = SimExecutor(self, is_serial=True)
 
     # Running
@@ -228,7 +229,7 @@ class Node:
         return Ports(
             fs=self.fs,
             executor=self.executor,
-            maintenance_executor=self.maintenance_executor,
+            maintenance_lanes=self.maintenance_lanes,
             store_executor=self.store_executor,
             now_ms=self.clock.now_ms,
             random=random,
@@ -348,7 +349,7 @@ class Node:
         self.fs.process_death()
 
     def _executors(self) -> tuple[SimExecutor, ...]:
-        return (self.executor, self.maintenance_executor, self.store_executor)
+        return (self.executor, *self.maintenance_lanes.values(), self.store_executor)
 
     def let_go(self) -> None:
         """The run is over."""
