@@ -384,9 +384,7 @@ class Segment:
         """Check all batches of an earlier process and remember what is bad; in a worker thread.
 
         Indexes of a sealed segment that do not fit to its batches are built anew. Returns the bad
-        ranges that were not known before. `between` is called from time to time, and may end it
-        by raising: nothing is remembered then.
-        """
+        ranges that were not known before. `between` is called often, and may end it by raising."""
         index = self.offset_index
         known = self.bad_ranges or []
         end = self.unverified_end or self.size
