@@ -28,6 +28,7 @@ from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
     LOG_START_UNSYNCED_FILE,
+    read_gaps,
     read_log_start,
 )
 from data_plane.log.producer_state import ProducerStates
@@ -101,6 +102,7 @@ def load(log: Log, summary: LogSummary | None) -> LoadedLog:
     names = finish_swaps(fs, log.folder, fs.list_directory(log.folder))
     segments = open_segments(log, names)
     log.durable_log_start = read_log_start(fs, log.folder, names, synced_only=True)
+    log.gaps = read_gaps(fs, log.folder, names)
     log_start = log.log_start_offset if summary is not None else log.durable_log_start
     if not segments:
         segments = [create_segment(log, max(log_start, log.log_start_offset))]

@@ -6,7 +6,8 @@
 Invariants
 - Offsets of a leader's log are contiguous from segment to segment: a segment's base offset is the
   log end when it was made. Compaction, which makes gaps, only touches what lies below both the
-  high watermark and the recovery point.
+  high watermark and the recovery point. A follower may get such a gap from its leader, also one
+  that is too wide for a segment: that one lies between two segments.
 - A failed write changes nothing in memory: folds, indexes and the log end follow the write. What
   it left in the file is cut off, and the data directory goes offline.
 - What lies below the recovery point is durable, with everything that is needed to read it: data,

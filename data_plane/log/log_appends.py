@@ -16,6 +16,7 @@ from data_plane.log.errors import AppendError
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.log_state import LogState
+from data_plane.log.partition_files import write_gaps
 from data_plane.log.producer_state import PendingSequence
 from data_plane.log.segment import Segment
 from data_plane.wire.errors import ErrorCode, InvalidRecords
@@ -169,17 +170,19 @@ class LogAppends(LogState):
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {headers[0].base_offset} lies below the log end {self.log_end_offset}",
             )
-        last = headers[-1]
-        end_offset = last.base_offset + last.last_offset_delta + 1
-        self._store(
-            buf, start, stop, headers, end_offset, now_ms, now_ms if wall_ms is None else wall_ms
-        )
-        if last.partition_leader_epoch > self.epochs.latest_epoch:
-            for header in headers:
-                self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-            self.dirty |= Dirty.EPOCHS
+        if wall_ms is None:
+            wall_ms = now_ms
+        for run in _without_far_gaps(headers, self.log_end_offset):
+            last = run[-1]
+            self._store(
+                buf, run[0].position, last.end_position, run, last.next_offset, now_ms, wall_ms
+            )
+            if last.partition_leader_epoch > self.epochs.latest_epoch:
+                for header in run:
+                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+                self.dirty |= Dirty.EPOCHS
         return AppendResult(
-            headers[0].base_offset, end_offset - 1, -1, False, self.log_start_offset
+            headers[0].base_offset, self.log_end_offset - 1, -1, False, self.log_start_offset
         )
 
     def _store(
@@ -202,7 +205,7 @@ class LogAppends(LogState):
             or next_offset - 1 - segment.base_offset > INT32_MAX
             or (segment.size and self._is_roll_due(segment, wall_ms))
         ):
-            segment = self._make_room(segment, size, next_offset)
+            segment = self._make_room(segment, size, headers[0].base_offset, next_offset)
         position = segment.size
         try:
             file = segment.file or segment.open_file()
@@ -216,7 +219,8 @@ class LogAppends(LogState):
             tail = bytes(data) if size <= TAIL_BYTES_MAX else None
         except OSError as error:
             is_cut = self._cut_failed_append(segment, file)
-            raise self._directory.fail(error, is_midway=not is_cut) from error
+            is_midway = not is_cut or segment.base_offset > self.log_end_offset
+            raise self._directory.fail(error, is_midway=is_midway) from error
         finally:
             data.release()
         segment.recently_used = True
@@ -288,7 +292,9 @@ class LogAppends(LogState):
             or segment.time_index.size_bytes + 12 > limit_bytes
         )
 
-    def _make_room(self, segment: Segment, size: int, next_offset: int) -> Segment:
+    def _make_room(
+        self, segment: Segment, size: int, first_offset: int, next_offset: int
+    ) -> Segment:
         if size > self.config.segment_bytes:
             raise AppendError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -296,24 +302,48 @@ class LogAppends(LogState):
                 f"{self.topic}-{self.partition} which exceeds the maximum configured segment size "
                 f"of {self.config.segment_bytes}.",
             )
-        if segment.size or segment.base_offset != self.log_end_offset:
-            segment = self.roll()
-        if next_offset - 1 - segment.base_offset > INT32_MAX:
-            raise AppendError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"offset {next_offset - 1} is too far from the log end {self.log_end_offset}",
-            )
-        return segment
+        end = self.log_end_offset
+        if next_offset - 1 - end > INT32_MAX:
+            if first_offset == end:
+                raise AppendError(
+                    ErrorCode.CORRUPT_MESSAGE,
+                    f"offset {next_offset - 1} is too far from the log end {end}",
+                )
+            return self._roll_behind_gap(first_offset)
+        return self.roll() if segment.size or segment.base_offset != end else segment
+
+    def _roll_behind_gap(self, base_offset: int) -> Segment:
+        """Begin a segment at the next batch, too far from the log end for a segment that begins
+        there. It is put on record, or a start would take the gap for a file that was lost. Raises
+        LogDirFailure."""
+        gaps = [(end, start) for end, start in self.gaps if start > self.log_start_offset]
+        gaps.append((self.log_end_offset, base_offset))
+        try:
+            write_gaps(self._directory.fs, self.folder, gaps)
+        except OSError as error:
+            raise self._directory.fail(error) from error
+        self.gaps = gaps
+        with self._directory.changing():
+            self.active.next_offset = base_offset
+            return self._roll_at(base_offset)
 
     def roll(self) -> Segment:
         """Seal the active segment and begin a new one at the log end. Raises LogDirFailure."""
-        segments = self.segments
         try:
-            segments[-1].give_back_reserved()
-            loading.seal(self, segments[-1])
-            segment = loading.create_segment(self, self.log_end_offset)
+            return self._roll_at(self.log_end_offset)
         except OSError as error:
             raise self._directory.fail(error) from error
+
+    def _roll_at(self, base_offset: int) -> Segment:
+        segments = self.segments
+        segments[-1].give_back_reserved()
+        loading.seal(self, segments[-1])
+        try:
+            segment = loading.create_segment(self, base_offset)
+        except OSError:
+            # For want of descriptors the log goes on with the one it has.
+            segments[-1].sealed = False
+            raise
         self._segments = [*segments, segment]
         return segment
 
@@ -326,3 +356,21 @@ class LogAppends(LogState):
             return False
         self.roll()
         return True
+
+
+def _without_far_gaps(headers: list[BatchHeader], log_end: int) -> list[list[BatchHeader]]:
+    """The batches in pieces that one segment can hold each. Compaction at the leader may leave two
+    neighbours further apart than that."""
+    if headers[-1].last_offset - log_end <= INT32_MAX:
+        return [headers]
+    runs: list[list[BatchHeader]] = [[]]
+    start = end = log_end
+    for header in headers:
+        if header.last_offset - start > INT32_MAX:
+            is_far = header.last_offset - end > INT32_MAX
+            start = header.base_offset if is_far else end
+            if runs[-1]:
+                runs.append([])
+        runs[-1].append(header)
+        end = header.next_offset
+    return runs

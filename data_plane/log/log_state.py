@@ -50,6 +50,7 @@ class LogState:
         "epochs",
         "flushes",
         "folder",
+        "gaps",
         "high_watermark",
         "is_successor",
         "is_uncleanable",
@@ -91,6 +92,8 @@ class LogState:
         self._tail: tuple[int, int, bytes] | None = None
         self._closed = False
         self.epochs = LeaderEpochs()
+        # Between two segments: see `LogAppends._roll_behind_gap`.
+        self.gaps: list[tuple[int, int]] = []
         self.log_start_offset = 0
         # The log start that survives power loss. Behind `log_start_offset` until the next flush.
         self.durable_log_start = 0

@@ -1,4 +1,4 @@
-"""The small files in a partition's folder: their names, and the two that hold the log start."""
+"""The small files in a partition's folder: their names, the log start and gaps of offsets."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ LOG_START_UNSYNCED_FILE = "log-start-unsynced.checkpoint"
 TRUNCATION_FILE = "truncation.checkpoint"
 # In that file: the log is another one than the directory's last checkpoint names.
 SUCCESSOR = "successor"
+# Gaps of offsets that compaction at the leader has left between two segments of a follower.
+GAPS_FILE = "offset-gaps.checkpoint"
 
 
 def read_log_start(
@@ -57,10 +59,23 @@ def write_log_start(log: Log, log_start_offset: int) -> None:
     log.durable_log_start = value
 
 
+def read_gaps(fs: FileSystem, folder: str, names: Sequence[str]) -> list[tuple[int, int]]:
+    """(where the log ended before, where it goes on) of each gap that is on record."""
+    if GAPS_FILE not in names:
+        return []
+    value = read_value(fs, f"{folder}/{GAPS_FILE}")
+    return [(end, start) for end, start in value] if isinstance(value, list) else []
+
+
+def write_gaps(fs: FileSystem, folder: str, gaps: Sequence[tuple[int, int]]) -> None:
+    """Replace the record; its name lasts through power loss after the folder's next sync."""
+    write_checkpoint(fs, f"{folder}/{GAPS_FILE}", encode_value(gaps), SyncSite.GAPS)
+
+
 def remove_derived(fs: FileSystem, folder: str, folds: Sequence[Fold], site: SyncSite) -> None:
-    """Remove what was derived from records that are gone, durably: snapshots and leader epochs. A
-    later start would go on from them."""
-    suffixes = (LEADER_EPOCHS_FILE, *(fold.extension for fold in folds))
+    """Remove what was derived from records that are gone, durably: snapshots, leader epochs and
+    gaps. A later start would go on from them."""
+    suffixes = (LEADER_EPOCHS_FILE, GAPS_FILE, *(fold.extension for fold in folds))
     names = [name for name in fs.list_directory(folder) if name.endswith(suffixes)]
     for name in names:
         fs.unlink(f"{folder}/{name}")

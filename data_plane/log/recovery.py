@@ -12,7 +12,8 @@ magic, CRC32C, order. Where the first unsound batch stands decides what happens:
   only be the very end, which is cut; an unsound batch with sound ones behind it is damage as above.
 
 Indexes, snapshots and leader epochs of walked segments are made anew. A segment whose base is not
-the end of the one before it shows that a file in between was lost: the log ends before it.
+the end of the one before it shows that a file in between was lost: the log ends before it. Unless
+the gap is on record (partition_files.GAPS_FILE).
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     """See the module. Raises OSError."""
     fs = log.log_directory.fs
     names = finish_swaps(fs, log.folder, fs.list_directory(log.folder))
+    log.gaps = partition_files.read_gaps(fs, log.folder, names)
     truncated_at, is_successor = _read_mark(log, names)
     if is_successor:
         log.forget_summary()
@@ -119,6 +121,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     if active.size and active.first_append_ms < 0:
         active.first_append_ms = fs.modified_ms(active.path())
     epochs.truncate_from_start(log_start)
+    _forget_gaps_above(log, active.next_offset)
     return LoadedLog(kept, folds, epochs, log_start, recovery_point)
 
 
@@ -170,6 +173,7 @@ def _start_anew(log: Log, segments: list[Segment], log_start: int) -> LoadedLog:
     partition_files.remove_derived(
         log.log_directory.fs, log.folder, log.new_folds(), SyncSite.RECOVERY_FOLDER
     )
+    log.gaps = []
     segment = loading.create_segment(log, log_start)
     return LoadedLog([segment], log.new_folds(), LeaderEpochs(), log_start, log_start)
 
@@ -189,6 +193,15 @@ def _epochs_before(
         loading.add_epochs(epochs, before)
     epochs.truncate_from_end(max(recovery_point, log_start + 1))
     return epochs
+
+
+def _forget_gaps_above(log: Log, end_offset: int) -> None:
+    """What comes in the place of what was cut off may have no gap there."""
+    gaps = [gap for gap in log.gaps if gap[1] <= end_offset]
+    if gaps != log.gaps:
+        log.gaps = gaps
+        partition_files.write_gaps(log.log_directory.fs, log.folder, gaps)
+        log.log_directory.fs.sync_directory(log.folder, SyncSite.RECOVERY_FOLDER)
 
 
 def _remove(log: Log, segments: list[Segment]) -> None:
@@ -247,7 +260,8 @@ class _RecoveryWalk:
         # Of damage at the very end nobody knows how many offsets it has taken.
         bad_ranges = segment.bad_ranges
         is_end_known = not bad_ranges or bad_ranges[-1].end < segment.size
-        is_short = segment.next_offset != end_offset and is_end_known
+        is_gap = (segment.next_offset, end_offset) in self._log.gaps
+        is_short = segment.next_offset != end_offset and is_end_known and not is_gap
         if self._may_lose and is_short and end_offset > self._recovery_point:
             return False
         segment.next_offset = end_offset

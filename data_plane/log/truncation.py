@@ -24,6 +24,7 @@ from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.partition_files import (
     forget_unsynced_log_start,
     remove_derived,
+    write_gaps,
     write_log_start,
 )
 from data_plane.log.reads import segments_from
@@ -133,6 +134,7 @@ def _begin_anew(log: Log, segments: list[Segment], offset: int) -> None:
     segment = loading.create_segment(log, offset)
     log.set_folds(log.new_folds())
     log.epochs = LeaderEpochs()
+    log.gaps = []
     log.dirty |= Dirty.EPOCHS
     log.high_watermark = offset
     _finish(log, [segment], offset)
@@ -159,6 +161,10 @@ def mark_successor(log: Log) -> None:
 
 
 def _mark(log: Log, offset: int) -> None:
+    if any(start > offset for _, start in log.gaps):
+        # The records that come in their place may have none there.
+        log.gaps = [gap for gap in log.gaps if gap[1] <= offset]
+        write_gaps(log.log_directory.fs, log.folder, log.gaps)
     path = f"{log.folder}/{partition_files.TRUNCATION_FILE}"
     # An earlier mark must not be raised before a flush has made good for it.
     value = [min(offset, log.recovery_point), log.log_directory.checkpoint_sequence]

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
+from data_plane.log.config import INT32_MAX
 from data_plane.log.damage import SOUND, note_damage
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import SyncSite
 from data_plane.log.sim_file_system import Fault, PowerLoss
 from data_plane.wire.records import NewRecord, build_batch
 from tests.log.compaction_world import CONFIG, CompactionWorld
+from tests.log.one_log import OneLog
 from tests.log.world import World
 
 Scenario = Callable[[int, SyncSite | None], None]
@@ -203,6 +205,33 @@ def segments(seed: int, site: SyncSite | None) -> None:
         world.lose_power()
 
 
+def gaps(seed: int, site: SyncSite | None) -> None:
+    """A follower of a leader whose log has wide gaps of offsets, and power loss: what is left is
+    where the log ended once, and nothing is missing in between."""
+    one = OneLog(segment_bytes=2000)
+    one.fs.forgotten_site = site
+    rng = random.Random(seed)
+    offsets: list[int] = []
+    for _ in range(6):
+        for _ in range(rng.randrange(1, 9)):
+            step = 0 if rng.random() < 0.6 else rng.randrange(INT32_MAX - 2, INT32_MAX + 3)
+            offset = one.log.log_end_offset + step
+            batch = build_batch([NewRecord(1, b"k0", bytes(SECTOR_VALUE_BYTES))])
+            batch[0:8] = offset.to_bytes(8, "big")
+            one.log.append_as_follower(batch, 0, len(batch), now_ms=one.now_ms)
+            offsets.append(offset)
+        durable = 0
+        if rng.random() < 0.4:
+            one.log.flush()
+            durable = len(offsets)
+        one.lose_power(rng)
+        one.log.advance_high_watermark(one.log.log_end_offset)
+        found = one.offsets()
+        assert len(found) >= durable, "a durable record is lost"
+        assert found == offsets[: len(found)], "records are missing in between"
+        offsets = found
+
+
 def damage(seed: int, site: SyncSite | None) -> None:
     """A log that is known to be damaged still is after power loss."""
     world = World(random.Random(seed), forgotten_site=site)
@@ -227,6 +256,7 @@ ALL_SCENARIOS: list[Scenario] = [
     deletion,
     snapshots,
     segments,
+    gaps,
     damage,
 ]
 
@@ -248,6 +278,7 @@ SCENARIO_OF: dict[SyncSite, Scenario] = {
     SyncSite.COMPACTED_INDEX_NAMES: swap,
     SyncSite.COMPACTED_NAMES: swap,
     SyncSite.COMPACTED_SWAP: two_swaps,
+    SyncSite.GAPS: gaps,
     SyncSite.DAMAGE: damage,
     SyncSite.DAMAGE_FOLDER: damage,
 }
