@@ -70,7 +70,7 @@ def cleanable_segments(log: Log, now_ms: int) -> list[Segment]:
     for segment in log.segments[:-1]:
         if segment.next_offset > bound:
             break
-        lag_ms = now_ms - segment.largest_timestamp()
+        lag_ms = now_ms - segment.newest_ms()
         if config.min_compaction_lag_ms > 0 and lag_ms < config.min_compaction_lag_ms:
             break
         found.append(segment)
@@ -96,7 +96,7 @@ def measure_dirt(log: Log, now_ms: int) -> Dirt:
         else:
             dirty += segment.size
             if segment.size:
-                oldest_ms = min(oldest_ms, segment.largest_timestamp())
+                oldest_ms = min(oldest_ms, segment.newest_ms())
     return Dirt(clean, dirty, oldest_ms)
 
 

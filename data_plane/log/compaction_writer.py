@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.log.batch_walk import Chunk
+from data_plane.log.checkpoints import encode_value
 from data_plane.log.file_system import Buffer, SyncSite
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.log.segment import (
+    APPEND_TIME_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -218,6 +220,10 @@ class GroupWriter:
             INDEX_SUFFIX: segment.offset_index.encode(),
             TIME_INDEX_SUFFIX: segment.time_index.encode(),
         }
+        if segment.has_untimed:
+            # Later than that of some, which is on the safe side.
+            segment.last_append_ms = max(one.append_ms() for one in self._group if one.size)
+            files[APPEND_TIME_SUFFIX] = encode_value(segment.last_append_ms)
         for suffix, content in files.items():
             file = self._fs.open(self._path(suffix), create=True)
             try:
@@ -232,6 +238,6 @@ class GroupWriter:
     def discard(self) -> None:
         """Remove what was written."""
         self._file.close()
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, APPEND_TIME_SUFFIX):
             with contextlib.suppress(OSError):
                 self._fs.unlink(self._path(suffix))

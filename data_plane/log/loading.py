@@ -33,6 +33,7 @@ from data_plane.log.partition_files import (
 )
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.segment import (
+    APPEND_TIME_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -70,6 +71,7 @@ def segment_bases(names: Sequence[str]) -> list[int]:
 def open_segments(log: Log, names: Sequence[str]) -> list[Segment]:
     """The segments of a folder by their names and sizes; all but the last one sealed."""
     bases = segment_bases(names)
+    untimed = {name for name in names if name.endswith(APPEND_TIME_SUFFIX)}
     directory = log.log_directory
     segments = []
     for index, base in enumerate(bases):
@@ -77,6 +79,7 @@ def open_segments(log: Log, names: Sequence[str]) -> list[Segment]:
         segment = Segment(directory, log.folder, base, next_offset, 0)
         segment.size = segment.unverified_end = directory.fs.size(segment.path())
         segment.sealed = index + 1 < len(bases)
+        segment.has_untimed = f"{base:020d}{APPEND_TIME_SUFFIX}" in untimed
         segments.append(segment)
     return segments
 
@@ -296,7 +299,8 @@ def seal(log: Log, segment: Segment, folds: list[Fold] | None = None) -> None:
 
 
 def write_index_files(log: Log, segment: Segment) -> None:
-    """The index files as they are in memory; `.txnindex` only when it has entries."""
+    """The index files as they are in memory; `.txnindex` only when it has entries, `.appendtime`
+    only for records without timestamps."""
     fs = segment.directory.fs
     assert segment.offset_index is not None
     assert segment.time_index is not None
@@ -305,13 +309,22 @@ def write_index_files(log: Log, segment: Segment) -> None:
     write_file(fs, segment.path(TIME_INDEX_SUFFIX), segment.time_index.encode(), None)
     log.sync_later(segment.path(TIME_INDEX_SUFFIX), SyncSite.TIME_INDEX)
     aborted = segment.aborted_transactions()
-    if not aborted:
+    encoded = encode_aborted(aborted) if aborted else None
+    path = segment.path(TRANSACTION_INDEX_SUFFIX)
+    _write_if_any(log, path, encoded, SyncSite.TRANSACTION_INDEX)
+    encoded = encode_value(segment.append_ms()) if segment.has_untimed else None
+    _write_if_any(log, segment.path(APPEND_TIME_SUFFIX), encoded, SyncSite.APPEND_TIME)
+
+
+def _write_if_any(log: Log, path: str, content: bytes | None, site: SyncSite) -> None:
+    fs = log.log_directory.fs
+    if content is None:
         # A segment of the same name that was cut or truncated may have left one.
         with contextlib.suppress(FileNotFoundError):
-            fs.unlink(segment.path(TRANSACTION_INDEX_SUFFIX))
+            fs.unlink(path)
     else:
-        write_file(fs, segment.path(TRANSACTION_INDEX_SUFFIX), encode_aborted(aborted), None)
-        log.sync_later(segment.path(TRANSACTION_INDEX_SUFFIX), SyncSite.TRANSACTION_INDEX)
+        write_file(fs, path, content, None)
+        log.sync_later(path, site)
 
 
 def write_tail(log: Log) -> None:

@@ -242,6 +242,7 @@ class LogAppends(LogState):
             raise
         if not position:
             segment.first_append_ms = wall_ms
+        segment.last_append_ms = wall_ms
         segment.size = position + size
         self.size_bytes += size
         interval_bytes = config.index_interval_bytes

@@ -327,7 +327,7 @@ class LogState:
             self.cleaner_offset,
             not self.needs_flush,
             self.tail_files_offset == self.log_end_offset,
-            -1 if self._directory.failure is not None else self.segments[0].largest_timestamp(),
+            -1 if self._directory.failure is not None else self.segments[0].newest_ms(),
         )
 
     def sync_later(self, path: str, site: SyncSite) -> None:

@@ -51,7 +51,7 @@ def decide_removals(log: Log, wall_ms: int, *, by_date: bool) -> int:
         is_last = index == len(segments) - 1
         if (is_last and not segment.size) or end > log.high_watermark:
             break
-        too_old = by_time and wall_ms - segment.largest_timestamp() > config.retention_ms
+        too_old = by_time and wall_ms - segment.newest_ms() > config.retention_ms
         too_much = by_size and excess_bytes - segment.size >= 0
         too_low = end <= log.log_start_offset and not is_last
         if not (too_old or too_much or too_low):

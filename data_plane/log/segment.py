@@ -22,6 +22,7 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk, find_bad_ranges
+from data_plane.log.checkpoints import read_value
 from data_plane.log.cold_files import cold_file
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
@@ -41,8 +42,10 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
+# When the last record was appended, by this broker's date: only where records have no timestamps.
+APPEND_TIME_SUFFIX = ".appendtime"
 SEGMENT_SUFFIXES = frozenset(
-    {LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX}
+    {LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, APPEND_TIME_SUFFIX}
 )
 
 # Reads that end so far beyond the mapping make a new one, and so do large reads that end beyond it
@@ -98,6 +101,8 @@ class Segment:
         "file",
         "first_append_ms",
         "folder",
+        "has_untimed",
+        "last_append_ms",
         "max_timestamp",
         "max_timestamp_offset",
         "next_offset",
@@ -127,6 +132,10 @@ class Segment:
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.first_append_ms = -1
+        # -1 until `append_ms` has asked the disk.
+        self.last_append_ms = -1
+        # Whether a batch is known to hold records without timestamps.
+        self.has_untimed = False
         self.bytes_since_index = 0
         self.unverified_end = size
         self.bad_ranges: list[BadRange] | None = None
@@ -203,6 +212,8 @@ class Segment:
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self.max_timestamp_offset = last_offset
+        elif header.max_timestamp < 0:
+            self.has_untimed = True
         if self.bytes_since_index > interval_bytes:
             assert self.offset_index is not None
             assert self.time_index is not None
@@ -430,9 +441,9 @@ class Segment:
         try:
             offset_index = OffsetIndex.decode(fs.read_file(self.path(INDEX_SUFFIX)), self.size)
             time_index = TimeIndex.decode(fs.read_file(self.path(TIME_INDEX_SUFFIX)))
-            if self.size and time_index.last is None:
+            if self.size and time_index.last is None and not self.has_untimed:
                 # Retention would take the segment for ages old.
-                raise InvalidIndex("a sealed segment has at least one timestamp")
+                raise InvalidIndex("a sealed segment has timestamps, or records without them")
         except (InvalidIndex, FileNotFoundError):
             offset_index, time_index = rebuild_indexes(self, file)
         self.adopt_indexes(offset_index, time_index)
@@ -453,6 +464,28 @@ class Segment:
             with cold_file(self) as file:
                 self.load_indexes(file)
         return self.max_timestamp
+
+    def newest_ms(self) -> int:
+        """How young the youngest record is: by its timestamp, and without one by when it was
+        appended. Touches the disk the first time. Raises Retired in a worker thread."""
+        largest = self.largest_timestamp()
+        if self.has_untimed or (largest < 0 and self.size):
+            return max(largest, self.append_ms())
+        return largest
+
+    def append_ms(self) -> int:
+        """When the last record was appended; if no process has kept that, when the file was last
+        written to. Touches the disk the first time. Raises Retired in a worker thread."""
+        if self.last_append_ms < 0:
+            fs = self.directory.fs
+            with cold_file(self):
+                found = read_value(fs, self.path(APPEND_TIME_SUFFIX))
+                kept_ms = found if isinstance(found, int) else -1
+                if kept_ms < 0 or not self.sealed:
+                    # What a clean stop has left may be older than the last append.
+                    kept_ms = max(kept_ms, fs.modified_ms(self.path()))
+                self.last_append_ms = kept_ms
+        return self.last_append_ms
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """The aborted transactions whose markers the segment holds."""

@@ -215,6 +215,7 @@ def _cut(log: Log, segment: Segment, offset: int) -> Segment:
     cut = Segment(log.log_directory, log.folder, segment.base_offset, segment.base_offset, position)
     cut.unverified_end = min(segment.unverified_end, position)
     cut.first_append_ms = segment.first_append_ms
+    cut.last_append_ms = segment.last_append_ms
     cut.bad_ranges = [bad for bad in segment.bad_ranges or () if bad.start < position] or None
     return cut
 

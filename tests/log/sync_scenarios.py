@@ -19,7 +19,7 @@ from data_plane.log.file_system import SyncSite
 from data_plane.log.sim_file_system import Fault, PowerLoss
 from data_plane.wire.records import NewRecord, build_batch
 from tests.log.compaction_world import CONFIG, CompactionWorld
-from tests.log.one_log import OneLog
+from tests.log.one_log import OneLog, batch_of
 from tests.log.world import World
 
 Scenario = Callable[[int, SyncSite | None], None]
@@ -232,6 +232,22 @@ def gaps(seed: int, site: SyncSite | None) -> None:
         offsets = found
 
 
+def append_times(seed: int, site: SyncSite | None) -> None:
+    """Records without timestamps are as old as their append, also after power loss."""
+    one = OneLog(retention_ms=1000)
+    one.fs.forgotten_site = site
+    batch = batch_of(bytes(SECTOR_VALUE_BYTES), timestamps=[-1])
+    for _ in range(3):
+        one.append(bytearray(batch))
+    one.log.roll()
+    one.checkpoint()
+    # Nobody knows when the file was written to.
+    one.fs.now_ms = 0
+    one.lose_power(random.Random(seed))
+    one.log.advance_high_watermark(one.log.log_end_offset)
+    assert one.log.apply_retention(one.now_ms + 1000) == 0, "records are dropped too early"
+
+
 def damage(seed: int, site: SyncSite | None) -> None:
     """A log that is known to be damaged still is after power loss."""
     world = World(random.Random(seed), forgotten_site=site)
@@ -257,6 +273,7 @@ ALL_SCENARIOS: list[Scenario] = [
     snapshots,
     segments,
     gaps,
+    append_times,
     damage,
 ]
 
@@ -279,6 +296,7 @@ SCENARIO_OF: dict[SyncSite, Scenario] = {
     SyncSite.COMPACTED_NAMES: swap,
     SyncSite.COMPACTED_SWAP: two_swaps,
     SyncSite.GAPS: gaps,
+    SyncSite.APPEND_TIME: append_times,
     SyncSite.DAMAGE: damage,
     SyncSite.DAMAGE_FOLDER: damage,
 }
