@@ -30,6 +30,7 @@ Deliberately absent: the schedule (maintenance.py) and throttling.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.log.batch_walk import BatchWalk, pieces_around
@@ -167,7 +168,8 @@ class CompactionJob:
                         self._end_offset = keys.end_offset
                         break
             for group in self._groups():
-                self._rewrite(group, keys)
+                for part in self._sound_parts(group):
+                    self._rewrite(part, keys)
             self._is_done = True
         except (Retired, JobStopped):
             # Retention was faster, or the broker stops; the next plan looks again.
@@ -216,6 +218,24 @@ class CompactionJob:
                 size = segment.size
         return groups
 
+    def _sound_parts(self, group: list[Segment]) -> Iterator[list[Segment]]:
+        """The group around its damaged segments, over which nothing is ever written: somebody may
+        want to repair them. What lies beside them is rewritten, since the pass counts it as clean;
+        from the first of them on no tombstone goes."""
+        part: list[Segment] = []
+        for segment in group:
+            with cold_file(segment) as file:
+                self._verify(segment, file)
+            if not segment.bad_ranges:
+                part.append(segment)
+                continue
+            if part:
+                yield part
+            part = []
+            self._forgets = False
+        if part:
+            yield part
+
     def _rewrite(self, group: list[Segment], keys: KeyMap) -> None:
         if not self._forgets and any(segment.aborted_transactions() for segment in group):
             # The damaged segment may hold their records, which only this list makes aborted.
@@ -232,12 +252,6 @@ class CompactionJob:
         try:
             for segment in group:
                 with cold_file(segment) as file:
-                    self._verify(segment, file)
-                    if segment.bad_ranges:
-                        # Never write over what somebody may want to repair.
-                        self._forgets = False
-                        writer.discard()
-                        return
                     for chunk in BatchWalk(file, 0, segment.size, check_crc=False):
                         self._stop_sign.look()
                         writer.add(chunk)

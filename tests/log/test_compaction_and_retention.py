@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from data_plane.log.batch_walk import BadRange
 from data_plane.log.compaction import CompactionJob
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from tests.log.compaction_world import RetainingWorld
@@ -197,6 +198,23 @@ def test_an_aborted_transaction_stays_aborted_behind_a_damaged_segment() -> None
     read = one.log.read_cold(1, 1, max_offset=10, at_least_one_batch=True)
     assert b"aborted" in bytes(read.buffers[0])
     assert aborted_offsets(one) == [1]
+
+
+def test_a_deleted_key_stays_deleted_when_the_damage_beside_it_has_gone() -> None:
+    """What lies in one group with a damaged segment is rewritten all the same: the pass counts it
+    as clean, and when the damage is dropped, tombstones go behind it."""
+    one = both()
+    seal(one, (b"before", FILLER))
+    seal(one, (b"damaged", FILLER))
+    seal(one, (b"k", FILLER), (b"k", None))
+    seal(one, *APART)
+    one.log.segments[1].add_bad_ranges([BadRange(0, 1, "a test says so")])
+    assert compact(one)
+    drop_first(one, durably=True)
+    drop_first(one, durably=True)
+    assert values(one, b"k") == [None]
+    clean_until_tombstones_go(one)
+    assert values(one, b"k") == []
 
 
 # The first five have brought keys back.
