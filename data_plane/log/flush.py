@@ -48,6 +48,7 @@ class FlushJob:
 
     __slots__ = (
         "_beginning",
+        "_dropped",
         "_files",
         "_flags",
         "_is_done",
@@ -69,6 +70,11 @@ class FlushJob:
                 if segment.file is not None:
                     segment.pins += 1
                 self._segments.append((segment, segment.file))
+        # What retention has dropped since the last flush: it alone may say which leader epoch the
+        # log is in, where the file of the epochs is older than the log start (recovery.py).
+        self._dropped = [
+            segment for segment, _ in log.doomed or () if segment.next_offset > log.recovery_point
+        ]
         self._files = log.unsynced or []
         self._flags = log.dirty
         for earlier in log.flushes:
@@ -111,6 +117,8 @@ class FlushJob:
         for path, site in self._files:
             sync_file(log, path, site)
         if Dirty.LOG_START in flags:
+            for segment in self._dropped:
+                sync_file(log, segment.path(), SyncSite.APPEND_DATA)
             # After the snapshots' names, which give the folds what lies below it, and before the
             # epochs, which have forgotten that.
             fs.sync_directory(log.folder, SyncSite.SNAPSHOT_NAMES)

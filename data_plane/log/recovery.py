@@ -70,8 +70,9 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
         partition_files.forget_unsynced_log_start(fs, log.folder)
     else:
         log_start = read_log_start(fs, log.folder, names)
+    checkpointed_point = min(recovery_point, truncated_at)
     # A synced log start lies at or below the recovery point of its time.
-    recovery_point = max(min(recovery_point, truncated_at), log.durable_log_start)
+    recovery_point = max(checkpointed_point, log.durable_log_start)
     log.checkpointed_recovery_point = recovery_point
     # Nobody knows which names the last process has synced.
     log.dirty |= UNKNOWN_NAMES
@@ -97,6 +98,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
     loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
     epochs = walk.epochs = _epochs_before(log, names, segments[:first], log_start, recovery_point)
+    _add_epochs_of_dropped(log, epochs, checkpointed_point)
     kept = segments[:first]
     for index in range(first, len(segments)):
         segment = segments[index]
@@ -202,6 +204,14 @@ def _forget_gaps_above(log: Log, end_offset: int) -> None:
         log.gaps = gaps
         partition_files.write_gaps(log.log_directory.fs, log.folder, gaps)
         log.log_directory.fs.sync_directory(log.folder, SyncSite.RECOVERY_FOLDER)
+
+
+def _add_epochs_of_dropped(log: Log, epochs: LeaderEpochs, checkpointed_point: int) -> None:
+    """Take the epochs of what retention has dropped above the checkpoint's recovery point: their
+    file may not have them yet, also where a new log start is durable. A log in which nothing is left would otherwise speak of an older epoch than that
+    of its end, and be cut, as a follower, to where that one ended."""
+    dropped = (segment for segment, _ in log.doomed or ())
+    loading.add_epochs(epochs, [one for one in dropped if one.next_offset > checkpointed_point])
 
 
 def _remove(log: Log, segments: list[Segment]) -> None:

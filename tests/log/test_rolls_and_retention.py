@@ -611,6 +611,45 @@ def test_a_crash_while_a_log_begins_anew_leaves_nothing_of_records_that_are_gone
     assert anew_count > 3
 
 
+def emptied_in_a_new_epoch() -> OneLog:
+    """Retention has dropped all that it held; the file of its epochs has the first one alone."""
+    one = OneLog(segment_bytes=4 * BATCH_BYTES, file_delete_delay_ms=60_000)
+    one.epoch = 2
+    fixed_fill(one, 2)
+    one.checkpoint()
+    one.epoch = 5
+    fixed_fill(one, 2)
+    one.set_config(retention_ms=0)
+    one.now_ms += 1000
+    assert one.log.apply_retention(one.now_ms) == 1
+    assert (one.log.log_start_offset, one.log.log_end_offset, one.log.latest_epoch) == (4, 4, 5)
+    return one
+
+
+def test_a_log_that_retention_has_emptied_knows_its_last_epoch_after_a_kill() -> None:
+    """To its leader it would seem to have left the log where an older epoch ended."""
+    one = emptied_in_a_new_epoch()
+    for _ in range(2):
+        one.kill()
+        assert (one.log.log_start_offset, one.log.log_end_offset) == (4, 4)
+        assert one.log.latest_epoch == 5
+
+
+def test_a_log_that_retention_has_emptied_knows_its_last_epoch_after_a_power_loss() -> None:
+    emptied_count = 0
+    for step in range(40):
+        one = emptied_in_a_new_epoch()
+        one.fs.power_loss_at = one.fs.operations + step % 20
+        with contextlib.suppress(PowerLoss):
+            one.log.flush()
+        one.lose_power(random.Random(step))
+        assert one.log.log_end_offset in (2, 3, 4)
+        if one.log.log_start_offset == 4:
+            emptied_count += 1
+            assert one.log.latest_epoch == 5, step
+    assert emptied_count > 3
+
+
 def test_a_log_that_begins_anew_has_no_epochs_of_before() -> None:
     """It would say of itself that it has records of these epochs."""
     one = OneLog(segment_bytes=4 * BATCH_BYTES)
