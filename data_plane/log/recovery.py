@@ -208,8 +208,9 @@ def _forget_gaps_above(log: Log, end_offset: int) -> None:
 
 def _add_epochs_of_dropped(log: Log, epochs: LeaderEpochs, checkpointed_point: int) -> None:
     """Take the epochs of what retention has dropped above the checkpoint's recovery point: their
-    file may not have them yet, also where a new log start is durable. A log in which nothing is left would otherwise speak of an older epoch than that
-    of its end, and be cut, as a follower, to where that one ended."""
+    file may not have them yet, also where a new log start is durable. A log in which nothing is
+    left would otherwise speak of an older epoch than that of its end, and be cut, as a follower, to
+    where that one ended."""
     dropped = (segment for segment, _ in log.doomed or ())
     loading.add_epochs(epochs, [one for one in dropped if one.next_offset > checkpointed_point])
 
