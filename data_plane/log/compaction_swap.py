@@ -1,7 +1,7 @@
 """Putting compacted segments in the place of the originals: a crash leaves one or the other.
 
     1. `X.log.cleaned` → `X.log.swap` (indexes first); sync the folder: from here on it is decided
-    2. unlink the originals above X
+    2. unlink the originals above X, and the snapshots at their bases
     3. the indexes' names; sync; `X.log.swap` → `X.log`, over the original X; sync
 
 A start that finds a `.log.swap` does 2 and 3 again; without one it drops the `.cleaned` and stray
@@ -15,13 +15,15 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from data_plane.log.compaction_writer import CLEANED_SUFFIX, CompactedSegment
-from data_plane.log.file_system import FileSystem, SyncSite
+from data_plane.log.file_system import SyncSite
 from data_plane.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
+    from data_plane.log.log_state import LogState
 
 SWAP_SUFFIX = ".swap"
+INDEX_SUFFIXES = SEGMENT_SUFFIXES - {LOG_SUFFIX}
 
 
 def swap_in(log: Log, result: CompactedSegment) -> bool:
@@ -46,7 +48,7 @@ def swap_in(log: Log, result: CompactedSegment) -> bool:
         for segment in originals:
             segment.retired = True
             segment.release()
-        finish_swap(fs, log.folder, result.segment.base_offset, end_offset)
+        finish_swap(log, result.segment.base_offset, end_offset)
     kept = [*segments[:start], result.segment, *segments[start + len(originals) :]]
     log.replace_segments(kept)
     return True
@@ -64,18 +66,20 @@ def swap_path(path: str, suffix: str, end_offset: int) -> str:
     return f"{path}.{end_offset:020d}{SWAP_SUFFIX}" if suffix == LOG_SUFFIX else path + SWAP_SUFFIX
 
 
-def finish_swap(fs: FileSystem, folder: str, base_offset: int, end_offset: int) -> None:
+def finish_swap(log: LogState, base_offset: int, end_offset: int) -> None:
     """Steps 2 and 3 for the swap at `base_offset`."""
+    fs, folder = log.log_directory.fs, log.folder
     base = f"{base_offset:020d}"
     names = fs.list_directory(folder)
+    suffixes = SEGMENT_SUFFIXES.union(fold.extension for fold in log.new_folds())
     for name in names:
         number, _, suffix = name.partition(".")
-        if f".{suffix}" not in SEGMENT_SUFFIXES or not number.isdigit():
+        if f".{suffix}" not in suffixes or not number.isdigit():
             continue
         inside = base_offset < int(number) < end_offset
         # Indexes of the original X do not fit the new one. Those of the swap take their place; if
         # they already have, they are made again from the `.log`.
-        is_index = int(number) == base_offset and suffix != "log"
+        is_index = int(number) == base_offset and f".{suffix}" in INDEX_SUFFIXES
         if inside or is_index:
             fs.unlink(f"{folder}/{name}")
     decisive = f"{base}{LOG_SUFFIX}.{end_offset:020d}{SWAP_SUFFIX}"
@@ -89,14 +93,16 @@ def finish_swap(fs: FileSystem, folder: str, base_offset: int, end_offset: int) 
     fs.sync_directory(folder, SyncSite.COMPACTED_SWAP)
 
 
-def finish_swaps(fs: FileSystem, folder: str, names: list[str]) -> list[str]:
+def finish_swaps(log: LogState) -> list[str]:
     """At a start: finish what was decided, drop what was not; returns the folder's names."""
+    fs, folder = log.log_directory.fs, log.folder
+    names = fs.list_directory(folder)
     if not any(name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) for name in names):
         return names
     for name in names:
         if name.endswith(SWAP_SUFFIX) and f"{LOG_SUFFIX}." in name:
             base, _, rest = name.partition(f"{LOG_SUFFIX}.")
-            finish_swap(fs, folder, int(base), int(rest.removesuffix(SWAP_SUFFIX)))
+            finish_swap(log, int(base), int(rest.removesuffix(SWAP_SUFFIX)))
     for name in fs.list_directory(folder):
         if name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)):
             fs.unlink(f"{folder}/{name}")

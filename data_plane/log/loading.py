@@ -102,7 +102,7 @@ def without_first(log: Log, segments: list[Segment], count: int) -> list[Segment
 def load(log: Log, summary: LogSummary | None) -> LoadedLog:
     """Load a log that was closed cleanly, or that the checkpoint knows to be whole."""
     fs = log.log_directory.fs
-    names = finish_swaps(fs, log.folder, fs.list_directory(log.folder))
+    names = finish_swaps(log)
     segments = open_segments(log, names)
     log.durable_log_start = read_log_start(fs, log.folder, names, synced_only=True)
     log.gaps = read_gaps(fs, log.folder, names)
@@ -202,6 +202,16 @@ def snapshot_offsets(names: Sequence[str], extension: str) -> list[int]:
         for name in names
         if name.endswith(extension) and name[: -len(extension)].isdigit()
     )
+
+
+def snapshot_names(names: Sequence[str], folds: Sequence[Fold], first: int, end: int) -> list[str]:
+    """The snapshot files of `folds` at offsets in [first, end)."""
+    return [
+        f"{offset:020d}{fold.extension}"
+        for fold in folds
+        for offset in snapshot_offsets(names, fold.extension)
+        if first <= offset < end
+    ]
 
 
 def restore_folds(

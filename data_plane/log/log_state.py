@@ -309,6 +309,11 @@ class LogState:
             or self.unsynced is not None
         )
 
+    @property
+    def has_durable_names(self) -> bool:
+        """Whether all that sealing has left is durable, up to the last name."""
+        return self.unsynced is None and Dirty.FOLDER not in self.dirty and not self.flushes
+
     def summary(self) -> LogSummary:
         """What the directory's checkpoint keeps of this log."""
         if self._segments is None and self._summary is not None:
@@ -325,7 +330,7 @@ class LogState:
             active.first_append_ms,
             self.epochs.latest_epoch,
             self.cleaner_offset,
-            not self.needs_flush,
+            not self.needs_flush and not self.doomed,
             self.tail_files_offset == self.log_end_offset,
             -1 if self._directory.failure is not None else self.segments[0].newest_ms(),
         )

@@ -8,10 +8,10 @@ from typing import NamedTuple
 class LogSummary(NamedTuple):
     """Offsets, sizes in bytes, and of the active segment its base, size and first append.
 
-    `is_synced`: nothing was left to flush when this was taken, so a log that still has this active
-    segment in this size needs no recovery. `has_tail_files`: a clean close left index files and
-    snapshots that reach the log end. `first_segment_timestamp` is the largest of the oldest
-    segment, for retention."""
+    `is_synced`: nothing was left to flush or to remove when this was taken, so a log that still has
+    this active segment in this size needs no recovery. `has_tail_files`: a clean close left index
+    files and snapshots that reach the log end. `first_segment_timestamp` is the largest of the
+    oldest segment, for retention."""
 
     log_start_offset: int
     log_end_offset: int

@@ -34,6 +34,7 @@ from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.loading import LoadedLog
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import read_log_start
+from data_plane.log.removal import files_to_remove
 from data_plane.log.segment import Segment
 from data_plane.wire.kernel_types import (
     BATCH_HEADER,
@@ -58,7 +59,7 @@ UNKNOWN_NAMES = Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS
 def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> LoadedLog:
     """See the module. Raises OSError."""
     fs = log.log_directory.fs
-    names = finish_swaps(fs, log.folder, fs.list_directory(log.folder))
+    names = finish_swaps(log)
     log.gaps = partition_files.read_gaps(fs, log.folder, names)
     truncated_at, is_successor = _read_mark(log, names)
     if is_successor:
@@ -157,13 +158,9 @@ def _without_snapshots_above(
     log: Log, names: list[str], folds: list[Fold], recovery_point: int
 ) -> list[str]:
     """Remove the snapshots that nobody vouches for: a torn tail may have made them."""
-    gone = set()
-    for fold in folds:
-        for offset in loading.snapshot_offsets(names, fold.extension):
-            if offset > recovery_point:
-                name = f"{offset:020d}{fold.extension}"
-                log.log_directory.fs.unlink(f"{log.folder}/{name}")
-                gone.add(name)
+    gone = loading.snapshot_names(names, folds, recovery_point + 1, INT64_MAX)
+    for name in gone:
+        log.log_directory.fs.unlink(f"{log.folder}/{name}")
     return [name for name in names if name not in gone]
 
 
@@ -216,16 +213,15 @@ def _add_epochs_of_dropped(log: Log, epochs: LeaderEpochs, checkpointed_point: i
 
 
 def _remove(log: Log, segments: list[Segment]) -> None:
-    """Remove the files of segments behind the end; durable before anything is appended there."""
+    """Remove the files of segments behind the end; durable before anything is appended there. The
+    snapshots at their bases stay: the first may be that of the end."""
     if not segments:
         return
     fs = log.log_directory.fs
-    bases = {f"{segment.base_offset:020d}" for segment in segments}
     for segment in segments:
         segment.release()
-    for name in fs.list_directory(log.folder):
-        if name.split(".")[0] in bases and not name.endswith(".snapshot"):
-            fs.unlink(f"{log.folder}/{name}")
+    for path in files_to_remove(log, segments, keep_snapshots=True):
+        fs.unlink(path)
     fs.sync_directory(log.folder, SyncSite.RECOVERY_FOLDER)
 
 

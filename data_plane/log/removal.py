@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from data_plane.log import loading
 from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.partition_files import write_log_start
-from data_plane.log.segment import SEGMENT_SUFFIXES, Segment
+from data_plane.log.segment import Segment, segment_name
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
+    from data_plane.log.log_state import LogState
 
 
 def apply_retention(log: Log, now_ms: int, wall_ms: int, *, by_date: bool) -> int:
@@ -107,7 +108,7 @@ class RemovalJob:
             if self._is_void():
                 return
             write_log_start(self.log, self._segments[-1].next_offset)
-        for path in files_to_remove(self.log.folder, self._segments):
+        for path in files_to_remove(self.log, self._segments):
             # A log that begins anew may give a new file this name. It waits for one unlink, not
             # for all of them, and syncs wait for none.
             directory.stop_sign.look()
@@ -130,12 +131,14 @@ class RemovalJob:
 
 def removal_job(log: Log, now_ms: int) -> RemovalJob | None:
     """A job for what is due; None when nothing is."""
-    # Only behind the recovery point: the snapshot at their end holds what these segments gave to
-    # the folds, and must be durable before they go.
+    # The snapshot at their end holds what these segments gave to the folds, and must be durable
+    # before they go. It is when a flush has passed it. One that has ended right there may have come
+    # before the segment was sealed, and the snapshot may still wait for the next one.
+    durable_end = log.recovery_point - (not log.has_durable_names)
     due = [
         segment
         for segment, due_ms in log.doomed or ()
-        if due_ms <= now_ms and segment.next_offset < log.recovery_point
+        if due_ms <= now_ms and segment.next_offset <= durable_end
     ]
     if not due or log.log_directory.failure is not None:
         return None
@@ -143,18 +146,24 @@ def removal_job(log: Log, now_ms: int) -> RemovalJob | None:
 
 
 def files_to_remove(
-    folder: str, segments: list[Segment], *, keep_snapshots: bool = False
+    log: LogState, segments: list[Segment], *, keep_snapshots: bool = False
 ) -> list[str]:
-    """The paths of `segments`' files, which nobody syncs from here on, and of the snapshots at
-    their bases unless told not to."""
+    """The paths of `segments`' files, which nobody syncs from here on, and of the snapshots before
+    their end unless told not to: also those whose own segment was merged into another one."""
     if not segments:
         return []
-    bases = {f"{segment.base_offset:020d}" for segment in segments}
     for segment in segments:
         segment.retired = True
+    bases = {segment_name(segment.base_offset) for segment in segments}
+    end_offset = segments[-1].next_offset
+    extensions = [fold.extension for fold in log.new_folds()]
     paths = []
-    for name in segments[0].directory.fs.list_directory(folder):
+    for name in log.log_directory.fs.list_directory(log.folder):
         number, _, suffix = name.partition(".")
-        if number in bases and not (keep_snapshots and f".{suffix}" not in SEGMENT_SUFFIXES):
-            paths.append(f"{folder}/{name}")
+        if f".{suffix}" in extensions:
+            is_theirs = not keep_snapshots and number.isdigit() and int(number) < end_offset
+        else:
+            is_theirs = number in bases
+        if is_theirs:
+            paths.append(f"{log.folder}/{name}")
     return paths

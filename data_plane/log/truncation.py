@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from data_plane.log import loading, partition_files
 from data_plane.log.checkpoints import encode_value, write_checkpoint
+from data_plane.log.config import INT64_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
@@ -184,7 +185,7 @@ def _remove(log: Log, segments: list[Segment]) -> None:
     for segment in segments:
         segment.release()
     fs = log.log_directory.fs
-    for path in files_to_remove(log.folder, segments, keep_snapshots=True):
+    for path in files_to_remove(log, segments, keep_snapshots=True):
         fs.unlink(path)
     fs.sync_directory(log.folder, SyncSite.TRUNCATED_FOLDER)
 
@@ -236,7 +237,5 @@ def _position_of(segment: Segment, file: File, offset: int) -> int:
 def _remove_snapshots_above(log: Log, offset: int) -> None:
     fs = log.log_directory.fs
     names = fs.list_directory(log.folder)
-    for fold in log.folds:
-        for snapshot in loading.snapshot_offsets(names, fold.extension):
-            if snapshot > offset:
-                fs.unlink(f"{log.folder}/{snapshot:020d}{fold.extension}")
+    for name in loading.snapshot_names(names, log.folds, offset + 1, INT64_MAX):
+        fs.unlink(f"{log.folder}/{name}")

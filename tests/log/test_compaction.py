@@ -311,6 +311,34 @@ def test_power_loss_behind_what_is_compacted_brings_producers_back(is_name_lost:
     put(one, (b"a", b"4"), producer=(7, 0, 2))
 
 
+@pytest.mark.parametrize("crash_at", [None, *range(14)])
+def test_the_snapshots_of_merged_segments_go(crash_at: int | None) -> None:
+    one = compacted_log(segment_bytes=4000)
+    for index in range(30):
+        put(one, (b"a", b"%d" % index), producer=(7, 0, index))
+        settle(one)
+    producers = one.log.producers.snapshot()
+    job = one.log.compaction_job(one.now_ms)
+    assert job is not None
+    job.run()
+    if crash_at is not None:
+        one.fs.power_loss_at = one.fs.operations + crash_at
+    try:
+        job.finish()
+    except PowerLoss:
+        one.fs.power_loss_at = None
+        one.lose_power(random.Random(crash_at))
+        one.log.advance_high_watermark(one.log.log_end_offset)
+        one.checkpoint()
+        compact(one)
+    one.fs.power_loss_at = None
+    bases = [segment.base_offset for segment in one.log.segments]
+    assert len(bases) < 10
+    assert one.names(".snapshot") == [f"{base:020d}.snapshot" for base in bases if base]
+    one.kill()
+    assert one.log.producers.snapshot() == producers
+
+
 def test_no_tombstone_goes_behind_a_damaged_segment() -> None:
     one = compacted_log(delete_retention_ms=0, segment_bytes=80)
     put(one, (b"a", b"old"))

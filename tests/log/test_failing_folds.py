@@ -7,6 +7,7 @@ import errno
 
 import pytest
 
+from data_plane.log import recovery
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import Buffer
 from data_plane.log.manager import LogManager
@@ -119,6 +120,19 @@ def test_an_append_that_can_be_neither_kept_nor_cut_off_takes_the_directory_offl
     with pytest.raises(LogDirFailure):
         one.append(batch_of(b"poison"))
     assert one.manager.offline_directories()
+
+
+def test_recovery_does_not_know_folds_by_name() -> None:
+    """The snapshots at the end of the log stay, whosever they are, when segments behind it go."""
+    one = World(segment_bytes=300)
+    for _ in range(6):
+        one.append(batch_of(bytes(100)))
+    one.checkpoint()
+    names = [one.names(extension) for extension in (".snapshot", ".counted")]
+    assert len(names[0]) == len(names[1]) > 1
+    recovery._remove(one.log, one.log.segments[1:])
+    assert [one.names(extension) for extension in (".snapshot", ".counted")] == names
+    assert len(one.names(".log")) == 1
 
 
 def test_folds_that_cannot_be_made_again_take_the_directory_offline() -> None:

@@ -428,7 +428,7 @@ def test_a_segment_that_somebody_removed_is_not_taken_for_synced(
 
     def open_after_removal(path: str, *, create: bool = False, write: bool = True) -> File:
         if path == first.path() and not first.retired:
-            for gone in files_to_remove(log.folder, [first]):
+            for gone in files_to_remove(log, [first]):
                 fs.unlink(gone)
         return open_file(path, create=create, write=write)
 

@@ -750,3 +750,74 @@ def test_a_read_that_retention_overtakes_is_out_of_range(monkeypatch: pytest.Mon
     with pytest.raises(OffsetOutOfRange):
         one.log.read_cold(1, 1000, max_offset=12, at_least_one_batch=True)
     assert calls == [0]
+
+
+def tick(one: OneLog, minutes: int) -> None:
+    for _ in range(minutes):
+        one.now_ms += 60_000
+        for job in one.manager.tick(one.now_ms):
+            job.run()
+            job.finish()
+
+
+@pytest.mark.parametrize("how", ["nothing", "kill", "restart"])
+@pytest.mark.parametrize("comes_one_more", [False, True])
+def test_the_files_of_an_idle_log_go_when_all_of_it_has_expired(
+    how: str, comes_one_more: bool
+) -> None:
+    one = OneLog(retention_ms=1000, file_delete_delay_ms=90_000, segment_ms=1 << 50)
+    for index in range(3):
+        one.append(batch_of(b"secret", timestamps=[one.now_ms], producer=(7, 0, index)))
+    tick(one, 6)
+    assert one.log.log_start_offset == 3
+    assert one.names(".log") == [f"{0:020d}.log", f"{3:020d}.log"]
+    one.checkpoint()
+    if how != "nothing":
+        getattr(one, how)()
+    if comes_one_more:
+        one.set_config(retention_ms=-1)
+        one.append(batch_of(b"kept", timestamps=[one.now_ms]))
+    tick(one, 6)
+    assert one.names(".log") == [f"{3:020d}.log"]
+    assert one.names(".snapshot") == [f"{3:020d}.snapshot"]
+    one.lose_power(random.Random(1))
+    assert one.log.log_start_offset == 3
+    assert one.log.producers.producers[7].last_sequence == 2
+
+
+def test_files_wait_for_the_snapshot_behind_them_to_be_durable() -> None:
+    one = OneLog(retention_ms=1000)
+    one.append(batch_of(b"v", timestamps=[one.now_ms], producer=(7, 0, 0)))
+    # The flush comes first, and ends where the segment is sealed later.
+    one.log.flush()
+    one.now_ms += 1001
+    assert one.log.apply_retention(one.now_ms) == 1
+    assert one.log.recovery_point == one.log.log_start_offset == 1
+    assert removal_job(one.log, one.now_ms) is None
+    flush = one.log.flush_job()
+    assert flush is not None
+    assert removal_job(one.log, one.now_ms) is None
+    flush.run()
+    assert removal_job(one.log, one.now_ms) is None
+    flush.finish()
+    job = removal_job(one.log, one.now_ms)
+    assert job is not None
+    job.run()
+    job.finish()
+    one.lose_power(random.Random(1))
+    assert (one.log.log_start_offset, one.log.log_end_offset) == (1, 1)
+    assert one.log.producers.producers[7].last_sequence == 0
+
+
+def test_snapshots_that_clean_stops_have_left_go_with_their_segment() -> None:
+    one = OneLog(segment_bytes=8 << 20, max_message_bytes=2 << 20)
+    for _ in range(2):
+        one.append(batch_of(bytes(1 << 20)))
+        one.restart()
+    assert len(one.names(".snapshot")) == 2
+    one.log.roll()
+    one.log.delete_records(-1)
+    one.log.apply_retention(one.now_ms)
+    one.log.flush()
+    one.log.remove_doomed()
+    assert one.names(".snapshot") == [f"{2:020d}.snapshot"]
