@@ -107,6 +107,7 @@ class GroupService:
         self._settled: deque[tuple[int, ErrorCode]] = deque()
         self._to_load: deque[tuple[int, int]] = deque()
         self._loading_count = 0
+        self._are_orphans_due = False
         self._led: dict[int, int] = {}
         self._topic_id = self.topic.topic_id()
         self.coordinator = self._new_coordinator()
@@ -115,7 +116,8 @@ class GroupService:
 
     def _new_coordinator(self) -> GroupCoordinator:
         config = group_coordinator_config(self._services.config, self.topic.partition_count())
-        return GroupCoordinator(config, new_uuid=self._new_uuid)
+        wall_ms = self._services.wall_clock.wall_ms
+        return GroupCoordinator(config, new_uuid=self._new_uuid, wall_ms=wall_ms)
 
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._services.random.getrandbits(128), version=4))
@@ -130,7 +132,11 @@ class GroupService:
         self._now_ms = now_ms
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= now_ms:
+            permit = self._services.deletion_permit
+            self.coordinator.may_expire_offsets = not permit.why_not_by_date
             self.carry_out(self.coordinator.tick(now_ms), now_ms)
+        if self._are_orphans_due:
+            self._delete_orphans(now_ms)
 
     def next_deadline_ms(self) -> int | None:
         return self.coordinator.next_deadline_ms()
@@ -338,6 +344,10 @@ class GroupService:
         """A crash between a topic's deletion and the end of its offsets leaves offsets that a
         topic made anew under the same name must not inherit. What is being committed for the new
         one stays: a tombstone would come behind it."""
+        self._are_orphans_due = bool(self._services.deletion_permit.why_nothing)
+        if self._are_orphans_due:
+            # An old image does not name the topics that were made since.
+            return
         topics = self._services.image.topics_by_name
         orphans = []
         for key, committed in self.coordinator.committed_offsets().items():

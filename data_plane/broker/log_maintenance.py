@@ -53,7 +53,9 @@ class LogMaintenance:
             self._cleaner_backoff_ms = backoff_ms
             logs.set_cleaner_backoff_ms(backoff_ms, now_ms)
         self._next_ms = now_ms + self._interval_ms()
-        for job in logs.tick(now_ms):
+        services = self._services
+        wall_ms = services.wall_clock.wall_ms(now_ms)
+        for job in logs.tick(now_ms, wall_ms, services.deletion_permit):
             self._submit(job)
         for fault in logs.take_faults():
             self._services.log.error(

@@ -105,6 +105,8 @@ class Membership:
         # When the last heartbeat was sent that was answered, and the store's version then.
         self._heard_ms = -self._session_ms
         self._heard_version = -1
+        # When the newest heartbeat was sent whose version this image has.
+        self._vouched_ms: int | None = None
         self._on_released: Callable[[], None] | None = None
         # Told once, with the reason, when this process has no right to its number any more.
         self.on_superseded: Callable[[str], None] | None = None
@@ -143,6 +145,19 @@ class Membership:
         another broker's clock decides when it is over."""
         is_heard = now_ms < self._heard_ms + self._session_ms // 2
         return is_heard and self._services.image.version >= self._heard_version
+
+    def image_doubt(self, now_ms: int) -> str:
+        """Why what the image says may be over; "" while the store has vouched for it within the
+        session timeout, after which others may have gone on without this broker."""
+        if self._vouched_ms is None:
+            return "the metadata store has not vouched for the image yet"
+        if now_ms - self._vouched_ms > self._session_ms:
+            return f"the metadata store has not vouched for the image in {self._session_ms} ms"
+        return ""
+
+    def _note_vouched(self) -> None:
+        if self._services.image.version >= self._heard_version >= 0:
+            self._vouched_ms = self._heard_ms
 
     @property
     def is_controller(self) -> bool:
@@ -273,6 +288,8 @@ class Membership:
             self._services.log.info("heartbeats_again")
         services = self._services
         self._heard_ms, self._heard_version = sent_ms, heartbeat.version
+        self._note_vouched()
+        services.wall_clock.store_answered(heartbeat.store_ms, sent_ms, now_ms)
         was_controller = self.is_controller
         self.controller.configure(controller_settings(services.config))
         if now_ms >= sent_ms + self._lease_ms:
@@ -318,6 +335,7 @@ class Membership:
         self._services.metadata.write(decide, done)
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
+        self._note_vouched()
         if old.brokers is not new.brokers:
             self._follow_own_state(old, new)
             if _incarnations(new) - _incarnations(old):

@@ -37,7 +37,7 @@ def handle_describe_quorum(
         for topic in request.topics
     ]
     if wanted == [(METADATA_TOPIC, [0])]:
-        return _the_quorum(services, now_ms)
+        return _the_quorum(services, services.wall_clock.wall_ms(now_ms))
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribeQuorumResponse(
         topics=[
@@ -55,7 +55,7 @@ def handle_describe_quorum(
     )
 
 
-def _the_quorum(services: Services, now_ms: int) -> DescribeQuorumResponse:
+def _the_quorum(services: Services, wall_ms: int) -> DescribeQuorumResponse:
     # Commits are the records of this log: after commit n its end is n + 1, as an offset would be.
     log_end_offset = services.image.version + 1
     brokers = live_brokers(services)
@@ -63,8 +63,8 @@ def _the_quorum(services: Services, now_ms: int) -> DescribeQuorumResponse:
         ReplicaState(
             replica_id=broker.node_id,
             log_end_offset=log_end_offset,
-            last_fetch_timestamp=now_ms,
-            last_caught_up_timestamp=now_ms,
+            last_fetch_timestamp=wall_ms,
+            last_caught_up_timestamp=wall_ms,
         )
         if broker.node_id == services.node_id
         else ReplicaState(replica_id=broker.node_id, log_end_offset=UNKNOWN)

@@ -77,6 +77,10 @@ def _delete(
     if partition is None:
         result.error_code = int(services.partitions.error_by_name(name, index))
         return result
+    if services.deletion_permit.why_nothing:
+        # Another broker may lead, and the topic may be compacted by now.
+        result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        return result
     config = partition.log.config
     if config.compact and not config.delete:
         # Who reads from the start of a compacted topic expects the newest record of every key.

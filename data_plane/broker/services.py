@@ -23,6 +23,8 @@ from data_plane.broker.metrics import BrokerCounters
 from data_plane.broker.timers import TimerQueue
 from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.broker.waiting import WakeQueue
+from data_plane.broker.wall_clock import WallClock
+from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.wire.compression import Unpacker
 
 if TYPE_CHECKING:
@@ -117,6 +119,10 @@ class Services:
     timers: TimerQueue = field(default_factory=TimerQueue)
     turns: Turns = field(default_factory=UnwatchedTurns)
     wakes: WakeQueue = field(default_factory=WakeQueue)
+    # The date belongs to `wall_clock.wall_ms(now_ms)`; all other time is `now_ms`.
+    wall_clock: WallClock = field(default_factory=WallClock)
+    # As of this tick (deletion_guard.py).
+    deletion_permit: DeletionPermit = PERMITTED
     unpacker: Unpacker = field(default_factory=Unpacker)
     components: list[Component] = field(default_factory=list)
     image_listeners: list[ImageListener] = field(default_factory=list)

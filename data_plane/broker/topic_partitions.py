@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from data_plane.broker.wall_clock import WallClock
 from data_plane.cell.metadata import NO_LEADER
 from data_plane.cell.partition_state import effective_min_isr, may_join_isr
 from data_plane.log.config import LogConfig
@@ -88,8 +89,10 @@ class TopicPartitions:
         logs: LogManager,
         config: ReplicaConfig,
         request_sync: Callable[[Partition], None],
+        wall_clock: WallClock | None = None,
     ) -> None:
         self._node_id = node_id
+        self._wall_clock = WallClock() if wall_clock is None else wall_clock
         self._image = image
         self._logs = logs
         self._request_sync = request_sync
@@ -413,6 +416,9 @@ class TopicPartitions:
     @property
     def replica_lag_time_max_ms(self) -> int:
         return self._config.get_int("replica.lag.time.max.ms")
+
+    def wall_ms(self, now_ms: int) -> int:
+        return self._wall_clock.wall_ms(now_ms)
 
     def request_sync(self, partition: Partition) -> None:
         self._request_sync(partition)

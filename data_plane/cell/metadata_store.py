@@ -19,7 +19,8 @@ Contract, for every adapter (tests/cell/test_metadata_store.py runs it on each)
   happened, and nothing will until an operator has looked at it.
 - The feed has no holes and never changes: commit n+1 follows n. Controller epochs never fall in it.
 - Leases run by the store's clock. A broker counts its own ones from before it sent the heartbeat,
-  so it believes in them for less long than the store does.
+  so it believes in them for less long than the store does. Where that clock has been set back, the
+  next heartbeat cuts the lease to a whole one from then: nobody is kept from it for longer.
 
 Calls may block and may run in several threads at a time: `heartbeat` and `wait` do not queue
 behind an `apply`.
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from data_plane.cell.changes import (
@@ -130,11 +131,14 @@ class Heartbeat:
     - `controller`: None while nobody holds an unexpired lease.
     - `sessions`: by node id, expired ones too: whoever judges them does so by seeing `renewals`
       stand still, because after an outage of the store all are expired and nobody is dead.
+    - `store_ms`: the date by the store's clock, read while it answered; 0 where the store has no
+      clock but its broker's.
     """
 
     version: int
     controller: ControllerLease | None
     sessions: Mapping[int, BrokerSession]
+    store_ms: int = field(default=0, compare=False)
 
 
 class MetadataStore(Protocol):
@@ -254,6 +258,7 @@ class _Lease:
     incarnation_id: str
     epoch: int
     expires_at_ms: int
+    lease_ms: int
 
 
 class InMemoryMetadataStore:
@@ -320,23 +325,28 @@ class InMemoryMetadataStore:
         self._sessions[node_id] = BrokerSession(node_id, incarnation_id, renewals)
         now_ms = 0 if self._now_ms is None else self._now_ms()
         holder = self._controller
+        if holder is not None:
+            # Nobody was given more: the clock has been set back since.
+            holder.expires_at_ms = min(holder.expires_at_ms, now_ms + holder.lease_ms)
         is_ours = holder is not None and (
             (holder.node_id, holder.incarnation_id) == (node_id, incarnation_id)
         )
         if holder is not None and is_ours:
             if wants_controller:
                 holder.expires_at_ms = now_ms + lease_ms
+                holder.lease_ms = lease_ms
             else:
                 self._controller = None
         elif wants_controller and (holder is None or holder.expires_at_ms <= now_ms):
             self._controller_epoch += 1
             self._controller = _Lease(
-                node_id, incarnation_id, self._controller_epoch, now_ms + lease_ms
+                node_id, incarnation_id, self._controller_epoch, now_ms + lease_ms, lease_ms
             )
         return Heartbeat(
             self._image.version,
             self._controller_seen_by(node_id, incarnation_id, now_ms),
             dict(self._sessions),
+            now_ms,
         )
 
     def _controller_seen_by(

@@ -63,7 +63,7 @@ APPLY: LiteralString = (
 )
 HEARTBEAT: LiteralString = (
     "SELECT current_identity::text, current_seq, lease_node_id, lease_incarnation_id, lease_epoch,"
-    " all_sessions FROM heartbeat(%s, %s, %s, %s * interval '1 ms', %s)"
+    " all_sessions, store_ms FROM heartbeat(%s, %s, %s, %s * interval '1 ms', %s)"
 )
 VERSION: LiteralString = "SELECT identity::text, seq FROM cell"
 SNAPSHOT: LiteralString = (
@@ -191,13 +191,16 @@ class PostgresMetadataStore:
 
         with self._leases.lock:
             row = self._on_known_store(self._leases, statement, version_at=1)
-        _, version, holder, holder_incarnation_id, epoch, sessions = row
+        _, version, holder, holder_incarnation_id, epoch, sessions, store_ms = row
         controller = None
         if holder is not None:
             is_ours = (holder, holder_incarnation_id) == (node_id, incarnation_id)
             controller = ControllerLease(holder, holder_incarnation_id, epoch, is_ours)
         return Heartbeat(
-            version, controller, {fields[0]: BrokerSession(*fields) for fields in sessions}
+            version,
+            controller,
+            {fields[0]: BrokerSession(*fields) for fields in sessions},
+            store_ms,
         )
 
     def wait(self, after_version: int, timeout_ms: int) -> bool:

@@ -85,9 +85,18 @@ class _LoadedShard:
 class GroupCoordinator:
     """All groups whose partitions this broker leads."""
 
-    def __init__(self, config: GroupCoordinatorConfig, *, new_uuid: Callable[[], str]) -> None:
-        """`new_uuid` returns a fresh random UUID as text; it becomes the end of a member id."""
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        *,
+        new_uuid: Callable[[], str],
+        wall_ms: Callable[[int], int] = lambda now_ms: now_ms,
+    ) -> None:
+        """`new_uuid` returns a fresh random UUID as text; it becomes the end of a member id.
+        `wall_ms` is the date at a steady time."""
         self.config = config
+        # While the date or the settings cannot be trusted, nothing expires by them.
+        self.may_expire_offsets = True
         self.counters = GroupCounters()
         self._outbox: list[Effect] = []
         self._deadlines = Deadlines()
@@ -98,6 +107,7 @@ class GroupCoordinator:
             append_ids=count(1),
             new_uuid=new_uuid,
             counters=self.counters,
+            wall_ms=wall_ms,
         )
         self._loading: dict[int, int] = {}
         self._loaded: dict[int, _LoadedShard] = {}
@@ -407,7 +417,8 @@ class GroupCoordinator:
         self._deadlines.schedule(loaded.shard.expiry_timer, check_ms, action)
 
     def _expire(self, loaded: _LoadedShard, now_ms: int) -> None:
-        loaded.commits.expire(now_ms)
+        if self.may_expire_offsets:
+            loaded.commits.expire(now_ms)
         self._schedule_expiry(loaded, now_ms)
 
     def _queue(self, token: ReplyToken, response: Any) -> None:

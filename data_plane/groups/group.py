@@ -23,7 +23,7 @@ except that the topics of a consumer's subscription can be read (see `subscripti
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -137,6 +137,7 @@ class ClassicGroup:
 
     __slots__ = (
         "_protocol_votes",
+        "_wall_ms",
         "awaiting_join_count",
         "current_state_timestamp_ms",
         "generation_id",
@@ -158,12 +159,20 @@ class ClassicGroup:
     )
 
     def __init__(
-        self, group_id: str, now_ms: int | None, *, join_timer: Timer, sync_timer: Timer
+        self,
+        group_id: str,
+        now_ms: int | None,
+        *,
+        join_timer: Timer,
+        sync_timer: Timer,
+        wall_ms: Callable[[int], int],
     ) -> None:
+        """`wall_ms` is the date at a steady time."""
+        self._wall_ms = wall_ms
         self.group_id = group_id
         self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
-        self.current_state_timestamp_ms = now_ms
+        self.current_state_timestamp_ms = None if now_ms is None else wall_ms(now_ms)
         self.generation_id = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -269,7 +278,7 @@ class ClassicGroup:
         assert self.state in _PREVIOUS_STATES[state], f"{self.group_id}: {self.state} to {state}"
         self.previous_state = self.state
         self.state = state
-        self.current_state_timestamp_ms = now_ms
+        self.current_state_timestamp_ms = self._wall_ms(now_ms)
 
     def add_member(self, member: Member) -> None:
         assert member.member_id not in self.members

@@ -70,7 +70,9 @@ class Membership:
             # Kafka writes a group down as soon as it exists, so that a restarted coordinator knows
             # it; without that, nothing would be written before the first generation.
             self._shard.appends.append(
-                group_records(group.group_id, group_record_of_new(group), now_ms),
+                group_records(
+                    group.group_id, group_record_of_new(group), self._shard.wall_ms(now_ms)
+                ),
                 now_ms,
                 on_outcome=partial(self._end_creation, group),
             )

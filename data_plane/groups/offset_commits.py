@@ -86,9 +86,10 @@ class OffsetCommits:
             GroupState.PREPARING_REBALANCE,
         ):
             self._rebalance.renew_session(group, group.members[request.member_id], now_ms)
+        wall_ms = self._shard.wall_ms(now_ms)
         expire_timestamp_ms = None
         if request.retention_time_ms != DEFAULT_RETENTION_TIME_MS:
-            expire_timestamp_ms = min(now_ms + request.retention_time_ms, NEVER_MS)
+            expire_timestamp_ms = min(wall_ms + request.retention_time_ms, NEVER_MS)
         response = OffsetCommitResponse()
         commits: dict[OffsetKey, CommittedOffset] = {}
         for topic in request.topics:
@@ -107,7 +108,7 @@ class OffsetCommits:
                         offset=partition.committed_offset,
                         leader_epoch=partition.committed_leader_epoch,
                         metadata=partition.committed_metadata or "",
-                        commit_timestamp_ms=now_ms,
+                        commit_timestamp_ms=wall_ms,
                         expire_timestamp_ms=expire_timestamp_ms,
                         topic_id=topic.topic_id,
                     )
@@ -164,7 +165,8 @@ class OffsetCommits:
         on_settled: Callable[[ErrorCode, int], None] | None = None,
     ) -> None:
         """Write offset changes (and then other `records`); apply them when the log has them."""
-        batch = [offset_record(key, committed, now_ms) for key, committed in changes.items()]
+        wall_ms = self._shard.wall_ms(now_ms)
+        batch = [offset_record(key, committed, wall_ms) for key, committed in changes.items()]
         batch.extend(records)
         self._shard.offsets.add_pending(changes)
         self._shard.appends.append(
@@ -299,7 +301,7 @@ class OffsetCommits:
         group.transition_to(GroupState.DEAD, now_ms)
         self.delete_keys(list(keys), now_ms)
         self._shard.appends.append(
-            group_records(group_id, None, now_ms),
+            group_records(group_id, None, self._shard.wall_ms(now_ms)),
             now_ms,
             on_outcome=on_outcome,
             on_settled=partial(self._end_delete_group, group),
@@ -325,10 +327,11 @@ class OffsetCommits:
 
     def expire(self, now_ms: int) -> None:
         """Write tombstones for everything that has expired; empty groups go with their offsets."""
+        wall_ms = self._shard.wall_ms(now_ms)
         expired: list[OffsetKey] = []
         deletable: list[str] = []
         for group in self._shard.groups.values():
-            keys, is_all = self._expired_of_group(group, now_ms)
+            keys, is_all = self._expired_of_group(group, wall_ms)
             is_idle = group.is_empty and not group.pending_join_timers
             if is_all and is_idle and not self._shard.offsets.has_pending(group.group_id):
                 deletable.append(group.group_id)
@@ -339,7 +342,7 @@ class OffsetCommits:
         for group_id in deletable:
             self.delete_group(group_id, now_ms, None)
 
-    def _expired_of_group(self, group: ClassicGroup, now_ms: int) -> tuple[list[OffsetKey], bool]:
+    def _expired_of_group(self, group: ClassicGroup, wall_ms: int) -> tuple[list[OffsetKey], bool]:
         """The offsets of a group that have expired, and whether that is all of them."""
         if not self._shard.offsets.has_offsets(group.group_id):
             return [], True
@@ -364,7 +367,7 @@ class OffsetCommits:
             else:
                 due_ms = max(committed.commit_timestamp_ms, since_ms or 0) + retention_ms
             is_in_use = group.is_subscribed_to_topic(key.topic)
-            if is_in_use or now_ms < due_ms or self._shard.offsets.is_pending(key):
+            if is_in_use or wall_ms < due_ms or self._shard.offsets.is_pending(key):
                 is_all = False
             else:
                 expired.append(key)

@@ -171,7 +171,7 @@ class Rebalance:
         says that the last generation lives, its members' sessions end after the next load."""
         self._shard.tell(group.group_id, "empty", f"generation {group.generation_id}")
         self._shard.appends.append(
-            group_records(group.group_id, group.as_record({}), now_ms),
+            group_records(group.group_id, group.as_record({}), self._shard.wall_ms(now_ms)),
             now_ms,
             on_outcome=partial(self._note_failure, group),
         )
@@ -237,7 +237,9 @@ class Rebalance:
         assignments = {member_id: brought.get(member_id, b"") for member_id in group.members}
         group.is_sync_in_flight = True
         self._shard.appends.append(
-            group_records(group.group_id, group.as_record(assignments), now_ms),
+            group_records(
+                group.group_id, group.as_record(assignments), self._shard.wall_ms(now_ms)
+            ),
             now_ms,
             on_outcome=partial(self._end_sync, group, group.generation_id, assignments),
         )

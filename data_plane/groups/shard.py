@@ -52,6 +52,8 @@ class CoordinatorParts:
     append_ids: Iterator[int]
     new_uuid: Callable[[], str]
     counters: GroupCounters
+    # The date at a steady time: for what is written down, and what is held against that.
+    wall_ms: Callable[[int], int]
 
 
 class Shard:
@@ -64,6 +66,7 @@ class Shard:
         self.counters = parts.counters
         self.deadlines = parts.deadlines
         self.new_uuid = parts.new_uuid
+        self.wall_ms = parts.wall_ms
         self._outbox = parts.outbox
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
@@ -85,7 +88,9 @@ class Shard:
         self._outbox.append(GroupEvent(group_id, kind, detail))
 
     def new_group(self, group_id: str, now_ms: int | None) -> ClassicGroup:
-        group = ClassicGroup(group_id, now_ms, join_timer=Timer(), sync_timer=Timer())
+        group = ClassicGroup(
+            group_id, now_ms, join_timer=Timer(), sync_timer=Timer(), wall_ms=self.wall_ms
+        )
         self.groups[group_id] = group
         return group
 
@@ -104,13 +109,13 @@ class Shard:
             del self.groups[group.group_id]
 
 
-def group_records(group_id: str, record: GroupRecord | None, now_ms: int) -> list[NewRecord]:
+def group_records(group_id: str, record: GroupRecord | None, wall_ms: int) -> list[NewRecord]:
     """One record that says what a group is, or that it is no more (None)."""
     value = None if record is None else encode_group(record)
-    return [NewRecord(timestamp=now_ms, key=encode_key(GroupKey(group_id)), value=value)]
+    return [NewRecord(timestamp=wall_ms, key=encode_key(GroupKey(group_id)), value=value)]
 
 
-def offset_record(key: OffsetKey, committed: CommittedOffset | None, now_ms: int) -> NewRecord:
+def offset_record(key: OffsetKey, committed: CommittedOffset | None, wall_ms: int) -> NewRecord:
     """A record that sets an offset, or deletes it (None)."""
     value = None if committed is None else encode_committed_offset(committed)
-    return NewRecord(timestamp=now_ms, key=encode_key(key), value=value)
+    return NewRecord(timestamp=wall_ms, key=encode_key(key), value=value)

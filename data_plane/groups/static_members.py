@@ -79,7 +79,9 @@ class StaticMembers:
     ) -> None:
         assignments = {each.member_id: each.assignment for each in group.members.values()}
         self._shard.appends.append(
-            group_records(group.group_id, group.as_record(assignments), now_ms),
+            group_records(
+                group.group_id, group.as_record(assignments), self._shard.wall_ms(now_ms)
+            ),
             now_ms,
             on_outcome=partial(self._end_replacement, group, old, new, leader_id, api_version),
         )

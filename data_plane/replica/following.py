@@ -17,12 +17,15 @@ def append_from_leader(
     end: int,
     leader_epoch: int,
     now_ms: int,
+    wall_ms: int,
 ) -> None:
     """Store the batches that the leader of `leader_epoch` sent for a fetch from the log end.
 
     Raises AppendError and LogDirFailure."""
     try:
-        log.append_as_follower(buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms)
+        log.append_as_follower(
+            buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms, wall_ms=wall_ms
+        )
     except AppendError as error:
         is_empty = log.log_start_offset == log.log_end_offset
         if error.error_code is not ErrorCode.OFFSET_OUT_OF_RANGE or not is_empty:
@@ -34,7 +37,9 @@ def append_from_leader(
         # The leader's log begins within this batch (DeleteRecords), and so would this one. The
         # batch is stored whole; the log start follows the leader's afterwards.
         log.truncate_fully_and_start_at(first.base_offset)
-        log.append_as_follower(buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms)
+        log.append_as_follower(
+            buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms, wall_ms=wall_ms
+        )
 
 
 def forget_incomparable(

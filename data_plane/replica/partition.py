@@ -212,6 +212,7 @@ class Partition:
             end,
             leader_epoch=self.leader_epoch,
             now_ms=now_ms,
+            wall_ms=self._host.wall_ms(now_ms),
             batches=batches,
             origin=origin,
         )
@@ -371,7 +372,8 @@ class Partition:
         following.forget_incomparable(log, self.high_watermark, leader_log_start, leader_epoch)
         if start < end:
             try:
-                following.append_from_leader(log, buf, start, end, leader_epoch, now_ms)
+                wall_ms = self._host.wall_ms(now_ms)
+                following.append_from_leader(log, buf, start, end, leader_epoch, now_ms, wall_ms)
             finally:
                 # It moves back where the first batch reaches below the log start.
                 self.high_watermark = min(self.high_watermark, log.high_watermark)

@@ -37,6 +37,9 @@ class Host(Protocol):
         """Whether the image is one that the broker found on its disk and has not compared with the
         store's yet."""
 
+    def wall_ms(self, now_ms: int) -> int:
+        """The date, in ms, at the steady time `now_ms`."""
+
     def request_sync(self, partition: Partition) -> None:
         """Have `sync_finished` or `sync_failed` called once what the log holds now is synced."""
 

@@ -172,6 +172,7 @@ class BrokerProcess:
             executor=self._executor,
             maintenance_lanes=self._lanes,
             now_ms=self._clock.now_ms,
+            wall_ms=self._clock.wall_ms,
             random=random.SystemRandom(),
             log=self._log,
             log_threshold=THRESHOLD,
@@ -422,6 +423,9 @@ class BrokerProcess:
 
     def _health_page(self) -> HttpResponse:
         status = {"status": "ok" if self._is_ready else "starting or stopping"}
+        if self._is_open and (doubt := self._services.deletion_permit.why_not_by_date):
+            # It serves all the same; disks fill up meanwhile.
+            status["deletion_suspended"] = doubt
         body = (json.dumps(status) + "\n").encode()
         code = "200 OK" if self._is_ready else "503 Service Unavailable"
         return HttpResponse(code, "application/json", body)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from data_plane.broker import (
+    deletion_guard,
     failed_directories,
     init_producer_id,
     isr,
@@ -17,6 +18,7 @@ from data_plane.broker import (
     replication,
 )
 from data_plane.broker.controller_settings import controller_settings
+from data_plane.broker.deletion_guard import DeletionGuard
 from data_plane.broker.failed_directories import FailedDirectories
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.isr import IsrManager
@@ -56,6 +58,8 @@ def join_cell(
         entry.broker,
         entry.clean_broker_epoch,
     )
+    guard: DeletionGuard = services.parts[deletion_guard.PART]
+    guard.image_doubt = member.image_doubt
     isr_manager = IsrManager(services)
     manager = ReplicationManager(services)
     failed = FailedDirectories(

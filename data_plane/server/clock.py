@@ -1,10 +1,9 @@
-"""The broker's time: milliseconds since the epoch that never run backwards.
+"""The broker's two times, in milliseconds since the epoch.
 
-Deadlines and record timestamps share one clock. When the wall clock is set back, this one goes on
-at three quarters of its speed until the wall clock has caught up: nothing happens twice, and
-deadlines, leases among them, are late by at most a third of their length. How much time has passed
-is the monotonic clock's to say, so that a process which was stopped while somebody set the clock
-back knows that it was. A step forward is followed at once.
+`now_ms` is steady: it began as the wall clock's time and goes on by elapsed time, which nobody can
+set. Deadlines, sessions, leases and timers go by it, and a clock that is set moves none of them;
+time that passed while the process was stopped or the machine asleep has passed. `wall_ms` is what
+the wall clock shows, wherever it jumps; what is made of that is data_plane/broker/wall_clock.py's.
 """
 
 from __future__ import annotations
@@ -12,9 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-
-SPEED_WHEN_AHEAD = 0.75
-
 
 # Time that passes also while the machine sleeps, where the system has such a clock.
 _elapsed_ns: Callable[[], int] = time.monotonic_ns
@@ -25,7 +21,7 @@ if hasattr(time, "CLOCK_BOOTTIME"):
 class Clock:
     """Call `now_ms()`; never returns less than before."""
 
-    __slots__ = ("_elapsed_ns", "_last_elapsed_ns", "_last_ms", "_wall_ns")
+    __slots__ = ("_begun_ns", "_elapsed_ns", "_wall_ns")
 
     def __init__(
         self,
@@ -35,12 +31,11 @@ class Clock:
         """`elapsed_ns` counts from anywhere, and is never set."""
         self._wall_ns = wall_ns
         self._elapsed_ns = elapsed_ns
-        self._last_ms = wall_ns() / 1e6
-        self._last_elapsed_ns = elapsed_ns()
+        # What to add to elapsed time.
+        self._begun_ns = wall_ns() - elapsed_ns()
 
     def now_ms(self) -> int:
-        elapsed_ns = self._elapsed_ns()
-        passed_ms = (elapsed_ns - self._last_elapsed_ns) / 1e6
-        self._last_elapsed_ns = elapsed_ns
-        self._last_ms = max(self._wall_ns() / 1e6, self._last_ms + SPEED_WHEN_AHEAD * passed_ms)
-        return int(self._last_ms)
+        return (self._elapsed_ns() + self._begun_ns) // 1_000_000
+
+    def wall_ms(self) -> int:
+        return self._wall_ns() // 1_000_000

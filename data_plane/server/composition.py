@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from data_plane.broker import (
     admin,
     api_versions,
+    deletion_guard,
     fetch,
     group_handlers,
     init_producer_id,
@@ -31,6 +32,7 @@ from data_plane.broker import (
 )
 from data_plane.broker.api import HandlerTable
 from data_plane.broker.cell_view import MEMBERSHIP_PART
+from data_plane.broker.deletion_guard import DeletionGuard
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.groups import GroupService
 from data_plane.broker.init_producer_id import ProducerIds
@@ -40,6 +42,7 @@ from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_regi
 from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.services import Services
 from data_plane.broker.topic_partitions import TopicPartitions
+from data_plane.broker.wall_clock import WallClock
 from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.entry import Entry
@@ -90,7 +93,14 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     group_commit = GroupCommit(
         ports.executor, lambda partition: Path(partition.log.log_directory.path), sync_failed
     )
-    partitions = TopicPartitions(settings.node_id, image, logs, config, group_commit.request_sync)
+    wall_clock = WallClock(
+        config.get_int("clock.jump.max.ms"),
+        config.get_int("clock.settle.ms"),
+        follows_store=entry.broker is not None,
+    )
+    partitions = TopicPartitions(
+        settings.node_id, image, logs, config, group_commit.request_sync, wall_clock
+    )
     partitions.on_open_failed = lambda topic, index, error: log.error(
         "partition_open_failed", topic=topic, partition=index, error=str(error)
     )
@@ -111,6 +121,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         advertised_host=entry.addresses.host,
         advertised_port=entry.addresses.port,
         rack=settings.rack,
+        wall_clock=wall_clock,
     )
     services.turns = ports.turns
     if ports.store_executor is not None:
@@ -123,6 +134,10 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         # An image that may be old does not know all topics.
         for topic_id, index in partitions.delete_strays(now_ms()):
             log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
+    guard = DeletionGuard(services, ports.wall_ms)
+    # Before anything is stored.
+    wall_clock.observe(now_ms(), ports.wall_ms())
+    services.parts[deletion_guard.PART] = guard
     services.parts[log_dirs.PART] = ports.measure_space
     services.parts[log_threshold.PART] = ports.log_threshold
     producer_ids = ProducerIds(services, entry.kept_producer_ids)
@@ -131,6 +146,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     services.parts[open_fetches.PART] = sessions
     services.groups = GroupService(services)
     services.components += [
+        guard,
         LogMaintenance(services, ports.maintenance_lanes),
         services.groups,
         sessions,
@@ -141,6 +157,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         from data_plane.server.cell_parts import join_cell
 
         join_cell(services, settings, ports, entry, collector)
+    guard.add_metrics(collector)
     _add_metrics(collector, services, sessions, group_commit)
     return services
 

@@ -41,6 +41,7 @@ class NoPeers:
 class Ports:
     """See the module.
 
+    - `now_ms` reads the steady clock, `wall_ms` the one that people set.
     - `executor` runs what requests wait for, `maintenance_lanes` the rest: each lane one job after
       the other.
     - `store_executor` runs calls of a shared store, which a slow disk must not hold up; None when
@@ -56,6 +57,7 @@ class Ports:
     executor: Executor
     maintenance_lanes: Mapping[Lane, Executor]
     now_ms: Callable[[], int]
+    wall_ms: Callable[[], int]
     random: random.Random
     log: Logger
     log_threshold: LogThreshold

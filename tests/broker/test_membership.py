@@ -9,6 +9,7 @@ import pytest
 
 from data_plane.broker.controlled_shutdown import ControlledShutdown
 from data_plane.broker.membership import Membership
+from data_plane.broker.wall_clock import WallClock
 from data_plane.cell.changes import (
     ChangeBroker,
     ChangePartition,
@@ -222,6 +223,50 @@ def test_an_image_is_old_when_a_heartbeat_has_told_of_a_newer_one(cell: Cell) ->
     member.run_jobs()
     assert member.image == cell.store.read()
     assert member.membership.is_image_current(cell.clock.now_ms)
+
+
+def test_the_store_vouches_for_an_image_with_each_heartbeat_that_has_its_version(
+    cell: Cell,
+) -> None:
+    member = cell.members[1]
+
+    def doubt() -> str:
+        return member.membership.image_doubt(cell.clock.now_ms)
+
+    assert doubt() == ""
+    member.store.is_down = True
+    cell.pass_time(SESSION_MS - HEARTBEAT_MS)
+    assert doubt() == ""
+    cell.pass_time(2 * HEARTBEAT_MS)
+    assert doubt() == f"the metadata store has not vouched for the image in {SESSION_MS} ms"
+    member.store.is_down = False
+    cell.pass_time(HEARTBEAT_MS)
+    assert doubt() == ""
+    # News that are known and not read yet: it is the last version that was vouched for.
+    cell.create_topic(2, 1, 3)
+    for _ in range(SESSION_MS // HEARTBEAT_MS + 1):
+        cell.clock.now_ms += HEARTBEAT_MS
+        member.services.tick(cell.clock.now_ms)
+        for _ in range(len(member.executor.queue)):
+            if "heartbeat" in member.executor.queue[0][0].__qualname__:
+                member.executor.run_one()
+            else:
+                member.executor.queue.rotate()
+    assert doubt() != ""
+    member.run_jobs()
+    assert doubt() == ""
+
+
+def test_heartbeats_bring_the_store_s_clock(cell: Cell) -> None:
+    member = cell.members[1]
+    clock = WallClock(1000, 10_000, follows_store=True)
+    member.services.wall_clock = clock
+    clock.observe(cell.clock.now_ms, cell.clock.now_ms + 70)
+    assert clock.doubt
+    cell.pass_time(HEARTBEAT_MS)
+    assert clock.doubt == ""
+    assert clock.store_offset is not None
+    assert clock.store_offset.ahead_ms == 70
 
 
 def test_an_answer_that_was_held_up_makes_no_image_current(cell: Cell) -> None:

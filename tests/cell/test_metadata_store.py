@@ -272,6 +272,31 @@ def test_one_broker_holds_the_controller_lease_until_it_expires(shared: Cell) ->
     assert beat.controller == ControllerLease(2, "b", 2, False)
 
 
+def test_a_clock_that_was_set_back_keeps_nobody_from_the_lease_for_longer_than_one(
+    shared: Cell,
+) -> None:
+    """Its holder has died, or nobody would be kept from anything."""
+    one, two = shared.client(), shared.client()
+    one.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    shared.pass_ms(-3_600_000)
+    # Not sooner either: the store must not believe in a lease for less long than its holder.
+    for _ in range(2):
+        beat = two.heartbeat(2, "b", LEASE_MS // 2, wants_controller=True)
+        assert beat.controller == ControllerLease(1, "a", 1, False)
+        shared.pass_ms(LEASE_MS // 2 - 1000)
+    shared.pass_ms(2000)
+    beat = two.heartbeat(2, "b", LEASE_MS // 2, wants_controller=True)
+    assert beat.controller == ControllerLease(2, "b", 2, True)
+
+
+def test_a_heartbeat_brings_the_store_s_date() -> None:
+    clock = [5_000]
+    store = InMemoryMetadataStore(MetadataImage("cluster"), lambda: clock[0])
+    assert store.heartbeat(1, "a", LEASE_MS, wants_controller=False).store_ms == 5_000
+    clock[0] = 2_000
+    assert store.heartbeat(1, "a", LEASE_MS, wants_controller=False).store_ms == 2_000
+
+
 def test_a_restarted_broker_is_not_the_controller_that_it_was(shared: Cell) -> None:
     one = shared.client()
     one.heartbeat(1, "before", LEASE_MS, wants_controller=True)

@@ -21,6 +21,7 @@ from data_plane.cell.changes import AllocateProducerIds, Change, CreateTopic, ap
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import (
     Commit,
+    ControllerLease,
     FeedTruncated,
     InMemoryMetadataStore,
     StoreCorrupt,
@@ -428,6 +429,13 @@ def test_a_lease_ends_by_the_clock_of_the_store_and_not_before(open_store: OpenS
     assert time.monotonic() - sent >= lease_ms / 1000
 
 
+def test_a_heartbeat_brings_the_server_s_date(open_store: OpenStore) -> None:
+    store = open_store()
+    before_ms = time.time_ns() // 1_000_000
+    beat = store.heartbeat(1, "a", 60_000, wants_controller=False)
+    assert before_ms <= beat.store_ms <= time.time_ns() // 1_000_000
+
+
 def test_leases_run_from_when_they_are_written_not_from_when_the_transaction_began(
     postgres: PostgresDatabase, open_store: OpenStore
 ) -> None:
@@ -628,10 +636,22 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(
         patch.setattr(postgres_schema, "migrations", lambda: migrations()[:1])
         old = open_store()
         image = fill(old, 3)
-        beat = old.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+
+    def old_heartbeat() -> tuple[object, ...]:
+        """As brokers of that version ask."""
+        return postgres.execute(
+            "SELECT lease_node_id, lease_incarnation_id, lease_epoch"
+            " FROM heartbeat(%s, 1, 'a', interval '1 min', true)",
+            old.identity,
+        )[0]
+
+    lease = old_heartbeat()
+    assert lease == (1, "a", 1)
     new = open_store()
     assert new.read() == image
-    assert new.heartbeat(1, "a", LEASE_MS, wants_controller=True).controller == beat.controller
+    beat = new.heartbeat(1, "a", LEASE_MS, wants_controller=True)
+    assert beat.controller == ControllerLease(1, "a", 1, is_ours=True)
+    assert old_heartbeat() == lease
     assert old.apply([ORDERS], 3, "r").version == 4
     assert len(postgres.execute("SELECT version FROM schema_version")) == len(migrations())
 

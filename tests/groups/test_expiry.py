@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from data_plane.groups.partitioning import partition_for_group
+from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
 from data_plane.wire.registry import ApiKey as Api
@@ -47,6 +50,42 @@ def test_offsets_of_a_simple_group_expire_one_by_one_after_their_commit() -> Non
     after = broker.restart()
     assert (committed(after, 0), committed(after, 1)) == (-1, -1)
     assert state_of_group(after) == "Dead"
+
+
+def test_nothing_expires_while_the_date_is_in_doubt() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker)
+    services = broker.services
+    services.deletion_permit = DeletionPermit(why_not_by_date="the clock has jumped")
+    broker.advance(30 * DAY_MS)
+    assert committed(broker) == 1
+    services.deletion_permit = PERMITTED
+    broker.advance(20 * MINUTE_MS)
+    assert committed(broker) == -1
+
+
+def test_a_clock_that_is_set_forward_ends_no_session() -> None:
+    broker = new_broker()
+    members = [Member(broker, name, session_timeout_ms=45_000) for name in "abc"]
+    stable_group(broker, *members)
+    broker.services.wall_clock.observe(broker.now_ms, broker.now_ms + 30 * DAY_MS)
+    for _ in range(10):
+        broker.advance(30_000)
+        assert [each.beat() for each in members] == [ErrorCode.NONE] * 3
+
+
+def test_offsets_expire_by_the_date() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker)
+    broker.services.wall_clock.observe(broker.now_ms, broker.now_ms + 30 * DAY_MS)
+    broker.advance(20 * MINUTE_MS)
+    assert committed(broker) == -1
+    # What is written now has the new date.
+    commit_as_nobody(broker, 1)
+    broker.advance(6 * DAY_MS)
+    assert committed(broker, 1) == 1
+    broker.advance(2 * DAY_MS)
+    assert committed(broker, 1) == -1
 
 
 def with_group_left_after_eight_days() -> LocalBroker:
@@ -339,6 +378,21 @@ def test_a_topic_made_anew_does_not_inherit_offsets() -> None:
     crashed = LocalBroker(store=broker.store, records=records)
     assert (committed(crashed, 0), committed(crashed, 1)) == (-1, 1)
     assert crashed.groups.coordinator.offset_count() == 1
+
+
+def test_offsets_of_topics_that_an_old_image_does_not_name_stay() -> None:
+    """The image of this broker's disk may be older than the topic."""
+    broker = new_broker()
+    commit_as_nobody(broker)
+    services = broker.services
+    services.deletion_permit = DeletionPermit.refused("nobody has vouched for the image")
+    services.image = replace(services.image, topics_by_name={}, topics_by_id={})
+    broker.groups._delete_orphans(broker.now_ms)
+    services.tick(broker.now_ms)
+    assert committed(broker) == 1
+    services.deletion_permit = PERMITTED
+    services.tick(broker.now_ms)
+    assert committed(broker) == -1, "it was so"
 
 
 def test_a_commit_for_a_topic_made_anew_outlives_what_else_is_loaded_meanwhile() -> None:

@@ -88,6 +88,9 @@ class Node:
 
     # The host
 
+    def wall_ms(self, now_ms: int) -> int:
+        return now_ms
+
     def request_sync(self, partition: Partition) -> None:
         self.syncs.append(partition)
 

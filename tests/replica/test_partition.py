@@ -55,6 +55,9 @@ class Played:
     replica_lag_time_max_ms = 30_000
     is_image_old = False
 
+    def wall_ms(self, now_ms: int) -> int:
+        return now_ms
+
     def request_sync(self, partition: Partition) -> None:
         self.syncs.append(partition)
 

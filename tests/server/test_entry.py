@@ -74,6 +74,7 @@ class Machine:
             executor=executor,
             maintenance_lanes=dict.fromkeys(Lane, executor),
             now_ms=lambda: self.clock.now_ms,
+            wall_ms=lambda: self.clock.now_ms,
             random=random.Random(f"{self._number} {self._attempts}"),
             log=RememberingLog(),
             log_threshold=anything,

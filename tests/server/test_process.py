@@ -139,8 +139,13 @@ def test_http_pages(tmp_path: Path) -> None:
         assert "tidewheel_produced_records_total 1.0" in text
         assert "tidewheel_connections 1.0" in text
         assert 'tidewheel_requests_total{api="produce"} 1.0' in text
+        assert "tidewheel_deletion_suspended 0.0" in text
+        assert "tidewheel_deletion_by_date_suspended 1.0" in text
+        assert "tidewheel_clock_ahead_of_store_ms NaN" in text
         status, text = get(broker.metrics_port, "/healthz")
-        assert (status, json.loads(text)) == (200, {"status": "ok"})
+        health = json.loads(text)
+        assert (status, health["status"]) == (200, "ok")
+        assert "since the start" in health["deletion_suspended"]
         assert get(broker.metrics_port, "/else")[0] == 404
         with socket.create_connection(("127.0.0.1", broker.metrics_port), timeout=20) as raw:
             raw.sendall(b"GET /" + b"x" * 20_000)

@@ -277,7 +277,7 @@ class CompactedView(DiskView):
     def _check_tombstones(
         self, node: Node, stored: list[Stored], held: dict[int, Said], is_timely: bool
     ) -> None:
-        now_ms = node.clock.now_ms()
+        now_ms = node.date_ms
         is_steady = is_timely and node.world.now_us - node.clock_set_us > STEADY_CLOCK_US
         before, self._tombstones = (
             self._tombstones,
@@ -289,10 +289,10 @@ class CompactedView(DiskView):
                 continue
             if newest.get(said.key) != said:
                 continue
-            if horizon_ms is None or (horizon_ms > now_ms and is_timely):
+            if horizon_ms is None or (horizon_ms > node.date_ms_max and is_timely):
                 node.world.violate(
                     f"{self} has lost the tombstone {said} before its time {horizon_ms}, "
-                    f"it is {now_ms}"
+                    f"it was {node.date_ms_max} at the latest"
                 )
             node.world.count("tombstones forgotten")
             self._forgotten(node, said)

@@ -147,13 +147,14 @@ class Faults:
         cell.network.delay_factor = 1.0
         store = cell.store
         store.is_down = False
+        store.clock_offset_ms = max(-SKEW_MS_MAX, min(store.clock_offset_ms, SKEW_MS_MAX))
         store.put_back()
         store.reply_loss_chance = store.late_chance = 0.0
         for node in cell.nodes.values():
             node.fs.faults.clear()
             node.fs.capacity_bytes = None
             node.fs.power_loss_at = None
-            node.set_clock(node.skew_ms, 1.0)
+            node.set_clock(max(-SKEW_MS_MAX, min(node.skew_ms, SKEW_MS_MAX)), 1.0)
             if node.is_paused:
                 node.resume()
             if node.is_on and cell.has_failed_disk(node):

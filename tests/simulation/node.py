@@ -76,6 +76,8 @@ class Node:
         # When somebody last set it.
         self.clock_set_us = 0
         self._elapsed_until_set_ns = 0
+        # The latest date that a pass of this broker has had.
+        self.date_ms_max = 0
         self.clock = Clock(self._wall_ns, self._elapsed_ns)
         self.log = NodeLog(self)
         self.unsent: dict[ServerConnection, None] = {}
@@ -105,6 +107,12 @@ class Node:
         self.skew_ms = skew_ms
         self.clock_rate = rate
         self.clock_set_us = self.world.now_us
+
+    @property
+    def date_ms(self) -> int:
+        """What date this broker takes it to be."""
+        now_ms = self.clock.now_ms()
+        return now_ms if self.services is None else self.services.wall_clock.wall_ms(now_ms)
 
     def note(self, text: str) -> None:
         self.world.note(self.name, text)
@@ -168,6 +176,7 @@ class Node:
         if services is None:
             return
         services.wakes.run(self.clock.now_ms())
+        self.date_ms_max = max(self.date_ms_max, self.date_ms)
         if self.fs.power_loss_at is not None and self.fs.operations >= self.fs.power_loss_at:
             return
         self.cell.history.pass_ended(self)
@@ -232,6 +241,7 @@ class Node:
             maintenance_lanes=self.maintenance_lanes,
             store_executor=self.store_executor,
             now_ms=self.clock.now_ms,
+            wall_ms=self.clock.wall_ms,
             random=random,
             log=self.log,
             log_threshold=LogThreshold(),

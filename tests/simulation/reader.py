@@ -351,3 +351,8 @@ class SlowReader(Reader):
 
     interval_ms = SLOW_INTERVAL_MS
     partition_bytes_max = SLOW_PARTITION_BYTES_MAX
+
+    def calm(self) -> None:
+        """Where nothing goes any more, there may be much left to read before the end."""
+        self.interval_ms = INTERVAL_MS
+        self.partition_bytes_max = PARTITION_BYTES_MAX

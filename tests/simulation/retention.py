@@ -163,7 +163,7 @@ class RetentionWatch:
         base, end = segment.base_offset, segment.next_offset
         held = [one for one in view.batches if base <= one.base_offset < end]
         left_bytes = sum(one.size for one in view.batches if end <= one.base_offset < end_offset)
-        now_ms = node.clock.now_ms()
+        now_ms = node.date_ms
         newest_ms = max((one.max_timestamp for one in held), default=-1)
         if retention_ms >= 0 and now_ms - newest_ms > retention_ms:
             self._world.count("segments deleted by age")
@@ -207,7 +207,7 @@ class RetentionWatch:
         found = []
         held = [one for one in view.batches if one.last_offset >= log.log_start_offset]
         retention_ms = int(configs.get("retention.ms", -1))
-        age_ms = node.clock.now_ms() - max((one.max_timestamp for one in held), default=1 << 62)
+        age_ms = node.date_ms - max((one.max_timestamp for one in held), default=1 << 62)
         if 0 <= retention_ms < age_ms - LATE_MS_MAX:
             found.append(f"{name} on {node.name} keeps what is {age_ms} ms old")
         retention_bytes = int(configs.get("retention.bytes", -1))

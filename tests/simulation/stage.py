@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from data_plane.cell.changes import ChangePartition
+from data_plane.cell.changes import AlterConfigs, ChangePartition
+from data_plane.cell.metadata import ResourceType
 from data_plane.cell.partition_state import next_epochs, with_leader
 from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
 from data_plane.groups.partitioning import partition_for_group
@@ -243,6 +244,15 @@ class Stage:
         """What clients have sent to that broker arrives."""
         for name in self.cell.workload.client_names():
             self.cell.network.join(name, f"b{node_id}")
+
+    def set_topic_configs(self, values: dict[str, str]) -> None:
+        """Somebody changes the topic's settings, whoever of the brokers is told."""
+        assert self.key is not None
+        store = self.cell.store
+        image = store.image
+        name = image.topics_by_id[self.key[0]].name
+        change = AlterConfigs(int(ResourceType.TOPIC), name, tuple(values.items()))
+        store.apply(f"b{self.leader}", [change], image.version, f"play {image.version}", None)
 
     def elect(self, node_id: int) -> bool:
         """The controller elects this one, as it does when it is the preferred leader: of the ISR,

@@ -218,5 +218,8 @@ class Workload:
             producer.stop()
         for reader in self.maps:
             reader.calm()
+        for slow in self.readers:
+            if isinstance(slow, SlowReader):
+                slow.calm()
         for number, instance in enumerate(self.instances):
             instance.calm(may_go=number > 0)

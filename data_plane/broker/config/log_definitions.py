@@ -203,6 +203,23 @@ LOG_DEFINITIONS = (
         at_least(1),
     ),
     define(
+        "clock.jump.max.ms",
+        "LONG",
+        60_000,
+        "How far the clock may jump, or be from the metadata store's, before nothing is deleted or "
+        "expires because of the date. Not Apache Kafka's.",
+        at_least(1),
+    ),
+    define(
+        "clock.settle.ms",
+        "LONG",
+        300_000,
+        "How long a clock that has jumped further than that must stand before it is trusted, "
+        "unless it goes back; on a broker that is alone also after its start. 0: at once. Not "
+        "Apache Kafka's.",
+        at_least(0),
+    ),
+    define(
         "log.scrub.interval.ms",
         "LONG",
         7 * DAY_MS,

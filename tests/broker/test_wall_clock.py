@@ -1,0 +1,201 @@
+"""What date it is, and when nothing may be deleted because of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.broker.wall_clock import StoreOffset, WallClock
+
+JUMP_MS = 60_000
+SETTLE_MS = 300_000
+DAY_MS = 24 * 3600 * 1000
+BEGIN_MS = 1_790_000_000_000
+
+
+class World:
+    """A broker's clocks and its store's, in true time and with what they are off by."""
+
+    def __init__(self, *, follows_store: bool = False) -> None:
+        self.clock = WallClock(JUMP_MS, SETTLE_MS, follows_store=follows_store)
+        self.now_ms = BEGIN_MS
+        self.off_ms = 0
+        self.store_off_ms = 0
+        self.reaches_store = follows_store
+
+    def pass_time(self, ms: int = 1000, *, off_ms: int | None = None) -> str:
+        """Time passes in steps, with a look at the clocks in each; the doubt at the end."""
+        if off_ms is not None:
+            self.off_ms = off_ms
+        end_ms = self.now_ms + ms
+        while self.now_ms < end_ms:
+            self.now_ms = min(end_ms, self.now_ms + 1000)
+            self.clock.observe(self.now_ms, self.now_ms + self.off_ms)
+            if self.reaches_store:
+                store_ms = self.now_ms - 3 + self.store_off_ms
+                self.clock.store_answered(store_ms, self.now_ms - 6, self.now_ms)
+        return self.clock.doubt
+
+    @property
+    def date_ms(self) -> int:
+        return self.clock.wall_ms(self.now_ms)
+
+
+def settled() -> World:
+    world = World()
+    assert world.pass_time(SETTLE_MS + 1000) == ""
+    return world
+
+
+def in_cell() -> World:
+    world = World(follows_store=True)
+    assert world.pass_time() == ""
+    return world
+
+
+def test_the_date_follows_the_wall_clock_both_ways_and_at_once() -> None:
+    world = settled()
+    for off_ms in (30 * DAY_MS, -30 * DAY_MS, 0):
+        world.pass_time(1, off_ms=off_ms)
+        assert world.date_ms == world.now_ms + off_ms
+
+
+def test_alone_a_clock_is_trusted_when_it_has_stood_since_the_start() -> None:
+    world = World()
+    assert "since the start" in world.pass_time(SETTLE_MS)
+    assert world.pass_time(1000) == ""
+
+
+def test_alone_a_wrong_clock_that_is_mended_after_the_start_must_stand_again() -> None:
+    world = World()
+    world.pass_time(SETTLE_MS - 1000, off_ms=30 * DAY_MS)
+    assert world.pass_time(SETTLE_MS, off_ms=0)
+    assert world.pass_time(1000) == ""
+
+
+@pytest.mark.parametrize("jump_ms", [30 * DAY_MS, -30 * DAY_MS, JUMP_MS + 1, -JUMP_MS - 1])
+def test_alone_a_jump_is_not_trusted_until_it_goes_back_or_has_stood(jump_ms: int) -> None:
+    world = settled()
+    assert f"jumped by {jump_ms} ms" in world.pass_time(1000, off_ms=jump_ms)
+    assert world.pass_time(1000, off_ms=0) == ""
+    assert world.pass_time(SETTLE_MS, off_ms=jump_ms)
+    assert world.pass_time(1000) == ""
+    assert world.pass_time(1000, off_ms=0), "back is a jump now"
+
+
+def test_alone_each_jump_begins_the_wait_anew() -> None:
+    world = settled()
+    for hours in range(1, 9):
+        assert world.pass_time(SETTLE_MS - 1000, off_ms=hours * DAY_MS)
+    assert world.pass_time(2000) == ""
+
+
+def test_drift_and_small_steps_are_followed() -> None:
+    world = settled()
+    for second in range(3600):
+        # As fast as clocks are ever slewed.
+        assert world.pass_time(1000, off_ms=second * 80) == "", second
+    assert world.pass_time(1000, off_ms=world.off_ms + JUMP_MS - 5000) == ""
+
+
+def test_many_small_steps_in_a_row_are_a_jump() -> None:
+    world = settled()
+    doubts = [world.pass_time(1000, off_ms=steps * 20_000) for steps in range(1, 10)]
+    assert doubts[0] == ""
+    assert doubts[-1] != ""
+
+
+def test_in_a_cell_the_date_is_not_known_before_the_store_has_answered() -> None:
+    world = World(follows_store=True)
+    world.reaches_store = False
+    assert "not been compared" in world.pass_time(10 * SETTLE_MS)
+    world.reaches_store = True
+    assert world.pass_time() == ""
+
+
+@pytest.mark.parametrize("off_ms", [30 * DAY_MS, -30 * DAY_MS])
+def test_in_a_cell_a_start_with_a_wrong_clock_waits_until_it_is_mended(off_ms: int) -> None:
+    world = World(follows_store=True)
+    word = "ahead of" if off_ms > 0 else "behind"
+    assert word in world.pass_time(10 * SETTLE_MS, off_ms=off_ms)
+    assert world.pass_time(1000, off_ms=0) == ""
+
+
+def test_in_a_cell_a_jump_is_not_trusted_however_long_it_stands() -> None:
+    world = in_cell()
+    assert "ahead of" in world.pass_time(10 * SETTLE_MS, off_ms=JUMP_MS + 1)
+    assert world.pass_time(1000, off_ms=JUMP_MS - 1) == ""
+
+
+def test_in_a_cell_a_jump_is_seen_while_the_store_is_away() -> None:
+    world = in_cell()
+    world.reaches_store = False
+    assert world.pass_time(DAY_MS) == ""
+    assert world.pass_time(1000, off_ms=DAY_MS)
+
+
+def test_a_jump_of_the_machine_that_has_both_clocks_is_not_trusted_either() -> None:
+    world = in_cell()
+    world.store_off_ms = 30 * DAY_MS
+    assert world.pass_time(SETTLE_MS, off_ms=30 * DAY_MS)
+    world.store_off_ms = 0
+    assert world.pass_time(2000, off_ms=0) == ""
+    world.store_off_ms = 30 * DAY_MS
+    assert world.pass_time(SETTLE_MS, off_ms=30 * DAY_MS)
+    assert world.pass_time(2000) == "", "it has stood"
+
+
+def test_the_offset_to_the_store_has_one_home() -> None:
+    world = in_cell()
+    world.pass_time(1000, off_ms=70)
+    measured = StoreOffset(ahead_ms=70, uncertainty_ms=3, measured_ms=world.now_ms - 3)
+    assert world.clock.store_offset == measured
+    world.reaches_store = False
+    world.pass_time(5000)
+    assert world.clock.store_offset == measured
+
+
+def test_an_answer_that_took_longer_than_a_jump_says_nothing() -> None:
+    world = World(follows_store=True)
+    world.reaches_store = False
+    world.pass_time()
+    world.clock.store_answered(world.now_ms, world.now_ms - 2 * JUMP_MS - 2, world.now_ms)
+    assert world.clock.doubt
+    assert world.clock.store_offset is None
+
+
+def test_without_bounds_whatever_it_shows_is_trusted() -> None:
+    clock = WallClock()
+    for off_ms in (0, DAY_MS, -DAY_MS):
+        clock.observe(BEGIN_MS, BEGIN_MS + off_ms)
+        assert clock.doubt == ""
+        assert clock.wall_ms(BEGIN_MS) == BEGIN_MS + off_ms
+
+
+GLITCHES = st.lists(
+    st.tuples(
+        st.integers(1, SETTLE_MS // 1000 - 2),
+        st.one_of(st.integers(JUMP_MS + 6_000, 400 * DAY_MS), st.integers(-400 * DAY_MS, -70_000)),
+        st.integers(1, 600),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@given(GLITCHES, st.booleans())
+def test_no_glitch_shorter_than_the_wait_is_ever_trusted(
+    glitches: list[tuple[int, int, int, bool]], follows_store: bool
+) -> None:
+    """Whoever deletes by a trusted date deletes by the true one, give or take the bound; and once
+    the clocks are right, dates are trusted again."""
+    world = in_cell() if follows_store else settled()
+    for seconds, off_ms, right_seconds, is_shared in glitches:
+        world.off_ms = off_ms
+        world.store_off_ms = off_ms if is_shared else 0
+        for _ in range(seconds):
+            assert world.pass_time(1000) != ""
+        world.off_ms = world.store_off_ms = 0
+        for _ in range(min(right_seconds, 20)):
+            assert world.pass_time(1000) == ""
