@@ -16,6 +16,9 @@ Invariants
   about itself. An input that would need more is refused with MESSAGE_TOO_LARGE: the sender must
   send less, and sending the same again is pointless.
 - Input from outside never raises anything but `InvalidRecords`.
+- Large results lie in memory of their own that the system clears page by page as it is written, by
+  the codec, without the interpreter. A bytearray would be cleared as a whole beforehand by a thread
+  that lets no other one run: 60 ms for the largest batch.
 
 Deliberately absent: dictionaries, streaming, and reading lz4 or snappy variants older than message
 format v2 (their batches are refused before anyone looks inside).
@@ -23,6 +26,7 @@ format v2 (their batches are refused before anyone looks inside).
 
 from __future__ import annotations
 
+import mmap
 import zlib
 from enum import IntEnum
 from typing import Final
@@ -37,17 +41,18 @@ DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
 """What one batch may unpack to unless the caller says otherwise: 128 times the default
 `message.max.bytes`. Text seldom packs better than 1:20, a bomb packs 1:1000 or more."""
 
-UNPACKER_KEPT_BYTES: Final = 2 * 1024 * 1024
-"""What one `Unpacker` keeps: the largest batch of default settings, twice."""
+UNPACKER_KEPT_BYTES: Final = 1024 * 1024
+"""What one `Unpacker` keeps: what the largest batch of librdkafka's default settings unpacks to."""
 
 # Clients write blocks of 32 and 64 KiB, which take several hundred bytes however well they pack. A
 # block costs a microsecond though it be empty, so there must not be one for every few bytes.
 _BLOCKS_ANYWAY: Final = 1024
 _BLOCK_BYTES_MEAN_MIN: Final = 64
 
-_FIRST_GUESS_BYTES_MIN: Final = 64 * 1024
-_FIRST_GUESS_RATIO: Final = 8
-_GROWTH: Final = 4
+# What probably unpacks to no more than this gets ordinary memory, which may be in the cache.
+_SMALL_BYTES: Final = 256 * 1024
+_SMALL_RATIO: Final = 8
+_SMALL_BYTES_MIN: Final = 64 * 1024
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -78,6 +83,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
+_PACKED: Final = frozenset(codec for codec in Compression if codec is not Compression.NONE)
 _DEFAULT_LEVEL: Final = {Compression.GZIP: 6, Compression.ZSTD: 3}
 _MODULES: Final = {
     Compression.GZIP: cramjam.gzip,
@@ -113,9 +119,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     raise _unknown(codec)
 
 
-def decompress(
-    codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX
-) -> bytes | bytearray:
+def decompress(codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
     """What `data` unpacks to, at most `size_max` bytes. The buffer is the caller's own.
 
     Raises InvalidRecords: INVALID_RECORD when the bytes are not what the codec says, TooLarge
@@ -126,60 +130,85 @@ def decompress(
         if len(data) > size_max:
             raise _too_large(codec, size_max)
         return bytes(data)
-    if codec == Compression.SNAPPY:
-        return _decompress_snappy(data, size_max)
-    if codec not in _MODULES:
+    if codec not in _PACKED:
         raise _unknown(codec)
-    size = max(_FIRST_GUESS_BYTES_MIN, _FIRST_GUESS_RATIO * len(data))
-    return _decompress_growing(Compression(codec), data, size, size_max)
+    size = min(size_max, max(_SMALL_BYTES_MIN, _SMALL_RATIO * len(data)))
+    if size <= _SMALL_BYTES:
+        out = bytearray(size)
+        written = _unpack_into(Compression(codec), data, memoryview(out))
+        if written is not None:
+            del out[written:]
+            return out
+        if size == size_max:
+            raise _too_large(codec, size_max)
+    return _unpack_large(codec, data, size_max)[1]
+
+
+def _unpack_large(codec: int, data: Buffer, size_max: int) -> tuple[mmap.mmap, memoryview]:
+    """Memory for `size_max` bytes, of which only what is written to takes any, and what `data`
+    unpacks to. The size a frame states is not believed, and most Java clients state none."""
+    memory = mmap.mmap(-1, max(1, size_max))
+    try:
+        with memoryview(memory) as view, view[:size_max] as out:
+            written = _unpack_into(Compression(codec), data, out)
+            if written is not None:
+                return memory, view[:written]
+    except InvalidRecords:
+        # At once, and without the interpreter, which the collection of garbage would hold.
+        memory.close()
+        raise
+    memory.close()
+    raise _too_large(codec, size_max)
 
 
 class Unpacker:
     """Unpacks one batch after the other into the same memory, for looking at and forgetting.
 
     Fresh memory costs several times what the codecs do, because every page of it is cleared. What
-    does not fit the kept memory gets its own, as `decompress` does, and gives it back.
+    does not fit the kept memory gets its own, which goes with the next batch or `forget`.
     """
 
-    __slots__ = ("_kept", "_kept_bytes")
+    __slots__ = ("_kept", "_kept_bytes", "_large")
 
     def __init__(self, kept_bytes: int = UNPACKER_KEPT_BYTES) -> None:
         self._kept_bytes = kept_bytes
-        self._kept: bytearray | None = None  # Made when the first compressed batch comes.
+        self._kept: memoryview | None = None  # Made when the first compressed batch comes.
+        self._large: tuple[mmap.mmap, memoryview] | None = None
+
+    def unpack_small(self, codec: int, data: Buffer, size_max: int) -> Buffer | None:
+        """As `unpack`, but None when it would take more than `size_max` bytes or the kept ones."""
+        if codec not in _PACKED:
+            raise _unknown(codec)
+        if self._kept is None:
+            self._kept = memoryview(bytearray(self._kept_bytes))
+        written = _unpack_into(Compression(codec), data, self._kept[: max(0, size_max)])
+        return None if written is None else self._kept[:written]
 
     def unpack(self, codec: int, data: Buffer, size_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
         """As `decompress`, but the result is valid only until the next call."""
-        if codec not in _MODULES or size_max < self._kept_bytes:
+        self.forget()
+        if codec == Compression.NONE:
             return decompress(codec, data, size_max)
-        if self._kept is None:
-            self._kept = bytearray(self._kept_bytes)
-        written = _unpack_into(Compression(codec), data, self._kept)
-        if written is None:
-            size = max(self._kept_bytes, _FIRST_GUESS_RATIO * len(data)) * _GROWTH
-            return _decompress_growing(Compression(codec), data, size, size_max)
-        return memoryview(self._kept)[:written]
-
-
-def _decompress_growing(codec: Compression, data: Buffer, size: int, size_max: int) -> bytearray:
-    """Unpack into a buffer of `size` that grows fourfold until it fits or reaches `size_max`.
-
-    The size a frame states is not believed, and most Java clients state none.
-    """
-    size = min(size, size_max)
-    while True:
-        out = bytearray(size)
-        written = _unpack_into(codec, data, out)
-        if written is not None:
-            del out[written:]
-            return out
-        if size >= size_max:
+        small = self.unpack_small(codec, data, size_max)
+        if small is not None:
+            return small
+        if size_max <= self._kept_bytes:
             raise _too_large(codec, size_max)
-        size = min(size_max, size * _GROWTH)
-        del out  # So that the two are never held at once.
+        self._large = _unpack_large(codec, data, size_max)
+        return self._large[1]
+
+    def forget(self) -> None:
+        """Give back what a large batch took."""
+        if self._large is not None:
+            (memory, view), self._large = self._large, None
+            view.release()
+            memory.close()
 
 
-def _unpack_into(codec: Compression, data: Buffer, out: bytearray) -> int | None:
+def _unpack_into(codec: Compression, data: Buffer, out: memoryview) -> int | None:
     """How many bytes of `out` were written; None when `data` unpacks to more than it holds."""
+    if codec is Compression.SNAPPY:
+        return _unpack_snappy_into(data, out)
     if codec is Compression.LZ4:
         _check_lz4_frame(data)
     try:
@@ -201,47 +230,43 @@ def _compress_xerial(data: Buffer) -> bytes:
     return b"".join(pieces)
 
 
-def _decompress_snappy(data: Buffer, size_max: int) -> bytearray | bytes:
+def _unpack_snappy_into(data: Buffer, out: memoryview) -> int | None:
     view = memoryview(data)
     if bytes(view[:8]) != _XERIAL_MAGIC:
-        return _decompress_snappy_block(view, size_max)
+        return _unpack_snappy_block(view, out)
     # The two versions are read over: xerial has only ever written 1 and 1.
     position = len(_XERIAL_HEADER)
-    pieces: list[bytearray] = []
-    room = size_max
-    blocks_max = _blocks_max(len(view))
+    end = 0
+    blocks_left = blocks_max = _blocks_max(len(view))
     while position < len(view):
-        if len(pieces) == blocks_max:
+        blocks_left -= 1
+        if blocks_left < 0:
             raise _too_many_blocks(Compression.SNAPPY, blocks_max)
         size = int.from_bytes(view[position : position + 4], "big")
         position += 4
         if not 0 < size <= len(view) - position:
             raise _broken(Compression.SNAPPY, "a block reaches beyond the end of its batch")
-        try:
-            piece = _decompress_snappy_block(view[position : position + size], room)
-        except TooLarge as error:
-            raise _too_large(Compression.SNAPPY, size_max) from error
-        room -= len(piece)
-        pieces.append(piece)
+        written = _unpack_snappy_block(view[position : position + size], out[end:])
+        if written is None:
+            return None
+        end += written
         position += size
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return end
 
 
-def _decompress_snappy_block(block: memoryview, size_max: int) -> bytearray:
+def _unpack_snappy_block(block: memoryview, out: memoryview) -> int | None:
     """One raw block. It begins with its unpacked size, which the library holds it to; no input
     expands more than 64 times (three bytes copy at most 64), so a size beyond that is a lie."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > 64 * len(block):
             raise _broken(Compression.SNAPPY, "its stated size is impossible")
-        if size > size_max:
-            raise _too_large(Compression.SNAPPY, size_max)
-        out = bytearray(size)
-        written = cramjam.snappy.decompress_raw_into(block, out) if size else 0
+        if size > len(out):
+            return None
+        written: int = cramjam.snappy.decompress_raw_into(block, out[:size]) if size else 0
     except (cramjam.DecompressionError, OSError) as error:
         raise _broken(Compression.SNAPPY, error) from error
-    del out[written:]
-    return out
+    return written
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:

@@ -212,6 +212,33 @@ def test_an_unpacker_keeps_its_own_memory_and_no_more(codec: Compression) -> Non
     assert peak < (4 << 20) + 500_000
 
 
+@packed_codecs
+def test_nothing_large_is_cleared_by_the_interpreter(codec: Compression) -> None:
+    """Which would hold up all other threads for 60 ms: a broker's heartbeats, too."""
+    packed = compress(codec, bytes(64 << 20))
+    unpacker = Unpacker()
+    unpacker.unpack_small(codec, compress(codec, b"x"), 1)
+    tracemalloc.start()
+    try:
+        assert len(decompress(codec, packed)) == len(unpacker.unpack(codec, packed)) == 64 << 20
+        unpacker.forget()
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
+@packed_codecs
+def test_what_is_not_small_is_left_for_later(codec: Compression) -> None:
+    unpacker = Unpacker(10_000)
+    for size, size_max in ((10_001, 1 << 20), (5_000, 4_999), (1, 0), (1, -5)):
+        assert unpacker.unpack_small(codec, compress(codec, MIXED[:size]), size_max) is None
+    for size, size_max in ((10_000, 1 << 20), (5_000, 5_000), (0, 0), (0, -5)):
+        packed = compress(codec, MIXED[:size])
+        assert unpacker.unpack_small(codec, packed, size_max) == MIXED[:size]
+    with pytest.raises(InvalidRecords, match="does not unpack"):
+        unpacker.unpack_small(codec, b"\xff\xfe\xfdnoise", 1 << 20)
+
+
 @codecs
 def test_size_limit_is_exact(codec: Compression) -> None:
     data = compress(codec, MIXED)
