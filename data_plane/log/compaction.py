@@ -144,9 +144,9 @@ class CompactionJob:
         self._first_dirty_offset = max(log.cleaner_offset, segments[0].base_offset)
         self._end_offset = segments[-1].next_offset
         self._aborted = log.aborted_transactions(segments[0].base_offset, self._end_offset)
-        self._last_offsets = frozenset(
-            entry.last_offset for entry in log.producers.producers.values() if entry.batches
-        )
+        # What they have written last stays; looked through by the thread.
+        self._producers = log.producers.freeze()
+        self._last_offsets: frozenset[int] = frozenset()
         self._results: list[CompactedSegment] = []
         self._verified: set[Segment] = set()
         self._is_done = False
@@ -160,6 +160,7 @@ class CompactionJob:
         directory = self.log.log_directory
         directory.check_online()
         try:
+            self._last_offsets = self._producers.last_offsets()
             keys = KeyMap(KEYS_MAX, self._aborted)
             for segment in self._segments:
                 if segment.next_offset > self._first_dirty_offset:
@@ -264,6 +265,7 @@ class CompactionJob:
         """Swap the rewritten segments in; on the loop, also after a failed `run`."""
         log = self.log
         log.compacting = False
+        self._producers.close()
         if not self._is_done and not self._is_overtaken:
             # As in Kafka: a log that cannot be compacted is left alone until the next start, so
             # that it does not keep the others from their turn.

@@ -2,11 +2,12 @@
 
     on the loop: FlushJob(log) notes what there is now    thread: run()    on the loop: finish()
 
-`run` syncs, in this order, segment data, the files that sealing left, the leader epochs, the log
-start, then the folders that hold their names. Only `finish` moves the recovery point. A caller
-that commits groups starts the next job of a disk when the last one is done; the directory's lock
-keeps others out. A failed sync takes the directory offline: the kernel may have dropped the dirty
-pages, and trying again would report success for bytes that are gone.
+`run` writes the snapshots that a roll has held, and then syncs, in this order, segment data, the
+files that sealing left, the leader epochs, the log start, the folders that hold their names. Only
+`finish` moves the recovery point. A caller that commits groups starts the next job of a disk when
+the last one is done; the directory's lock keeps others out. A failed sync takes the directory
+offline: the kernel may have dropped the dirty pages, and trying again would report success for
+bytes that are gone.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class FlushJob:
         "_is_done",
         "_log_start_offset",
         "_segments",
+        "_snapshots",
         "log",
         "target_offset",
     )
@@ -75,6 +77,8 @@ class FlushJob:
         self._dropped = [
             segment for segment, _ in log.doomed or () if segment.next_offset > log.recovery_point
         ]
+        # All that are still to be written, whichever job writes them.
+        self._snapshots = log.pending_snapshots
         self._files = log.unsynced or []
         self._flags = log.dirty
         for earlier in log.flushes:
@@ -96,6 +100,7 @@ class FlushJob:
         directory = self.log.log_directory
         directory.check_online()
         try:
+            self.write_snapshots()
             with directory.syncing():
                 self._sync()
             self._is_done = True
@@ -144,6 +149,11 @@ class FlushJob:
         """Whether `run_together` has the order that this job needs."""
         return Dirty.LOG_START not in self._flags
 
+    def write_snapshots(self) -> None:
+        """Write what a roll has held. It may take long, and others may sync meanwhile."""
+        for snapshot in self._snapshots:
+            snapshot.write()
+
     def write_epochs(self) -> None:
         """The first half of `run_together`: content."""
         if Dirty.EPOCHS in self._flags:
@@ -164,6 +174,7 @@ class FlushJob:
         """Move the recovery point; on the loop, also after a failed `run`."""
         log = self.log
         log.flushes.remove(self)
+        log.forget_written_snapshots()
         for segment, file in self._segments:
             if file is not None:
                 segment.pins -= 1
@@ -196,6 +207,7 @@ def run_together(directory: LogDirectory, jobs: Sequence[FlushJob]) -> None:
     try:
         with directory.syncing():
             for job in jobs:
+                job.write_snapshots()
                 job.write_epochs()
             fs.sync_all(directory.path, SyncSite.STOP_CONTENT)
             for job in jobs:

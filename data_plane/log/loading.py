@@ -22,6 +22,7 @@ from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.fold import Fold
+from data_plane.log.fold_snapshots import hold_snapshots, write_pending, write_snapshots
 from data_plane.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, encode_aborted
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_summary import LogSummary
@@ -270,18 +271,10 @@ def folds_of(log: Log) -> list[Fold]:
     fs = log.log_directory.fs
     folds = log.new_folds()
     base = log.active.base_offset
+    write_pending(log, base)
     starts = restore_folds(fs, log.folder, fs.list_directory(log.folder), folds, base)
     replay(log.segments, folds, starts, log.log_end_offset)
     return folds
-
-
-def write_snapshots(log: Log, folds: list[Fold], offset: int) -> None:
-    """Store the folds' state before `offset`."""
-    for fold in folds:
-        path = f"{log.folder}/{offset:020d}{fold.extension}"
-        write_file(log.log_directory.fs, path, fold.snapshot(), None)
-        log.sync_later(path, SyncSite.SNAPSHOT)
-    log.dirty |= Dirty.FOLDER
 
 
 # Segments
@@ -297,13 +290,17 @@ def create_segment(log: Log, base_offset: int) -> Segment:
 
 
 def seal(log: Log, segment: Segment, folds: list[Fold] | None = None) -> None:
-    """Write what a segment that takes no more appends keeps beside its `.log`."""
+    """Write what a segment that takes no more appends keeps beside its `.log`. `folds` when the log
+    is not loaded yet, and theirs here and now; else the next flush may write the snapshots."""
     if segment.time_index is not None and segment.max_timestamp >= 0:
         segment.time_index.append_if_later(
             segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset
         )
     write_index_files(log, segment)
-    write_snapshots(log, log.folds if folds is None else folds, segment.next_offset)
+    if folds is None:
+        hold_snapshots(log, segment.next_offset)
+    else:
+        write_snapshots(log, folds, segment.next_offset)
     segment.sealed = True
     segment.forget_hints()
 

@@ -26,6 +26,8 @@ CHECKPOINT_FILE = "recovery-point.checkpoint"
 WITHDRAWN_FILE = "recovery-point.withdrawn"
 # Reports wait for the next tick; more than this at once are only counted.
 REPORTS_MAX = 1000
+# So many take less to write than a job does.
+ENTRIES_WRITTEN_AT_ONCE_MAX = 200
 NOT_THE_DISKS_FAULT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -40,6 +42,7 @@ class LogDirectory:
         "corrupt_batches",
         "damage",
         "deletions",
+        "entries_written_at_once_max",
         "failure",
         "fs",
         "open_files",
@@ -74,6 +77,8 @@ class LogDirectory:
         self._log_start_token.put(None)
         self.reports: deque[CorruptSegment] = deque(maxlen=REPORTS_MAX)
         self.corrupt_batches = 0
+        # States of more entries than that are not written at a roll; see fold_snapshots.py.
+        self.entries_written_at_once_max = ENTRIES_WRITTEN_AT_ONCE_MAX
         # Logs known to be damaged; see damage.py.
         self.damage: dict[str, int] = {}
 

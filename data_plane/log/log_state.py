@@ -17,6 +17,7 @@ from data_plane.log.errors import LogNotLoaded
 from data_plane.log.file_system import SyncSite
 from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.fold import Fold, FoldFactory
+from data_plane.log.fold_snapshots import PendingSnapshot, forget_written
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
@@ -57,6 +58,7 @@ class LogState:
         "log_end_offset",
         "log_start_offset",
         "partition",
+        "pending_snapshots",
         "recovery_point",
         "size_bytes",
         "tail_files_offset",
@@ -108,6 +110,8 @@ class LogState:
         # What the next flush has to make durable beside the data.
         self.unsynced: list[tuple[str, SyncSite]] | None = None
         self.dirty = Dirty.NOTHING
+        # States that the next flush has to write; replaced, never changed. See fold_snapshots.py.
+        self.pending_snapshots: Sequence[PendingSnapshot] = ()
         self.flushes: list[FlushJob] = []
         # How often everything was dropped: what jobs know of the log start is void then.
         self.beginnings = 0
@@ -340,6 +344,11 @@ class LogState:
         if self.unsynced is None:
             self.unsynced = []
         self.unsynced.append((path, site))
+
+    def forget_written_snapshots(self) -> None:
+        """Let go of the states that a flush has written."""
+        if self.pending_snapshots:
+            forget_written(self)
 
     def set_folds(self, folds: list[Fold]) -> None:
         """Replace the folds' state after a truncation."""

@@ -21,6 +21,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.log.compaction import awaits_checkpoint, compaction_priority
@@ -42,6 +43,8 @@ LOADS_PER_TICK_MAX = 20
 FLUSHES_PER_JOB_MAX = 200
 # Bugs that nobody has taken from here yet; older ones go.
 FAULTS_MAX = 20
+# Of so many producers each as `producer_state.EXPIRED_SLICE_ENTRIES` says.
+EXPIRED_SLICES_PER_TICK_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class Maintenance:
         self.retained: list[Log] = []
         self._checkpoint_due_ms = now_ms
         self._expiration_due_ms = now_ms + config.producer_expiration_check_interval_ms
+        self._expirations: Iterator[int] = iter(())
         self._is_checkpoint_hastened = False
         self._compaction_due_ms = now_ms + config.cleaner_backoff_ms
         self._in_flight: dict[tuple[str, object], _TrackedJob] = {}
@@ -190,13 +194,24 @@ class Maintenance:
                 break
 
     def _expire_producers(self, now_ms: int, wall_ms: int) -> None:
-        if now_ms < self._expiration_due_ms or self._permit.why_not_by_date:
+        if self._permit.why_not_by_date:
             return
+        if now_ms >= self._expiration_due_ms:
+            self._begin_expiration(now_ms, wall_ms)
+        for _ in islice(self._expirations, EXPIRED_SLICES_PER_TICK_MAX):
+            pass
+
+    def _begin_expiration(self, now_ms: int, wall_ms: int) -> None:
         self._expiration_due_ms = now_ms + self._config.producer_expiration_check_interval_ms
-        for log in self._manager.logs():
-            if log.is_loaded:
+        self._expirations = self._expire(self._manager.logs(), wall_ms)
+
+    def _expire(self, logs: list[Log], wall_ms: int) -> Iterator[int]:
+        """A slice of one log's producers with each step."""
+        for log in logs:
+            if log.is_loaded and not log.is_closed:
                 with self._attempting(log.log_directory, log.folder):
-                    log.producers.expire(wall_ms, log.config.producer_id_expiration_ms)
+                    expiration_ms = log.config.producer_id_expiration_ms
+                    yield from log.producers.expire_in_slices(wall_ms, expiration_ms)
 
     def _look_at_logs(self, now_ms: int, wall_ms: int) -> None:
         if not self._queue:

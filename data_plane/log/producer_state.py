@@ -26,21 +26,32 @@ from __future__ import annotations
 
 import struct
 from bisect import insort
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from data_plane.log.errors import AppendError
-from data_plane.log.file_system import Buffer
+from data_plane.log.file_system import Buffer, File
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.log.producer_snapshot import (
     NO_OFFSET,
+    ROWS_PER_WRITE,
     SnapshotRow,
     decode_producer_snapshot,
     encode_producer_snapshot,
+    write_producer_snapshot,
 )
+from data_plane.log.versioned_map import FrozenView, VersionedMap
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import BatchHeader, decode_batch
 
 CACHED_BATCHES = 5
+# Sorting holds the interpreter, so it is done in slices.
+SORTED_SLICE_ENTRIES = 10_000
+# Producers looked at for their age in one go.
+EXPIRED_SLICE_ENTRIES = 2_000
 SEQUENCE_MASK = 0x7FFFFFFF
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -91,6 +102,45 @@ class ProducerEntry:
     @property
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def copy(self) -> ProducerEntry:
+        twin = ProducerEntry(self.producer_id)
+        twin.producer_epoch = self.producer_epoch
+        twin.batches = self.batches.copy()
+        twin.coordinator_epoch = self.coordinator_epoch
+        twin.last_timestamp = self.last_timestamp
+        twin.transaction_first_offset = self.transaction_first_offset
+        twin.written_ms = self.written_ms
+        return twin
+
+    def snapshot_rows(self) -> list[SnapshotRow]:
+        """One for each cached batch, oldest first; one without batches, too."""
+        common = (self.coordinator_epoch, self.transaction_first_offset)
+        if not self.batches:
+            timestamp = self.last_timestamp
+            return [
+                SnapshotRow(
+                    self.producer_id,
+                    self.producer_epoch,
+                    NO_SEQUENCE,
+                    NO_OFFSET,
+                    0,
+                    timestamp,
+                    *common,
+                )
+            ]
+        return [
+            SnapshotRow(
+                self.producer_id,
+                self.producer_epoch,
+                batch.last_sequence,
+                batch.last_offset,
+                batch.last_offset - batch.first_offset,
+                batch.timestamp,
+                *common,
+            )
+            for batch in self.batches
+        ]
 
     def find_duplicate(self, epoch: int, first: int, last: int) -> CachedBatch | None:
         """The cached batch with this epoch and these sequences."""
@@ -145,7 +195,7 @@ class ProducerStates:
     extension = ".snapshot"
 
     def __init__(self) -> None:
-        self.producers: dict[int, ProducerEntry] = {}
+        self.producers: VersionedMap[int, ProducerEntry] = VersionedMap()
         # First offsets of open transactions, and of those whose marker is stored at the second
         # value but may not be below the high watermark yet. Both by first offset.
         self.ongoing: dict[int, int] = {}
@@ -153,12 +203,16 @@ class ProducerStates:
         # What `apply` found aborted since the log last took it, for the transaction index.
         self.aborted: list[AbortedTransaction] = []
 
+    def __len__(self) -> int:
+        return len(self.producers)
+
     # Before the write
 
     def is_next(self, header: BatchHeader) -> bool:
         """Whether a plain batch simply goes on where its producer's last one ended: the common
         case, in which `check` would find nothing to say."""
-        entry = self.producers.get(header[10])
+        producers = self.producers
+        entry = producers.live.get(header[10]) or producers.get(header[10])
         if entry is None or header[6] & 0x30 or not entry.batches:
             return False
         return (
@@ -250,7 +304,7 @@ class ProducerStates:
         producer_id = header.producer_id
         if producer_id < 0:
             return
-        entry = self.producers.get(producer_id)
+        entry = self.producers.own(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)
         if header.attributes & 0x20:
@@ -302,33 +356,12 @@ class ProducerStates:
         """Kafka's snapshot format, with a row for each cached batch (see producer_snapshot.py)."""
         rows: list[SnapshotRow] = []
         for producer_id in sorted(self.producers):
-            entry = self.producers[producer_id]
-            common = (entry.coordinator_epoch, entry.transaction_first_offset)
-            if not entry.batches:
-                rows.append(
-                    SnapshotRow(
-                        producer_id,
-                        entry.producer_epoch,
-                        NO_SEQUENCE,
-                        NO_OFFSET,
-                        0,
-                        entry.last_timestamp,
-                        *common,
-                    )
-                )
-            for batch in entry.batches:
-                rows.append(
-                    SnapshotRow(
-                        producer_id,
-                        entry.producer_epoch,
-                        batch.last_sequence,
-                        batch.last_offset,
-                        batch.last_offset - batch.first_offset,
-                        batch.timestamp,
-                        *common,
-                    )
-                )
+            rows += self.producers[producer_id].snapshot_rows()
         return encode_producer_snapshot(rows)
+
+    def freeze(self) -> FrozenProducers:
+        """See Fold.freeze."""
+        return FrozenProducers(self.producers.freeze())
 
     def restore(self, data: bytes) -> None:
         """See Fold.restore."""
@@ -376,15 +409,60 @@ class ProducerStates:
 
         By the clock where their batches were stored, and by their timestamps, which is all that is
         known of batches from before the process started."""
-        gone = [
-            producer_id
-            for producer_id, entry in self.producers.items()
-            if entry.transaction_first_offset < 0
-            and now_ms - max(entry.last_timestamp, entry.written_ms) >= expiration_ms
-        ]
-        for producer_id in gone:
-            del self.producers[producer_id]
-        return len(gone)
+        return sum(self.expire_in_slices(now_ms, expiration_ms))
+
+    def expire_in_slices(self, now_ms: int, expiration_ms: int) -> Iterator[int]:
+        """As `expire`, EXPIRED_SLICE_ENTRIES at a time, whatever is appended in between."""
+        left = list(self.producers)
+        while left:
+            expired_count = 0
+            for producer_id in left[-EXPIRED_SLICE_ENTRIES:]:
+                entry = self.producers.get(producer_id)
+                if (
+                    entry is not None
+                    and entry.transaction_first_offset < 0
+                    and now_ms - max(entry.last_timestamp, entry.written_ms) >= expiration_ms
+                ):
+                    del self.producers[producer_id]
+                    expired_count += 1
+            del left[-EXPIRED_SLICE_ENTRIES:]
+            yield expired_count
+
+
+class FrozenProducers:
+    """The producers as they were; a FrozenFold."""
+
+    __slots__ = ("_view",)
+
+    def __init__(self, view: FrozenView[int, ProducerEntry]) -> None:
+        self._view = view
+
+    def write(self, file: File) -> None:
+        slices: list[list[tuple[int, ProducerEntry]]] = []
+        rows_count = 0
+        entries = self._view.items()
+        while piece := list(islice(entries, SORTED_SLICE_ENTRIES)):
+            piece.sort(key=itemgetter(0))
+            rows_count += sum(len(entry.batches) or 1 for _, entry in piece)
+            slices.append(piece)
+        write_producer_snapshot(file, rows_count, _pieces(slices))
+
+    def last_offsets(self) -> frozenset[int]:
+        """Of each producer's last batch."""
+        return frozenset(entry.last_offset for _, entry in self._view.items() if entry.batches)
+
+    def close(self) -> None:
+        self._view.close()
+
+
+def _pieces(slices: list[list[tuple[int, ProducerEntry]]]) -> Iterator[list[SnapshotRow]]:
+    rows: list[SnapshotRow] = []
+    for _, entry in merge(*slices, key=itemgetter(0)):
+        rows += entry.snapshot_rows()
+        if len(rows) >= ROWS_PER_WRITE:
+            yield rows
+            rows = []
+    yield rows
 
 
 class PendingSequence(NamedTuple):

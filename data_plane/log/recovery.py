@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from data_plane.log import loading, partition_files
 from data_plane.log.batch_walk import BadRange, BatchWalk, find_sound_batch
-from data_plane.log.checkpoints import read_value
+from data_plane.log.checkpoints import TEMPORARY_SUFFIX, read_value
 from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.errors import CorruptSegment
@@ -157,8 +157,11 @@ def _without_removed(log: Log, segments: list[Segment], log_start: int) -> list[
 def _without_snapshots_above(
     log: Log, names: list[str], folds: list[Fold], recovery_point: int
 ) -> list[str]:
-    """Remove the snapshots that nobody vouches for: a torn tail may have made them."""
+    """Remove the snapshots that nobody vouches for: a torn tail may have made them. And what a
+    kill has left half written."""
+    half_written = tuple(fold.extension + TEMPORARY_SUFFIX for fold in folds)
     gone = loading.snapshot_names(names, folds, recovery_point + 1, INT64_MAX)
+    gone += [name for name in names if name.endswith(half_written)]
     for name in gone:
         log.log_directory.fs.unlink(f"{log.folder}/{name}")
     return [name for name in names if name not in gone]

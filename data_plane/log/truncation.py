@@ -21,6 +21,7 @@ from data_plane.log.config import INT64_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
+from data_plane.log.fold_snapshots import cancel_pending, write_pending
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.partition_files import (
     forget_unsynced_log_start,
@@ -64,6 +65,8 @@ def truncate_to(log: Log, offset: int) -> None:
         return
     _mark(log, offset)
     with log.log_directory.changing():
+        # It may begin with one of them.
+        write_pending(log, offset)
         _truncate(log, segments, offset)
 
 
@@ -131,6 +134,7 @@ def _begin_anew(log: Log, segments: list[Segment], offset: int) -> None:
         # It may lie below what retention has noted.
         forget_unsynced_log_start(log.log_directory.fs, log.folder)
         _remove(log, [*(segment for segment, _ in doomed), *segments])
+    cancel_pending(log, -1)
     remove_derived(log.log_directory.fs, log.folder, log.folds, SyncSite.TRUNCATED_FOLDER)
     segment = loading.create_segment(log, offset)
     log.set_folds(log.new_folds())
@@ -235,6 +239,7 @@ def _position_of(segment: Segment, file: File, offset: int) -> int:
 
 
 def _remove_snapshots_above(log: Log, offset: int) -> None:
+    cancel_pending(log, offset)
     fs = log.log_directory.fs
     names = fs.list_directory(log.folder)
     for name in loading.snapshot_names(names, log.folds, offset + 1, INT64_MAX):

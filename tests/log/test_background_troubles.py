@@ -17,6 +17,7 @@ import pytest
 from data_plane.log.compaction import CompactionJob
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import Buffer
+from data_plane.log.fold import FrozenBytes
 from data_plane.log.lanes import Job, Lane
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
@@ -53,6 +54,12 @@ class BrokenFold:
 
     def apply(self, header: BatchHeader, buf: Buffer, position: int) -> None:
         self.batches_count += 1
+
+    def __len__(self) -> int:
+        return self.batches_count
+
+    def freeze(self) -> FrozenBytes:
+        return FrozenBytes(self.snapshot())
 
     def snapshot(self) -> bytes:
         if self.batches_count % 2:

@@ -10,6 +10,7 @@ import pytest
 from data_plane.log import recovery
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import Buffer
+from data_plane.log.fold import FrozenBytes
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.records import BatchHeader, iter_batch_headers
@@ -29,6 +30,12 @@ class Refusing:
         if self.is_broken or b"poison" in bytes(buf[position : position + header.size]):
             raise ValueError("a feature's bug")
         self.offsets.append(header.base_offset)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def freeze(self) -> FrozenBytes:
+        return FrozenBytes(self.snapshot())
 
     def snapshot(self) -> bytes:
         return b"".join(offset.to_bytes(8, "big") for offset in [-1 % (1 << 64), *self.offsets])
@@ -146,3 +153,19 @@ def test_folds_that_cannot_be_made_again_take_the_directory_offline() -> None:
     one.kill()
     one.log.advance_high_watermark(1)
     one.check([0])
+
+
+def test_a_state_that_no_flush_has_written_yet_is_found_again() -> None:
+    """The records that it came from have left the log."""
+    one = World()
+    one.manager.directories[0].entries_written_at_once_max = 0
+    one.append(produced(b"good", 0))
+    one.log.roll()
+    one.append(batch_of(b"good"))
+    one.log.delete_records(1)
+    assert one.log.apply_retention(one.now_ms) == 1
+    producers = one.log.producers.snapshot()
+    with pytest.raises(ValueError, match="bug"):
+        one.append(batch_of(b"poison"))
+    assert one.fold.offsets == [0, 1]
+    assert one.log.producers.snapshot() == producers

@@ -98,6 +98,7 @@ class World:
             maintenance=MaintenanceConfig(scrub_interval_ms=-1),
             stop_together_min=self.rng.randrange(1, 3),
         )
+        manager.directories[0].entries_written_at_once_max = self.rng.choice([0, 200])
         assert manager.start(self.now_ms) == []
         return manager
 
