@@ -26,6 +26,33 @@ T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
 
 
+class KeptRequest:
+    """A request's bytes beyond the return of its handler. Its connection handles nothing further
+    until `release`, which is called once, whether or not the connection is still there: so the
+    requests of a connection take effect in their order.
+
+    What was at `position` of the handler's buffer is at `position - shift` of `buf`."""
+
+    __slots__ = ("_on_release", "buf", "shift")
+
+    def __init__(
+        self, buf: bytearray | memoryview, shift: int, on_release: Callable[[], None] | None = None
+    ) -> None:
+        self.buf = buf
+        self.shift = shift
+        self._on_release = on_release
+
+    def release(self) -> None:
+        on_release, self._on_release = self._on_release, None
+        if on_release is not None:
+            on_release()
+
+
+def keep_copy(buf: bytearray | memoryview, position: int, end: int) -> KeptRequest:
+    """For a connection that has one request at a time anyway."""
+    return KeptRequest(bytearray(memoryview(buf)[position:end]), position)
+
+
 @dataclass(slots=True)
 class ConnectionInfo:
     """What handlers may know of a connection. Lives as long as the connection."""
@@ -43,6 +70,9 @@ class ConnectionInfo:
     on_close: dict[Callable[[], None], None] = field(default_factory=dict)
     # Closes the connection; the reason goes to the log. Set by the server.
     close: Callable[[str], None] = lambda reason: None
+    # What a handler calls that needs `buf[position:end]`, the request or a part of it, for longer.
+    # Raises CloseConnection when there is no memory for it. Set by the server.
+    keep: Callable[[bytearray | memoryview, int, int], KeptRequest] = keep_copy
     # What its last Fetch without a session asked for (fetch_sessions.FetchSet).
     fetch_set: Any = None
     # Tenant listeners refuse what belongs between brokers.

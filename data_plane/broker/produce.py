@@ -6,7 +6,9 @@ Records of one partition that are refused do not touch the other partitions of t
 
 Every record is looked at once, here, compressed ones too: a consumer that meets malformed records
 behind a right checksum gets no further, and nobody can repair what is stored (docs/adr/0013). The
-header's highest timestamp is put right where it is not that of the records.
+header's highest timestamp is put right where it is not that of the records. A batch that takes long
+is looked at by a thread (produce_checks.py); until that is done and appended, the connection keeps
+the requests that follow (`ConnectionInfo.keep`), so nothing overtakes it.
 
 When the answer leaves:
 - acks=0: never. An error closes the connection, the only way to tell (as Kafka does).
@@ -28,11 +30,19 @@ since the transaction APIs are not advertised.
 
 from __future__ import annotations
 
+import enum
 import functools
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from data_plane.broker.api import Buffer, CloseConnection, Deferred, HandlerTable, RequestContext
+from data_plane.broker.api import (
+    Buffer,
+    CloseConnection,
+    Deferred,
+    HandlerTable,
+    KeptRequest,
+    RequestContext,
+)
+from data_plane.broker.produce_checks import Checked, ProduceChecks, Refusal
 from data_plane.broker.produce_response import PartitionAnswer, encode_produce_response
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
@@ -40,19 +50,9 @@ from data_plane.broker.topic_partitions import UNKNOWN_PARTITION_CODES
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
 from data_plane.replica.waiters import Waiter
-from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, TooLarge
-from data_plane.wire.errors import ErrorCode, InvalidRecords
-from data_plane.wire.kernel import check_batches, parse_produce, too_many_parts, walk_records
-from data_plane.wire.kernel_types import (
-    CODEC_MASK,
-    CONTROL_FLAG,
-    MAX_TIMESTAMP_POSITION,
-    TRANSACTIONAL_FLAG,
-    BatchHeader,
-    ProducePartition,
-    ProduceTopic,
-)
-from data_plane.wire.records import read_batch_header, set_max_timestamp, unpacked_records
+from data_plane.wire.errors import ErrorCode, InvalidRecords, MalformedFrame
+from data_plane.wire.kernel import parse_produce
+from data_plane.wire.kernel_types import ProducePartition, ProduceTopic
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
@@ -67,22 +67,24 @@ ACKS_ALL = -1
 ACKS_NONE = 0
 VALID_ACKS = (ACKS_ALL, ACKS_NONE, 1)
 RECORD_ERRORS_VERSION = 8
-# To name the records at fault their batch is unpacked once more, and each looked at in Python.
-RECORDS_OUTLINED_MAX = 1_000
-# Records and headers of a batch. A consumer, and now and then the broker, has to make objects of
-# all of them, and a compressed megabyte has room for 18 million.
-BATCH_PARTS_MAX = 1_000_000
-# What all batches of a request together may unpack to: this, and so many times its size.
-UNPACKED_BYTES_MAX = 256 << 20
-UNPACKED_RATIO_MAX = 32
-# Of zstd; the other codecs end far below.
-CODEC_RATIO_MAX = 33_000
-SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
+PARTITIONS_MAX = 10_000
+# Then the other connections get their turn.
+PARTITIONS_AT_ONCE_MAX = 1_000
+# Batches that wait for a thread while those of acks=0 from closed connections are still taken.
+UNANSWERED_WORK_MAX = 64
 
+
+class Nothing(enum.Enum):
+    """What a thread has found that was to look at no batch."""
+
+    PAUSED = "the others had their turn"
+    ABANDONED = "nobody waits for this any more"
+
+
+Found = Checked | Refusal | Nothing
 Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
 
 _NONE = int(ErrorCode.NONE)
-_INT64 = struct.Struct(">q")
 
 
 class _WaitingProduce:
@@ -157,122 +159,279 @@ class _WaitingProduce:
         )
 
 
-class _Appender:
-    """Appends the pieces of one request, and remembers what to wait for: (partition, answer, last
-    offset)."""
+def _pause() -> Nothing:
+    return Nothing.PAUSED
+
+
+class _Produce:
+    """One request, whose partitions are gone through one after the other. Where a batch must be
+    looked at by a thread the request waits for it, and its connection with it; what was found is
+    taken up when the pass ends."""
 
     __slots__ = (
+        "_answers",
         "_buf",
-        "_has_transactional_id",
+        "_checks",
+        "_context",
+        "_deadline_ms",
+        "_end",
+        "_failure",
+        "_found",
+        "_kept",
         "_needs_all",
-        "_now_ms",
-        "_outlined_max",
+        "_next",
+        "_position",
         "_services",
-        "_unpacked_bytes_left",
+        "_todo",
         "_version",
-        "waiting",
+        "_view",
+        "_waiting",
+        "deferred",
     )
 
     def __init__(
         self,
         services: Services,
-        version: int,
+        context: RequestContext,
         buf: bytearray | memoryview,
-        has_transactional_id: bool,
-        acks: int,
+        position: int,
+        end: int,
         now_ms: int,
-        request_bytes: int,
     ) -> None:
+        view = parse_produce(buf, position, end, context.api_version)
+        acks = view.acks
         self._services = services
-        self._version = version
+        self._context = context
+        self._version = context.api_version
         self._buf = buf
-        self._has_transactional_id = has_transactional_id
-        self._now_ms = now_ms
+        self._position, self._end = position, end
+        self._view = view
         self._needs_all = acks == ACKS_ALL
-        tells_records = version >= RECORD_ERRORS_VERSION and acks != ACKS_NONE
-        self._outlined_max = RECORDS_OUTLINED_MAX if tells_records else 0
-        self._unpacked_bytes_left = UNPACKED_BYTES_MAX + UNPACKED_RATIO_MAX * request_bytes
-        self.waiting: list[tuple[Partition, PartitionAnswer, int]] = []
+        tells_records = self._version >= RECORD_ERRORS_VERSION and acks != ACKS_NONE
+        self._checks = ProduceChecks(end - position, tells_records=tells_records)
+        self._deadline_ms = now_ms + max(0, view.timeout_ms)
+        if sum(len(topic.partitions) for topic in view.topics) > PARTITIONS_MAX:
+            raise MalformedFrame(f"a Produce request of more than {PARTITIONS_MAX} partitions")
+        self._answers: Answers = []
+        self._todo: list[tuple[ProduceTopic, ProducePartition, PartitionAnswer]] = []
+        for topic in view.topics:
+            partition_answers = [
+                PartitionAnswer(piece.partition_index) for piece in topic.partitions
+            ]
+            self._answers.append((topic, partition_answers))
+            for piece, answer in zip(topic.partitions, partition_answers, strict=True):
+                self._todo.append((topic, piece, answer))
+        self._next = 0
+        # What to wait for when all is appended: (partition, answer, last offset).
+        self._waiting: list[tuple[Partition, PartitionAnswer, int]] = []
+        self._kept: KeptRequest | None = None
+        self._found: Found = Nothing.ABANDONED
+        self._failure: BaseException | None = None
+        self.deferred: Deferred[list[Buffer]] | None = None
 
-    def append(self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer) -> None:
-        """Append one partition's records and fill in its answer."""
+    def begin(self, now_ms: int) -> list[Buffer] | Deferred[list[Buffer]] | None:
+        """What the handler returns. Raises CloseConnection."""
+        if self._append_rest(now_ms):
+            return self._answer()
+        if self._view.acks != ACKS_NONE:
+            self.deferred = Deferred()
+        return self.deferred
+
+    def _append_rest(self, now_ms: int) -> bool:
+        """Append what is left to append. False when it goes on later: a thread has to look at the
+        next batch, or this has taken long enough."""
+        todo = self._todo
+        is_valid = self._view.acks in VALID_ACKS
+        pause_at = self._next + PARTITIONS_AT_ONCE_MAX
+        while self._next < len(todo):
+            if self._next == pause_at:
+                self._work_elsewhere(_pause)
+                return False
+            topic, piece, answer = todo[self._next]
+            if not is_valid:
+                self._refuse_acks(topic, piece, answer)
+            elif not self._append(topic, piece, answer, now_ms):
+                return False
+            self._next += 1
+        return True
+
+    def _append(
+        self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer, now_ms: int
+    ) -> bool:
+        """Append one partition's records and fill in its answer. False when a thread is asked."""
         partition = self._find(topic, piece, answer)
         if partition is None:
-            return
-        start, end = piece.records_start, piece.records_end
-        buf = self._buf
+            return True
+        kept = self._kept
+        shift = 0 if kept is None else kept.shift
+        start, end = piece.records_start - shift, piece.records_end - shift
+        config = partition.log.config
         try:
-            batches = check_batches(
-                buf,
+            checked = self._checks.check_here(
+                self._buf,
                 start,
                 end,
-                batch_bytes_max=partition.log.config.max_message_bytes,
+                config,
+                self._services.unpacker,
                 zstd_allowed=self._version >= ZSTD_VERSION,
-                walk=True,
-                parts_max=BATCH_PARTS_MAX,
             )
-            batch = batches[0]
-            if batch.attributes & SPECIAL_BATCH_BITS:
-                self._refuse_special_batch(batch.is_control, partition, answer)
-                return
-            if batch.attributes & CODEC_MASK:
-                batches = [self._unpacked_and_walked(batch)]
-            if (
-                batches[0].max_timestamp
-                != _INT64.unpack_from(buf, start + MAX_TIMESTAMP_POSITION)[0]
-            ):
-                set_max_timestamp(buf, start, batches[0].max_timestamp)
-                batches = [read_batch_header(buf, start)]
+        except InvalidRecords as error:
+            self._refuse(self._checks.refusal(error), partition, answer)
+            return True
+        if checked is None:
+            self._look_elsewhere(partition, piece, now_ms)
+            return False
+        self._store(checked, partition, answer, now_ms, is_small=True)
+        return True
+
+    def _store(
+        self,
+        checked: Checked,
+        partition: Partition,
+        answer: PartitionAnswer,
+        now_ms: int,
+        *,
+        is_small: bool,
+    ) -> None:
+        buf, start, end, batches, is_special, prepared_for = checked
+        if is_special:
+            self._refuse_special_batch(batches[0].is_control, partition, answer)
+            return
+        try:
             result = partition.append_as_leader(
-                buf, start, end, now_ms=self._now_ms, batches=batches
+                buf, start, end, now_ms=now_ms, batches=batches, prepared_for=prepared_for
             )
         except LogDirFailure as error:
             answer.fail(error.error_code)
             return
         except (AppendError, InvalidRecords) as error:
-            self._refuse(error, partition, answer)
+            self._refuse(self._checks.refusal(error, is_small=is_small), partition, answer)
             return
         counters = self._services.counters
         counters.produced_batches += 1
-        counters.produced_records += batch.record_count
+        counters.produced_records += batches[0].record_count
         counters.produced_bytes += end - start
         answer.base_offset = result.first_offset
         answer.log_append_time_ms = result.log_append_time_ms
         answer.log_start_offset = result.log_start_offset
         reached = partition.high_watermark if self._needs_all else partition.own_end_offset
         if result.last_offset >= reached:
-            self.waiting.append((partition, answer, result.last_offset))
+            self._waiting.append((partition, answer, result.last_offset))
 
-    def _unpacked_and_walked(self, batch: BatchHeader) -> BatchHeader:
-        """The header with the highest timestamp of its compressed records, which are as they must
-        be when this returns; raises InvalidRecords."""
-        if batch.record_count > BATCH_PARTS_MAX:
-            raise too_many_parts(BATCH_PARTS_MAX)
-        size_max = min(self._unpacked_bytes_left, DECOMPRESSED_BYTES_MAX)
-        if size_max <= 0:
-            raise TooLarge(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                "the batches before it in the request unpack to all that a request may",
-            )
-        try:
-            records, start, end = unpacked_records(
-                self._buf, batch, size_max, self._services.unpacker
-            )
-        except InvalidRecords:
-            # How far it got nobody knows; no codec gets further than this.
-            packed_bytes = batch.end_position - batch.records_position
-            self._unpacked_bytes_left -= min(size_max, packed_bytes * CODEC_RATIO_MAX)
-            raise
-        self._unpacked_bytes_left -= end - start
-        summary = walk_records(
-            records,
-            start,
-            end,
-            batch.record_count,
-            batch.base_timestamp,
-            parts_max=BATCH_PARTS_MAX,
+    # In a thread, and back
+
+    def _look_elsewhere(self, partition: Partition, piece: ProducePartition, now_ms: int) -> None:
+        """Have a thread look at the batch. Raises CloseConnection when there is no memory."""
+        kept = self._keep()
+        work = functools.partial(
+            self._checks.check_in_thread,
+            kept.buf,
+            piece.records_start - kept.shift,
+            piece.records_end - kept.shift,
+            partition.log.config,
+            zstd_allowed=self._version >= ZSTD_VERSION,
+            wall_ms=self._services.wall_clock.wall_ms(now_ms),
+            name=f"{partition.topic}-{partition.index}",
         )
-        return batch._replace(max_timestamp=summary.max_timestamp)
+        self._work_elsewhere(work)
+
+    def _keep(self) -> KeptRequest:
+        kept = self._kept
+        if kept is None:
+            kept = self._context.connection.keep(self._buf, self._position, self._end)
+            self._kept, self._buf = kept, kept.buf
+        return kept
+
+    def _work_elsewhere(self, work: Callable[[], Found]) -> None:
+        """Go on with what `work` finds in a thread."""
+        self._keep()
+
+        def look() -> Found:
+            return Nothing.ABANDONED if self._is_abandoned() else work()
+
+        peer = self._context.connection.host
+        self._services.request_work.submit(peer, look, self._looked)
+
+    def _is_abandoned(self) -> bool:
+        """Whether nobody waits for this any more. Who wants no answer may close after sending; what
+        he has sent is taken, unless there is much to do for others."""
+        is_closed = self._context.connection.closed
+        return is_closed and (
+            self._view.acks != ACKS_NONE or len(self._services.request_work) > UNANSWERED_WORK_MAX
+        )
+
+    def _looked(self, found: Found | None, error: BaseException | None) -> None:
+        self._found, self._failure = found or Nothing.ABANDONED, error
+        self._services.wakes.wake(self)
+
+    def run(self, now_ms: int) -> None:
+        """Take up what a thread has found, and go on."""
+        kept = self._kept
+        assert kept is not None
+        found, self._found = self._found, Nothing.ABANDONED
+        is_over = True
+        try:
+            if self._failure is not None:
+                raise self._failure
+            if found is not Nothing.ABANDONED and not self._is_abandoned():
+                if not isinstance(found, Nothing):
+                    self._take_up(found, now_ms)
+                    self._next += 1
+                is_over = self._append_rest(now_ms)
+                if is_over:
+                    self._complete()
+        except CloseConnection as close:
+            self._context.connection.close(str(close))
+        except Exception as failure:
+            self._context.connection.close(f"request failed: {failure!r}")
+            raise
+        finally:
+            if is_over:
+                kept.release()
+
+    def _take_up(self, found: Checked | Refusal, now_ms: int) -> None:
+        topic, piece, answer = self._todo[self._next]
+        # It may lead no longer, or be gone.
+        partition = self._find(topic, piece, answer)
+        if partition is None:
+            return
+        if isinstance(found, Refusal):
+            self._refuse(found, partition, answer)
+        else:
+            self._store(found, partition, answer, now_ms, is_small=False)
+
+    def _complete(self) -> None:
+        answer = self._answer()
+        deferred = self.deferred
+        if deferred is None:
+            assert answer is None
+        elif isinstance(answer, Deferred):
+            answer.when_complete(deferred.complete)
+        else:
+            assert answer is not None
+            deferred.complete(answer)
+
+    # The end
+
+    def _answer(self) -> list[Buffer] | Deferred[list[Buffer]] | None:
+        """When all is appended."""
+        answers = self._answers
+        if self._view.acks == ACKS_NONE:
+            if any(answer.error_code != _NONE for _, _, answer in self._todo):
+                raise CloseConnection(f"produce with acks=0 failed: {_describe(answers)}")
+            return None
+        if not self._waiting:
+            return encode_produce_response(self._services, self._context, answers)
+        return _WaitingProduce(
+            self._services,
+            self._context,
+            answers,
+            self._waiting,
+            self._deadline_ms,
+            self._needs_all,
+        ).deferred
+
+    # Who may append, and what is said to those who may not
 
     def _find(
         self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer
@@ -306,7 +465,7 @@ class _Appender:
             return None
         return partition
 
-    def refuse_acks(
+    def _refuse_acks(
         self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer
     ) -> None:
         """Of acks that there are not. Who names an unknown partition hears of that, as in Kafka."""
@@ -319,26 +478,11 @@ class _Appender:
             return partitions.error_by_name(topic.name, index)
         return partitions.error(topic.topic_id, index)
 
-    def _refuse(
-        self,
-        error: AppendError | InvalidRecords,
-        partition: Partition,
-        answer: PartitionAnswer,
-    ) -> None:
+    def _refuse(self, refusal: Refusal, partition: Partition, answer: PartitionAnswer) -> None:
         self._services.counters.refused_batches += 1
-        if isinstance(error, AppendError):
-            named: Sequence[tuple[int, str]] = ()
-            if error.record_count <= self._outlined_max:
-                self._outlined_max -= error.record_count
-                named = error.name_records()
-            answer.fail(error.error_code, error.message, named)
+        answer.fail(refusal.error_code, refusal.message, refusal.named)
+        if refusal.tells_log_start:
             answer.log_start_offset = partition.log.log_start_offset
-            return
-        code = error.error_code
-        if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-            # What Kafka answers in Produce; elsewhere old formats have the other code.
-            code = ErrorCode.INVALID_RECORD
-        answer.fail(code, str(error))
 
     def _refuse_special_batch(
         self, is_control: bool, partition: Partition, answer: PartitionAnswer
@@ -349,7 +493,7 @@ class _Appender:
                 ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
             )
             answer.log_start_offset = partition.log.log_start_offset
-        elif self._has_transactional_id:
+        elif self._view.transactional_id is not None:
             answer.fail(
                 ErrorCode.INVALID_TXN_STATE,
                 "Transactional records need an open transaction; this broker serves none",
@@ -367,36 +511,7 @@ def handle_produce(
     now_ms: int,
 ) -> list[Buffer] | Deferred[list[Buffer]] | None:
     """The raw handler of Produce."""
-    version = context.api_version
-    view = parse_produce(buf, position, end, version)
-    acks = view.acks
-    has_transactional_id = view.transactional_id is not None
-    needs_all = acks == ACKS_ALL
-    appender = _Appender(services, version, buf, has_transactional_id, acks, now_ms, end - position)
-    answers: Answers = []
-    has_error = False
-    for topic in view.topics:
-        partition_answers = []
-        for piece in topic.partitions:
-            answer = PartitionAnswer(piece.partition_index)
-            partition_answers.append(answer)
-            if acks in VALID_ACKS:
-                appender.append(topic, piece, answer)
-            else:
-                appender.refuse_acks(topic, piece, answer)
-            if answer.error_code != _NONE:
-                has_error = True
-        answers.append((topic, partition_answers))
-    if acks == ACKS_NONE:
-        if has_error:
-            raise CloseConnection(f"produce with acks=0 failed: {_describe(answers)}")
-        return None
-    if not appender.waiting:
-        return encode_produce_response(services, context, answers)
-    deadline_ms = now_ms + max(0, view.timeout_ms)
-    return _WaitingProduce(
-        services, context, answers, appender.waiting, deadline_ms, needs_all
-    ).deferred
+    return _Produce(services, context, buf, position, end, now_ms).begin(now_ms)
 
 
 def _describe(answers: Answers) -> str:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from data_plane.broker.metrics import BrokerCounters
+from data_plane.broker.request_work import RequestWork
 from data_plane.broker.timers import TimerQueue
 from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.broker.waiting import WakeQueue
@@ -123,7 +124,9 @@ class Services:
     wall_clock: WallClock = field(default_factory=WallClock)
     # As of this tick (deletion_guard.py).
     deletion_permit: DeletionPermit = PERMITTED
+    # For what is unpacked on the loop. The rest is `request_work`.
     unpacker: Unpacker = field(default_factory=Unpacker)
+    request_work: RequestWork = field(init=False)
     components: list[Component] = field(default_factory=list)
     image_listeners: list[ImageListener] = field(default_factory=list)
     # Called with topic id and partition when retention has let a log of this broker begin later.
@@ -133,6 +136,7 @@ class Services:
 
     def __post_init__(self) -> None:
         self.store_executor = self.executor
+        self.request_work = RequestWork(self.executor)
 
     def start(self, now_ms: int) -> None:
         for component in self.components:

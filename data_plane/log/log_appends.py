@@ -11,7 +11,7 @@ import struct
 from typing import NamedTuple
 
 from data_plane.log import loading, validation
-from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME
+from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.flush import Dirty
@@ -59,12 +59,14 @@ class LogAppends(LogState):
         wall_ms: int | None = None,
         batches: list[BatchHeader] | None = None,
         origin: str = CLIENT,
+        prepared_for: LogConfig | None = None,
     ) -> AppendResult:
         """Store `buf[start:end]`, whole v2 batches; offsets and epoch are written into `buf`.
 
         `batches` are the kernel's headers when the caller has had them checked. `origin` is
         "client", or "coordinator" for the broker's own batches, whose sequences and clocks are not
         checked. `wall_ms` is the date, which timestamps are held against; without it `now_ms` is.
+        `prepared_for` is the configuration with which the caller has had `validation.prepare` done.
         One write a call. Raises AppendError (nothing is stored), LogDirFailure.
         """
         if self._segments is None:
@@ -79,10 +81,12 @@ class LogAppends(LogState):
         if batches is None:
             batches = self._headers_of(buf, start, end, is_client=is_client)
         if is_client and self._needs_preparation:
-            original, name = buf, f"{self.topic}-{self.partition}"
-            buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
-            if buf is not original:
-                start, end = 0, len(buf)
+            if prepared_for != config:
+                original, name = buf, f"{self.topic}-{self.partition}"
+                buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
+                if buf is not original:
+                    start, end = 0, len(buf)
+            batches = validation.stamp(buf, batches, config, wall_ms)
         first_offset = next_offset = self.log_end_offset
         timestamp_max = wall_ms + self._timestamp_after_max_ms
         producers = self._producers

@@ -82,21 +82,28 @@ def timestamp_error(
 def prepare(
     buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig, now_ms: int, name: str
 ) -> tuple[WritableBuffer, list[BatchHeader]]:
-    """Walk and rewrite the batches of a client's append to partition `name` as the topic asks.
+    """Walk and rewrite the batches of a client's append to partition `name` as the topic asks; all
+    but `stamp`. It may run in any thread.
 
     Returns the buffer to store, `buf` itself or a new one, and its headers. Raises AppendError.
     """
     try:
         for header in batches:
             _check_records(buf, header, config, now_ms, name)
-        buf, batches = _recompressed(buf, batches, config)
+        return _recompressed(buf, batches, config)
     except InvalidRecords as error:
         raise AppendError(error.error_code, str(error)) from error
-    if config.message_timestamp_type == LOG_APPEND_TIME:
-        for header in batches:
-            set_log_append_time(buf, header.position, now_ms)
-        batches = [read_batch_header(buf, header.position) for header in batches]
-    return buf, batches
+
+
+def stamp(
+    buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig, now_ms: int
+) -> list[BatchHeader]:
+    """Write the time of their append into the batches, in place, where the topic asks for it."""
+    if config.message_timestamp_type != LOG_APPEND_TIME:
+        return batches
+    for header in batches:
+        set_log_append_time(buf, header.position, now_ms)
+    return [read_batch_header(buf, header.position) for header in batches]
 
 
 def _check_records(

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from data_plane.log.config import LogConfig
 from data_plane.log.log import AppendResult, Log
 from data_plane.replica import following, truncation
 from data_plane.replica.errors import StaleLeaderEpoch
@@ -200,9 +201,10 @@ class Partition:
         now_ms: int,
         batches: list[BatchHeader] | None = None,
         origin: str = "client",
+        prepared_for: LogConfig | None = None,
     ) -> AppendResult:
         """Append record batches; offsets and epoch are written into `buf` in place. Only while
-        `resigned` is NONE.
+        `resigned` is NONE. See `Log.append_as_leader`.
 
         Raises the log's AppendError, and then nothing is stored."""
         log = self.log
@@ -215,6 +217,7 @@ class Partition:
             wall_ms=self._host.wall_ms(now_ms),
             batches=batches,
             origin=origin,
+            prepared_for=prepared_for,
         )
         if not result.duplicate:
             if self.is_sync_pending or self._needs_sync():

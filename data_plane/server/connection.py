@@ -6,6 +6,10 @@ An answer that is not ready keeps a slot, and later answers queue behind it:
     requests   A  B  C          slots: [A waiting] [B ready] [C waiting]
     A done  →  A and B leave    slots: [C waiting]
 
+A request may need its bytes for longer than its handler runs (`ConnectionInfo.keep`). Until it is
+done with them the connection is not read and handles nothing further: what stands behind it must
+not overtake it.
+
 Back-pressure: while more than UNSENT_BYTES_MAX are unsent or OPEN_SLOTS_MAX answers are open the
 connection is not read, and a pass stops after PASS_BYTES_MAX or PASS_MS_MAX; complete frames that
 were already read wait in the backlog (at most one shared buffer's size, and counted with the half
@@ -24,11 +28,18 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from data_plane.broker.api import Buffer, CloseConnection, ConnectionInfo, Deferred
+from data_plane.broker.api import (
+    Buffer,
+    CloseConnection,
+    ConnectionInfo,
+    Deferred,
+    KeptRequest,
+    keep_copy,
+)
 from data_plane.server.receive_buffers import HalfFrame
 from data_plane.wire.errors import WireError
 from data_plane.wire.registry import API_BY_KEY
@@ -66,6 +77,8 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog",
+        "_busy_count",
+        "_dispatched_half",
         "_half",
         "_held_bytes",
         "_is_in_pass",
@@ -96,6 +109,10 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: bytearray | None = None
         self._proven_bytes = 0
         self._held_bytes = 0
+        # Requests that were handled and are not done with: nothing further is, as long as there are
+        # any.
+        self._busy_count = 0
+        self._dispatched_half: HalfFrame | None = None
         self._slots: deque[_Slot] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = 0
@@ -116,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self.info = self._listener.connection_opened(self, transport)
         if self.info is not None:
             self.info.close = self.close
+            self.info.keep = self._keep_request
             transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=UNSENT_BYTES_MAX // 4)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -209,6 +227,7 @@ class Connection(asyncio.BufferedProtocol):
         info.closed = True
         # It refers back to this connection, and a circle is not free before it is searched for.
         info.close = _closed_already
+        info.keep = keep_copy
         on_close, info.on_close = info.on_close, {}
         for callback in on_close:
             try:
@@ -259,7 +278,7 @@ class Connection(asyncio.BufferedProtocol):
     def _take_backlog(self) -> bytearray:
         """What waits, which is not kept any longer; nothing when there is none."""
         backlog, self._backlog = self._backlog or bytearray(), None
-        self._listener.memory.waiting_bytes -= len(backlog)
+        self._listener.memory.stop_waiting(len(backlog))
         return backlog
 
     def _start_half(self, data: memoryview, total: int, now_ms: int) -> None:
@@ -281,6 +300,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise CloseConnection("no memory left for half frames")
             return
         self._half = None
+        self._dispatched_half = half
         try:
             self._proven_bytes = max(self._proven_bytes, half.total)
             assert self.info is not None
@@ -290,7 +310,34 @@ class Connection(asyncio.BufferedProtocol):
                 )
             )
         finally:
-            half.release()
+            # Unless the request is kept, and the buffer with it.
+            if self._dispatched_half is half:
+                self._dispatched_half = None
+                half.release()
+
+    def _keep_request(self, buf: bytearray | memoryview, position: int, end: int) -> KeptRequest:
+        """See `ConnectionInfo.keep`."""
+        memory = self._listener.memory
+        half = self._dispatched_half
+        if half is not None and buf is half.buffer:
+            self._dispatched_half = None
+            self._busy_count += 1
+            return KeptRequest(half.buffer, 0, partial(self._request_done, half.release))
+        size = end - position
+        if not memory.keep_waiting(size):
+            raise CloseConnection("no memory left for requests that wait")
+        self._busy_count += 1
+        copy = bytearray(memoryview(buf)[position:end])
+        return KeptRequest(
+            copy, position, partial(self._request_done, partial(memory.stop_waiting, size))
+        )
+
+    def _request_done(self, give_back: Callable[[], None]) -> None:
+        give_back()
+        self._busy_count -= 1
+        info = self.info
+        if not self._is_in_pass and info is not None and not info.closed:
+            self._adjust_reading()
 
     def _drop_half(self) -> None:
         if self._half is not None:
@@ -377,7 +424,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _must_pause(self) -> bool:
         return (
-            self._is_write_paused
+            self._busy_count > 0
+            or self._is_write_paused
             or self._out_bytes + self._held_bytes > PASS_BYTES_MAX
             or len(self._slots) >= OPEN_SLOTS_MAX
         )
@@ -434,12 +482,16 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Nothing half read and nothing to answer."""
-        return self._half is None and self._backlog is None and not self._slots
+        is_waiting = self._busy_count or self._slots
+        return self._half is None and self._backlog is None and not is_waiting
 
     @property
     def is_answered(self) -> bool:
         """Nothing to answer and nothing unsent."""
         transport = self.transport
+        if self._busy_count:
+            # It may be one without an answer.
+            return False
         if transport is None or transport.is_closing():
             return True
         return not self._slots and not transport.get_write_buffer_size()

@@ -61,6 +61,9 @@ class ReceiveMemory:
         self.waiting_bytes += size
         return True
 
+    def stop_waiting(self, size: int) -> None:
+        self.waiting_bytes -= size
+
     def release(self, buffer: bytearray) -> None:
         self.half_frames_bytes -= len(buffer)
         if len(buffer) == POOLED_BUFFER_BYTES and len(self._pool) < POOLED_BUFFERS_MAX:

@@ -32,6 +32,7 @@ from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_regi
 from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.services import Services
 from data_plane.broker.topic_partitions import TopicPartitions
+from data_plane.broker.wall_clock import WallClock
 from data_plane.cell.changes import AlterConfigs, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.metadata_store import InMemoryMetadataStore
@@ -119,7 +120,10 @@ class BrokerPlayer:
 
         group_commit = GroupCommit(self.executor, lambda partition: Path("/data"), sync_failed)
         counters = BrokerCounters()
-        partitions = TopicPartitions(node_id, image, self.logs, config, group_commit.request_sync)
+        wall_clock = WallClock()
+        partitions = TopicPartitions(
+            node_id, image, self.logs, config, group_commit.request_sync, wall_clock=wall_clock
+        )
         partitions.configure_logs()
         handlers = HandlerTable()
         for module in (
@@ -145,6 +149,7 @@ class BrokerPlayer:
             cluster_id="cluster",
             random=random.Random(seed),
             log=self.log,
+            wall_clock=wall_clock,
         )
         self.services.metadata = MetadataWriter(self.services, lambda: self.now_ms)
         self.services.parts[init_producer_id.PART] = ProducerIds(self.services)
@@ -255,6 +260,12 @@ class BrokerPlayer:
         pending = self.send(api_key, version, message, **options)
         self.run_jobs()
         return pending.response
+
+    def answered(self, pending: Pending) -> Pending:
+        """With the answer, if it waits for worker threads only."""
+        if not pending.is_answered:
+            self.run_jobs()
+        return pending
 
     def run_jobs(self) -> None:
         while self.executor.queue:

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
-from data_plane.broker import produce
+from data_plane.broker import produce_checks
 from data_plane.broker.api import CloseConnection
-from data_plane.broker.produce import BATCH_PARTS_MAX, RECORDS_OUTLINED_MAX
+from data_plane.broker.produce_checks import BATCH_PARTS_MAX, RECORDS_OUTLINED_MAX
 from data_plane.log import validation
 from data_plane.wire.compression import Compression, compress
 from data_plane.wire.errors import ErrorCode
@@ -150,7 +150,7 @@ def test_a_record_of_countless_headers_is_named_without_them(broker: BrokerPlaye
     batch = build_batch([NewRecord(1 << 50, None, None, headers)], compression=4)
     tracemalloc.start()
     try:
-        answer = only(broker.produce("orders", [], batch=batch).response)
+        answer = only(broker.answered(broker.produce("orders", [], batch=batch)).response)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -415,7 +415,7 @@ def test_records_are_looked_at_however_they_are_packed(
 def test_a_bomb_is_refused(broker: BrokerPlayer) -> None:
     batch = build_batch([NewRecord(NOW_MS, None, bytes(200 << 20), ())], compression=4)
     assert len(batch) < 100_000
-    answer = only(broker.produce("orders", [], batch=bytes(batch)).response)
+    answer = only(broker.answered(broker.produce("orders", [], batch=bytes(batch))).response)
     assert answer.error_code == ErrorCode.MESSAGE_TOO_LARGE
     assert "unpacks to more than" in answer.error_message
 
@@ -433,7 +433,7 @@ def test_a_batch_of_countless_parts_is_refused(
         records = [record] * (parts_count - headers_count)
         records[7] = record._replace(headers=((b"", b""),) * headers_count)
         batch = build_batch(records, compression=compression)
-        return only(broker.produce("wide", [], batch=bytes(batch)).response)
+        return only(broker.answered(broker.produce("wide", [], batch=bytes(batch))).response)
 
     assert send(BATCH_PARTS_MAX).error_code == 0
     answer = send(BATCH_PARTS_MAX + 1)
@@ -457,8 +457,8 @@ def test_a_batch_of_too_many_records_is_not_unpacked(broker: BrokerPlayer) -> No
 def test_what_is_beyond_the_bounds_is_not_compressed_anew(
     broker: BrokerPlayer, monkeypatch: pytest.MonkeyPatch, codec: str
 ) -> None:
-    monkeypatch.setattr(produce, "UNPACKED_BYTES_MAX", 1_000_000)
-    monkeypatch.setattr(produce, "BATCH_PARTS_MAX", 10)
+    monkeypatch.setattr(produce_checks, "UNPACKED_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(produce_checks, "BATCH_PARTS_MAX", 10)
     broker.create_topic("rewritten", configs={"compression.type": codec})
     rewritten: list[int] = []
 
@@ -472,7 +472,9 @@ def test_what_is_beyond_the_bounds_is_not_compressed_anew(
         headers = ((b"", b""),) * headers_count
         records = [NewRecord(NOW_MS, None, value, headers) for value in values]
         batch = build_batch(records, compression=Compression.ZSTD)
-        return int(only(broker.produce("rewritten", [], batch=batch).response).error_code)
+        return int(
+            only(broker.answered(broker.produce("rewritten", [], batch=batch)).response).error_code
+        )
 
     too_large = int(ErrorCode.MESSAGE_TOO_LARGE)
     assert send([bytes(1_100_000)]) == too_large
@@ -486,7 +488,7 @@ def test_what_is_beyond_the_bounds_is_not_compressed_anew(
 def test_what_a_request_unpacks_to_is_bounded(
     broker: BrokerPlayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(produce, "UNPACKED_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(produce_checks, "UNPACKED_BYTES_MAX", 1_000_000)
     broker.create_topic("many", 4)
 
     def send(*batches: bytearray) -> list[int]:
@@ -500,7 +502,7 @@ def test_what_a_request_unpacks_to_is_bounded(
             timeout_ms=1000,
             topic_data=[TopicProduceData(name="many", partition_data=pieces)],
         )
-        (topic,) = broker.send(ApiKey.PRODUCE, 9, request).response.responses
+        (topic,) = broker.answered(broker.send(ApiKey.PRODUCE, 9, request)).response.responses
         return [part.error_code for part in topic.partition_responses]
 
     def packed(size: int, codec: Compression = Compression.ZSTD) -> bytearray:
@@ -514,14 +516,14 @@ def test_what_a_request_unpacks_to_is_bounded(
     assert send(plain, packed(450_000), packed(450_000), packed(450_000)) == [0, 0, 0, 0]
     # What breaks while it is unpacked has been unpacked, nobody knows how far, but a few bytes do
     # not get far.
-    monkeypatch.setattr(produce, "UNPACKED_BYTES_MAX", 4_000_000)
+    monkeypatch.setattr(produce_checks, "UNPACKED_BYTES_MAX", 4_000_000)
     broken = packed(10, Compression.GZIP)[:85]
     broken[8:12] = (len(broken) - 12).to_bytes(4, "big")
     broken = with_crc(broken)
     assert send(broken, broken, broken, packed(450_000)) == [int(ErrorCode.INVALID_RECORD)] * 3 + [
         0
     ]
-    monkeypatch.setattr(produce, "UNPACKED_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr(produce_checks, "UNPACKED_BYTES_MAX", 1_000_000)
     broken = packed(900_000, Compression.GZIP)
     broken[-3] ^= 255  # In the size that ends it.
     broken = with_crc(broken)

@@ -131,22 +131,22 @@ def _duplicate_acknowledged_at_once(patch: Patch) -> None:
 
     is_duplicate = [False]
     append_as_leader: Any = Partition.__dict__["append_as_leader"]
-    original: Any = produce._Appender.__dict__["append"]
+    original: Any = produce._Produce.__dict__["_store"]
 
     def append_and_note(self: Partition, *args: Any, **options: Any) -> Any:
         result = append_as_leader(self, *args, **options)
         is_duplicate[0] = result.duplicate
         return result
 
-    def append(self: Any, topic: Any, piece: Any, answer: Any) -> None:
+    def store(self: Any, *args: Any, **options: Any) -> None:
         is_duplicate[0] = False
-        count = len(self.waiting)
-        original(self, topic, piece, answer)
+        count = len(self._waiting)
+        original(self, *args, **options)
         if is_duplicate[0]:
-            del self.waiting[count:]
+            del self._waiting[count:]
 
     patch.set(Partition, "append_as_leader", append_and_note)
-    patch.set(produce._Appender, "append", append)
+    patch.set(produce._Produce, "_store", store)
 
 
 def _duplicate_has_another_offset(patch: Patch) -> None:

@@ -25,14 +25,15 @@ def _first_commit_answers_all(patch: Patch) -> None:
 
 def _refusal_answers_all(patch: Patch) -> None:
     """Those before the refused one are answered as they are appended."""
-    original: Any = produce._Appender.__dict__["append"]
+    original: Any = produce._Produce.__dict__["_append"]
 
-    def append(self: Any, topic: Any, piece: Any, answer: Any) -> None:
-        original(self, topic, piece, answer)
+    def append(self: Any, topic: Any, piece: Any, answer: Any, now_ms: int) -> Any:
+        is_done = original(self, topic, piece, answer, now_ms)
         if answer.error_code:
-            self.waiting.clear()
+            self._waiting.clear()
+        return is_done
 
-    patch.set(produce._Appender, "append", append)
+    patch.set(produce._Produce, "_append", append)
 
 
 def _timeout_of_one(patch: Patch) -> None:

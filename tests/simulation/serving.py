@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from data_plane.broker.api import CloseConnection, ConnectionInfo, Deferred
+from data_plane.broker.api import CloseConnection, ConnectionInfo, Deferred, KeptRequest
 from data_plane.broker.dispatch import Dispatcher
 from data_plane.wire.errors import WireError
 from tests.simulation.network import End
@@ -43,6 +43,9 @@ class ServerConnection:
         self._dispatcher = dispatcher
         self._end = end
         self._slots: deque[_Slot] = deque()
+        # Behind a request that keeps its bytes nothing is handled.
+        self._kept_count = 0
+        self._frames: deque[bytes] = deque()
         peer = end.other.host
         self.info = ConnectionInfo(
             number,
@@ -51,6 +54,7 @@ class ServerConnection:
             peer,
             1,
             close=self._close,
+            keep=self._keep,
             is_inter_broker=is_inter_broker,
         )
         end.on_frame = self._frame_arrived
@@ -65,6 +69,9 @@ class ServerConnection:
     def _handle(self, frame: bytes) -> None:
         info = self.info
         if info.closed:
+            return
+        if self._kept_count:
+            self._frames.append(frame)
             return
         now_ms = self._node.clock.now_ms()
         buf = bytearray(frame)
@@ -86,6 +93,15 @@ class ServerConnection:
     def _complete(self, slot: _Slot, buffers: Iterable[Any]) -> None:
         slot.fill(buffers)
         self._node.unsent[self] = None
+
+    def _keep(self, buf: bytearray | memoryview, position: int, end: int) -> KeptRequest:
+        self._kept_count += 1
+        return KeptRequest(bytearray(buf[position:end]), position, self._release)
+
+    def _release(self) -> None:
+        self._kept_count -= 1
+        while self._frames and not self._kept_count:
+            self._handle(self._frames.popleft())
 
     def flush(self) -> None:
         """Send what is ready and in turn."""
@@ -110,6 +126,7 @@ class ServerConnection:
         info = self.info
         info.closed = True
         self._slots.clear()
+        self._frames.clear()
         on_close, info.on_close = info.on_close, {}
         for callback in on_close:
             callback()
@@ -121,4 +138,4 @@ class ServerConnection:
     @property
     def is_waiting(self) -> bool:
         """Whether a request has no answer yet."""
-        return bool(self._slots)
+        return bool(self._slots or self._kept_count)

@@ -1,0 +1,256 @@
+"""What a Produce request's batches must be, beyond what the log looks at: one for a partition,
+sound, no larger than allowed, every record as it must be.
+
+The same checks run on the loop, for what is small, or in a worker thread (request_work.py). What is
+compressed may unpack to thousands of times its size, and nobody knows before it is unpacked; so the
+loop begins, into memory of a fixed size, and leaves to a thread what does not fit it. Plain records
+cost little, but a request has room for many of them.
+
+Invariants
+- A thread's part touches the request's own bytes and this object, which the loop does not use
+  meanwhile.
+- What the loop looks at for one request is at most HERE_BYTES_MAX of batches as they came, and what
+  it unpacks at most HERE_UNPACKED_BYTES_MAX, to which a batch that does not fit adds once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from data_plane.log import validation
+from data_plane.log.config import COMPRESSION_PRODUCER, LOG_APPEND_TIME, LogConfig
+from data_plane.log.errors import AppendError
+from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, TooLarge, Unpacker
+from data_plane.wire.errors import ErrorCode, InvalidRecords
+from data_plane.wire.kernel import check_batches, too_many_parts, walk_records
+from data_plane.wire.kernel_types import (
+    CODEC_MASK,
+    CONTROL_FLAG,
+    MAX_TIMESTAMP_POSITION,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+)
+from data_plane.wire.records import read_batch_header, set_max_timestamp
+
+# To name the records at fault their batch is unpacked once more, and each looked at in Python.
+RECORDS_OUTLINED_MAX = 1_000
+# Records and headers of a batch. A consumer, and now and then the broker, has to make objects of
+# all of them, and a compressed megabyte has room for 18 million.
+BATCH_PARTS_MAX = 1_000_000
+# What all batches of a request together may unpack to: this, and so many times its size.
+UNPACKED_BYTES_MAX = 256 << 20
+UNPACKED_RATIO_MAX = 32
+# Of zstd; the other codecs end far below.
+CODEC_RATIO_MAX = 33_000
+# On the loop.
+HERE_BYTES_MAX = 4 << 20
+HERE_UNPACKED_BYTES_MAX = 1 << 20
+# What is compressed anew there; levels differ by a factor of a hundred in what they cost.
+HERE_RECOMPRESSED_BYTES_MAX = 4 << 10
+
+SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
+
+_INT64 = struct.Struct(">q")
+
+WritableBuffer = bytearray | memoryview
+
+
+class Refusal(NamedTuple):
+    """Why a partition's records are not stored, in the words of its answer."""
+
+    error_code: ErrorCode
+    message: str
+    named: Sequence[tuple[int, str]] = ()
+    tells_log_start: bool = False
+
+
+class Checked(NamedTuple):
+    """What is to be appended. Special batches (control, transactional) were not looked into."""
+
+    buf: WritableBuffer
+    start: int
+    end: int
+    batches: list[BatchHeader]
+    is_special: bool
+    # The configuration for which they were prepared, where that was not left to the log.
+    prepared_for: LogConfig | None = None
+
+
+class ProduceChecks:
+    """Those of one request."""
+
+    __slots__ = ("_here_bytes_left", "_here_unpacked_left", "_outlined_max", "_unpacked_left")
+
+    def __init__(self, request_bytes: int, *, tells_records: bool) -> None:
+        self._unpacked_left = UNPACKED_BYTES_MAX + UNPACKED_RATIO_MAX * request_bytes
+        self._outlined_max = RECORDS_OUTLINED_MAX if tells_records else 0
+        self._here_bytes_left = HERE_BYTES_MAX
+        self._here_unpacked_left = HERE_UNPACKED_BYTES_MAX
+
+    def check_here(
+        self,
+        buf: WritableBuffer,
+        start: int,
+        end: int,
+        config: LogConfig,
+        unpacker: Unpacker,
+        *,
+        zstd_allowed: bool,
+    ) -> Checked | None:
+        """On the loop: None when a thread must do it. Raises InvalidRecords."""
+        size = end - start
+        if size > self._here_bytes_left:
+            return None
+        self._here_bytes_left -= size
+        batches = _check(buf, start, end, config, zstd_allowed)
+        batch = batches[0]
+        if batch.attributes & SPECIAL_BATCH_BITS:
+            return Checked(buf, start, end, batches, True)
+        rewrites = config.compression_type != COMPRESSION_PRODUCER
+        if rewrites and size > HERE_RECOMPRESSED_BYTES_MAX:
+            return None
+        if batch.attributes & CODEC_MASK:
+            if rewrites or self._here_unpacked_left <= 0:
+                return None
+            self._check_parts(batch)
+            size_max = min(self._here_unpacked_left, self._unpacked_left)
+            with memoryview(buf) as view:
+                packed = view[batch.records_position : batch.end_position]
+                try:
+                    records = unpacker.unpack_small(batch.compression, packed, size_max)
+                except InvalidRecords:
+                    self._here_unpacked_left -= self._charge(len(packed), size_max)
+                    raise
+            if records is None:
+                # Nothing further is begun in vain.
+                self._here_unpacked_left = 0
+                return None
+            self._here_unpacked_left -= len(records)
+            self._unpacked_left -= len(records)
+            batches = [_walked(records, batch)]
+        return Checked(buf, start, end, _with_max_timestamp(buf, start, batches), False)
+
+    def check_in_thread(
+        self,
+        buf: WritableBuffer,
+        start: int,
+        end: int,
+        config: LogConfig,
+        *,
+        zstd_allowed: bool,
+        wall_ms: int,
+        name: str,
+    ) -> Checked | Refusal:
+        """All that is proportional to the records, what the log of partition `name` would do for
+        `config` included. `wall_ms` is the date, which timestamps are held against."""
+        unpacker = Unpacker(0)
+        try:
+            batches = _check(buf, start, end, config, zstd_allowed)
+            batch = batches[0]
+            if batch.attributes & SPECIAL_BATCH_BITS:
+                return Checked(buf, start, end, batches, True)
+            if batch.attributes & CODEC_MASK:
+                batches = [self._unpacked_and_walked(buf, batch, unpacker)]
+            unpacker.forget()
+            batches = _with_max_timestamp(buf, start, batches)
+            timestamp_max = wall_ms + config.message_timestamp_after_max_ms
+            stamps = config.message_timestamp_type == LOG_APPEND_TIME
+            if not stamps and batches[0].max_timestamp > timestamp_max:
+                raise validation.timestamp_error(buf, batches[0], wall_ms, config)
+            if validation.needs_preparation(config):
+                original = buf
+                buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
+                if buf is not original:
+                    start, end = 0, len(buf)
+            return Checked(buf, start, end, batches, False, config)
+        except (AppendError, InvalidRecords) as error:
+            return self.refusal(error)
+        finally:
+            unpacker.forget()
+
+    def refusal(self, error: AppendError | InvalidRecords, *, is_small: bool = True) -> Refusal:
+        """What the answer says about `error`; records are named while there are not too many, and
+        of small batches only where this runs on the loop."""
+        if isinstance(error, AppendError):
+            named: Sequence[tuple[int, str]] = ()
+            if error.record_count <= self._outlined_max and is_small:
+                self._outlined_max -= error.record_count
+                named = error.name_records()
+            return Refusal(error.error_code, error.message, named, tells_log_start=True)
+        code = error.error_code
+        if code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            # What Kafka answers in Produce; elsewhere old formats have the other code.
+            code = ErrorCode.INVALID_RECORD
+        return Refusal(code, str(error))
+
+    def _unpacked_and_walked(
+        self, buf: WritableBuffer, batch: BatchHeader, unpacker: Unpacker
+    ) -> BatchHeader:
+        self._check_parts(batch)
+        size_max = min(self._unpacked_left, DECOMPRESSED_BYTES_MAX)
+        with memoryview(buf) as view, view[batch.records_position : batch.end_position] as packed:
+            try:
+                records = unpacker.unpack(batch.compression, packed, size_max)
+            except InvalidRecords:
+                self._charge(len(packed), size_max)
+                raise
+        self._unpacked_left -= len(records)
+        return _walked(records, batch)
+
+    def _charge(self, packed_bytes: int, size_max: int) -> int:
+        """What a batch counts for that was broken somewhere. How far it got nobody knows; no codec
+        gets further than this."""
+        charged_bytes = max(0, min(size_max, packed_bytes * CODEC_RATIO_MAX))
+        self._unpacked_left -= charged_bytes
+        return charged_bytes
+
+    def _check_parts(self, batch: BatchHeader) -> None:
+        """Before anything is unpacked."""
+        if batch.record_count > BATCH_PARTS_MAX:
+            raise too_many_parts(BATCH_PARTS_MAX)
+        if self._unpacked_left <= 0:
+            raise TooLarge(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                "the batches before it in the request unpack to all that a request may",
+            )
+
+
+def _check(
+    buf: WritableBuffer, start: int, end: int, config: LogConfig, zstd_allowed: bool
+) -> list[BatchHeader]:
+    return check_batches(
+        buf,
+        start,
+        end,
+        batch_bytes_max=config.max_message_bytes,
+        zstd_allowed=zstd_allowed,
+        walk=True,
+        parts_max=BATCH_PARTS_MAX,
+    )
+
+
+def _walked(records: bytes | bytearray | memoryview, batch: BatchHeader) -> BatchHeader:
+    """The header with the highest timestamp of its unpacked records, which are as they must be when
+    this returns; raises InvalidRecords."""
+    summary = walk_records(
+        records,
+        0,
+        len(records),
+        batch.record_count,
+        batch.base_timestamp,
+        parts_max=BATCH_PARTS_MAX,
+    )
+    return batch._replace(max_timestamp=summary.max_timestamp)
+
+
+def _with_max_timestamp(
+    buf: WritableBuffer, start: int, batches: list[BatchHeader]
+) -> list[BatchHeader]:
+    """Put the header's highest timestamp right where it is not that of the records."""
+    max_timestamp = batches[0].max_timestamp
+    if max_timestamp == _INT64.unpack_from(buf, start + MAX_TIMESTAMP_POSITION)[0]:
+        return batches
+    set_max_timestamp(buf, start, max_timestamp)
+    return [read_batch_header(buf, start)]
