@@ -9,6 +9,8 @@ process starts again, with the disk back or another one, it has no clean-shutdow
 registers as one that may have lost something, and its replicas are filled from their leaders.
 
 Invariants
+- A replica that this broker does not know is lost, too, where a disk could not be read at the
+  start: it may be there, and an empty log in its place would pass for one that has everything.
 - A partition that nobody else could lead is left as it is: its clients are told of a storage
   error until the disk is back, instead of losing what is on it.
 - What is committed follows from the image and from which directories are offline, so it is asked
@@ -19,12 +21,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from data_plane.cell.changes import Change, ChangePartition
 from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
 from data_plane.cell.partition_state import next_epochs, with_isr, with_leader
-from data_plane.log.errors import UnknownPartition
 
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
@@ -100,11 +100,11 @@ class FailedDirectories:
 
     def decide(self, image: MetadataImage) -> Sequence[Change]:
         """What gives up the replicas on failed disks."""
-        node_id = self._services.node_id
+        node_id, is_lost = self._services.node_id, self._services.logs.is_lost
         changes: list[Change] = []
         for _, topic in sorted(image.topics_by_name.items()):
             for index, old in enumerate(topic.partitions):
-                if node_id not in old.replicas or not self._is_lost(topic.topic_id, index):
+                if node_id not in old.replicas or not is_lost(topic.topic_id, index):
                     continue
                 new = without_disk(old, node_id, self._min_insync_replicas(topic))
                 if new is not old:
@@ -112,14 +112,6 @@ class FailedDirectories:
                     if len(changes) == PARTITIONS_PER_COMMIT_MAX:
                         return changes
         return changes
-
-    def _is_lost(self, topic_id: UUID, index: int) -> bool:
-        logs = self._services.logs
-        try:
-            return logs.get(topic_id, index).log_directory.failure is not None
-        except UnknownPartition:
-            # It would be made now, if there is a place for it.
-            return len(logs.offline_directories()) == len(logs.directories)
 
     def _write(self) -> None:
         self._is_writing = True

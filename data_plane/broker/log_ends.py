@@ -113,8 +113,8 @@ class LogEndReporter:
         try:
             log = logs.get(topic_id, index)
         except UnknownPartition:
-            # Never had a record, or wiped; unless it lies on a disk that has failed.
-            is_hidden = bool(logs.offline_directories())
+            # Never had a record, or wiped; unless it may lie on a disk that has failed.
+            is_hidden = logs.is_lost(topic_id, index)
             return LogEnd(node_id, NO_EPOCH, UNREADABLE if is_hidden else 0)
         if log.log_directory.failure is not None:
             return LogEnd(node_id, NO_EPOCH, UNREADABLE)

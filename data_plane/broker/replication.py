@@ -28,7 +28,6 @@ from data_plane.broker.cell_view import whereabouts
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
 from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
-from data_plane.log.errors import UnknownPartition
 from data_plane.replica.fetch_session import API_KEY, API_VERSION, Limits, PartitionKey
 from data_plane.replica.fetcher import ReplicaFetcher
 from data_plane.replica.followed import FetchProblem
@@ -149,7 +148,8 @@ class ReplicationManager:
             # Its disk has failed, which the log says. To go on fetching where it stands would look
             # to the leader like a replica that has caught up.
             self._leave(key, before)
-            if replica is None and self._may_open_later(topic_id, index):
+            if replica is None and not self._services.logs.is_lost(topic_id, index):
+                # No disk is to blame.
                 self._unopened[key] = None
             return
         if replica.log.damaged_from >= 0:
@@ -167,14 +167,6 @@ class ReplicationManager:
         link = self._link(origin.leader)
         link.fetcher.follow(*key, replica, is_throttled=origin.is_throttled)
         link.wake()
-
-    def _may_open_later(self, topic_id: UUID, index: int) -> bool:
-        """Whether no disk is to blame that a log could not be opened."""
-        logs = self._services.logs
-        try:
-            return logs.get(topic_id, index).log_directory.failure is None
-        except UnknownPartition:
-            return not logs.offline_directories()
 
     def _partition_image(self, key: PartitionKey) -> PartitionImage | None:
         """The image of a partition that this broker is to fetch, else None."""

@@ -4,7 +4,9 @@ The metadata image says which partitions exist and which of them this broker lea
 log manager has their logs. A `Partition` joins the two and is made at the first request for it, so
 that a broker with 10,000 partitions starts as fast as one with ten. A log that the image names and
 the disk does not have is created then too: that is the moment after CreateTopics, or a crash
-between the metadata commit and the first use.
+between the metadata commit and the first use. Not while a disk could not be read at the start:
+what is unknown may be on it. Then only what an image gives to this broker anew is made, and at
+once, so that the next start knows it.
 
 Invariants
 - What lookups return agrees with the image last applied: a deleted topic is gone, a topic made
@@ -19,6 +21,7 @@ Deliberately absent: deciding who leads (the image says so), fetching what is fo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -103,6 +106,8 @@ class TopicPartitions:
         self._listeners: list[OnRolesChanged] = []
         # Told about partitions whose disk fails when they are opened, for the log and metrics.
         self.on_open_failed: Callable[[str, int, LogError], None] | None = None
+        # Whether logs of partitions that an image brings are made at once.
+        self._makes_new = False
         # The image is from this broker's disk: the store may have gone on. Until the first new one.
         self.is_image_old = False
         # Told when a led partition has somebody to take into its ISR.
@@ -210,6 +215,8 @@ class TopicPartitions:
         """Follow the image: take roles, delete what is gone, configure what changed."""
         old = self._image
         self._image = image
+        # What an image has had since before this process may have had records.
+        self._makes_new = self._logs.has_unread_directories and not self.is_image_old
         self.is_image_old = False
         changed: list[tuple[UUID, int]] = []
         if old.topics_by_id is not image.topics_by_id:
@@ -222,7 +229,7 @@ class TopicPartitions:
                     self._delete_topic(topic, now_ms, changed)
                 else:
                     self._update_topic(topic, new, now_ms, changed)
-            if self._listeners:
+            if self._listeners or self._makes_new:
                 for name, topic in image.topics_by_name.items():
                     before = old.topics_by_name.get(name)
                     if before is None or before.topic_id != topic.topic_id:
@@ -256,9 +263,13 @@ class TopicPartitions:
             for topic_id, index in list(self._logs.partition_ids())
             if not self._is_hosted(topic_id, index)
         ]
+        deleted = []
         for topic_id, index in strays:
-            self._logs.delete(topic_id, index, now_ms)
-        return strays
+            # What is on a disk that has failed since waits for the start that has it back.
+            with contextlib.suppress(LogDirFailure):
+                self._logs.delete(topic_id, index, now_ms)
+                deleted.append((topic_id, index))
+        return deleted
 
     def _is_hosted(self, topic_id: UUID, index: int) -> bool:
         topic = self._image.topics_by_id.get(topic_id)
@@ -272,6 +283,8 @@ class TopicPartitions:
         for index, image in enumerate(topic.partitions):
             if self._node_id in image.replicas:
                 changed.append((topic.topic_id, index))
+                if self._makes_new:
+                    self._open(topic, index, is_new=True)
 
     def _delete_topic(
         self, topic: TopicImage, now_ms: int, changed: list[tuple[UUID, int]]
@@ -300,6 +313,8 @@ class TopicPartitions:
             partition = self._replicas.get((topic_id, index))
             if partition is not None:
                 self._give_role(partition, new, image, now_ms)
+            if self._makes_new and not was_hosted:
+                self._open(new, index, is_new=True)
             if (
                 before is None
                 or not was_hosted
@@ -340,14 +355,14 @@ class TopicPartitions:
         if self._leading_by_name.get(name_key) is partition:
             del self._leading_by_name[name_key]
 
-    def _open(self, topic: TopicImage, index: int) -> Partition | None:
+    def _open(self, topic: TopicImage, index: int, *, is_new: bool = False) -> Partition | None:
         if not 0 <= index < len(topic.partitions):
             return None
         image = topic.partitions[index]
         if self._node_id not in image.replicas:
             return None
         try:
-            log = self._open_log(topic, index)
+            log = self._open_log(topic, index, is_new)
             partition = Partition(topic.name, index, log, self._node_id, self)
             self._give_role(partition, topic, image, None)
         except LogError as error:
@@ -357,12 +372,12 @@ class TopicPartitions:
         self._replicas[(topic.topic_id.bytes, index)] = partition
         return partition
 
-    def _open_log(self, topic: TopicImage, index: int) -> Log:
+    def _open_log(self, topic: TopicImage, index: int, is_new: bool) -> Log:
         try:
             return self._logs.get(topic.topic_id, index)
         except UnknownPartition:
             config = self._config.log_config(topic.configs)
-            return self._logs.create(topic.topic_id, topic.name, index, config)
+            return self._logs.create(topic.topic_id, topic.name, index, config, is_new=is_new)
 
     def _error(self, topic: TopicImage, index: int, current_leader_epoch: int) -> ErrorCode:
         if not 0 <= index < len(topic.partitions):

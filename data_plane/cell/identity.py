@@ -79,11 +79,18 @@ def claim_directories(
 
     `cluster_id` is what the configuration demands, None when it leaves that open. Without it and
     without any old directory the cell is a new one, `new_cluster_id`. Nothing is written when any
-    directory is refused. Raises IdentityMismatch, OSError.
+    directory is refused. A disk that cannot be read is left alone, for whoever opens its logs finds
+    that, too; not the first one, which has more than logs. Raises IdentityMismatch, OSError.
     """
-    found = {}
+    found: dict[str, Identity | None] = {}
     for directory in directories:
-        identity = read_identity(fs, directory)
+        try:
+            identity = read_identity(fs, directory)
+        except OSError:
+            if directory == directories[0]:
+                raise
+            found[directory] = None
+            continue
         if identity is not None:
             _check(directory, identity, node_id, cluster_id)
             # A directory of another cluster is told by the first one that has an identity.

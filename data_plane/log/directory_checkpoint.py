@@ -12,7 +12,8 @@ it, but it vouches for nothing.
 The content names the kernel's boot: while that is the same, the page cache has lost nothing, and
 only a write that was under way can be torn. It also names the broker epoch under which the process
 was registered in its cell. Mark or same boot, the logs have everything that this process ever
-acknowledged under that epoch (`read_broker_epoch`), and its registration may say so.
+acknowledged under that epoch (`read_broker_epoch`), and its registration may say so. And it says
+how many directories the broker had: where one is missing, what was on it is lost.
 """
 
 from __future__ import annotations
@@ -65,14 +66,17 @@ def read_directory(fs: FileSystem, path: str) -> DirectoryState:
     return DirectoryState({}, None, False, 0)
 
 
-def read_broker_epoch(fs: FileSystem, path: str) -> int | None:
+def read_broker_epoch(fs: FileSystem, path: str, directories_count: int) -> int | None:
     """Under which broker epoch the last process wrote here, if nothing of it can be lost: it left
-    the clean-shutdown mark, or was killed while the machine went on. Else None."""
+    the clean-shutdown mark, or was killed while the machine went on, and had no more directories
+    than this one. Else None."""
     for name, is_clean in ((CLEAN_MARK_FILE, True), (CHECKPOINT_FILE, False)):
         value = read_value(fs, f"{path}/{name}")
         if isinstance(value, dict) and value.get("format_version") == FORMAT_VERSION:
             boot_id, epoch = value["boot_id"], value.get("broker_epoch")
             is_whole = is_clean or (boot_id is not None and boot_id == fs.boot_id())
+            # Earlier versions did not say how many there were.
+            is_whole &= value.get("directories", directories_count) <= directories_count
             return epoch if is_whole and isinstance(epoch, int) else None
     return None
 
@@ -107,6 +111,7 @@ def encode_directory(
         "format_version": FORMAT_VERSION,
         "boot_id": directory.fs.boot_id(),
         "sequence": sequence,
+        "directories": directory.directories_count,
         "logs": logs,
     }
     if broker_epoch is not None:

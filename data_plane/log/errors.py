@@ -94,6 +94,18 @@ class DirectoryLocked(LogError):
     """Another process uses the data directory."""
 
 
+class DuplicateLog(LogError):
+    """Two folders, on different disks, claim to be one partition: nobody but a person can say which
+    of them has its records."""
+
+    def __init__(self, partition: int, topic: str, folders: tuple[str, str], others: int) -> None:
+        more = f" (and {others} more partitions are in two places)" if others else ""
+        super().__init__(
+            f"partition {partition} of {topic} is in two places: {folders[0]} and {folders[1]}"
+            f"{more}. Find out which one has its records, move the other one away, and start again"
+        )
+
+
 class LogNotLoaded(LogError):
     """A worker thread was to read a log that is not in memory; only the loop may load it. Clients
     that meet it may ask again, like after any other trouble with storage."""

@@ -42,6 +42,7 @@ class LogDirectory:
         "corrupt_batches",
         "damage",
         "deletions",
+        "directories_count",
         "entries_written_at_once_max",
         "failure",
         "fs",
@@ -57,8 +58,11 @@ class LogDirectory:
         fs: FileSystem,
         open_files: OpenFiles,
         stop_sign: StopSign | None = None,
+        directories_count: int = 1,
     ) -> None:
         self.path = str(path)
+        # How many the broker has, this one included.
+        self.directories_count = directories_count
         self.stop_sign = stop_sign if stop_sign is not None else StopSign()
         self.fs = fs
         self.open_files = open_files

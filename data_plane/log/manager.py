@@ -42,6 +42,7 @@ from data_plane.log.directory_checkpoint import (
 from data_plane.log.errors import (
     CorruptSegment,
     DirectoryLocked,
+    DuplicateLog,
     LogDirFailure,
     UnknownPartition,
 )
@@ -54,9 +55,15 @@ from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.maintenance import Maintenance, MaintenanceConfig, MaintenanceFault
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX, OpenFiles
+from data_plane.log.partition_folders import (
+    DELETE_SUFFIX,
+    PartitionFolder,
+    find_partitions,
+    read_topic,
+    refuse_duplicates,
+)
 from data_plane.log.permit import PERMITTED, DeletionPermit
 
-DELETE_SUFFIX = "-delete"
 LOCK_FILE = ".lock"
 FORMAT_VERSION = 1
 
@@ -99,10 +106,13 @@ class LogManager:
         open_files = OpenFiles(open_segments_max)
         self._stop_sign = StopSign()
         self.directories = [
-            LogDirectory(path, self._fs, open_files, self._stop_sign) for path in directories
+            LogDirectory(path, self._fs, open_files, self._stop_sign, len(directories))
+            for path in directories
         ]
         self._locks: dict[str, File] = {}
         self._logs: dict[PartitionId, Log] = {}
+        # Those that failed before all their logs were known: any partition may be there.
+        self._unread: list[LogDirectory] = []
         self._counts: dict[str, int] = {}
         self._deletion_jobs: list[DeletionJob] = []
         self._deletions = 0
@@ -115,20 +125,39 @@ class LogManager:
         """Lock the directories and open all logs; returns why any directory is offline.
         `on_opened` is called after each log.
 
-        Raises DirectoryLocked; nothing is open then."""
+        Raises DirectoryLocked, DuplicateLog; nothing is open then."""
         self.lock()
-        failures = []
+        failures: list[LogDirFailure] = []
+        found: dict[LogDirectory, list[PartitionFolder]] = {}
         for directory in self.directories:
-            try:
+            with self._starting(directory, failures):
                 directory.check_online()
-                self._start_directory(directory, now_ms, on_opened)
-            except OSError as error:
-                failures.append(directory.fail(error, is_midway=True))
-            except LogDirFailure as failure:
-                # Without some of its logs it is of no use, whatever has kept them from being read.
-                failures.append(directory.take_offline(failure.reason))
+                # Its name is durable with the first checkpoint, below.
+                self._fs.make_directory(directory.topics_path)
+                found[directory], deleted = find_partitions(directory)
+                self._deletion_jobs += (
+                    DeletionJob(directory, folder, now_ms) for folder in deleted
+                )
+        try:
+            refuse_duplicates(self._fs, found.values())
+        except DuplicateLog:
+            self._unlock()
+            raise
+        for directory, partitions in found.items():
+            with self._starting(directory, failures):
+                self._start_directory(directory, partitions, on_opened)
         self._maintenance.begin()
         return failures
+
+    @contextlib.contextmanager
+    def _starting(self, directory: LogDirectory, failures: list[LogDirFailure]) -> Iterator[None]:
+        """Around each half of its start. Without some of its logs it is of no use."""
+        try:
+            with directory.changing():
+                yield
+        except LogDirFailure as failure:
+            failures.append(directory.take_offline(failure.reason))
+            self._unread.append(directory)
 
     def lock(self) -> None:
         """Lock the directories, if they are not yet. One that cannot be reached goes offline.
@@ -150,8 +179,13 @@ class LogManager:
         and `start`, which takes the marks away."""
         if self.offline_directories():
             return None
+        count = len(self.directories)
         try:
-            epochs = {read_broker_epoch(self._fs, item.path) for item in self.directories}
+            epochs = {read_broker_epoch(self._fs, item.path, count) for item in self.directories}
+            for item in self.directories:
+                # A disk that has lost its head does not always lose all of it.
+                with contextlib.suppress(FileNotFoundError):
+                    self._fs.list_directory(item.topics_path)
         except OSError:
             # `start` finds out which one it is.
             return None
@@ -186,23 +220,24 @@ class LogManager:
         if is_new:
             self._fs.sync_directory(parent or "/", SyncSite.DATA_FOLDER)
 
-    def _start_directory(self, directory: LogDirectory, now_ms: int, on_opened: OnOpened) -> None:
-        # Its name is durable with the first checkpoint, below.
-        self._fs.make_directory(directory.topics_path)
+    def _start_directory(
+        self, directory: LogDirectory, found: Sequence[PartitionFolder], on_opened: OnOpened
+    ) -> None:
         state = read_directory(self._fs, directory.path)
         directory.checkpoint_sequence = state.sequence
         directory.damage = read_damage(self._fs, directory.path)
         if directory.broker_epoch is None:
             # Until it is registered this process carries on the life of the last one.
-            directory.broker_epoch = read_broker_epoch(self._fs, directory.path)
+            directory.broker_epoch = read_broker_epoch(
+                self._fs, directory.path, directory.directories_count
+            )
         remove_clean_mark(self._fs, directory.path, state)
         may_lose = state.boot_id is None or state.boot_id != self._fs.boot_id()
         recovered_before = self.recovered_logs
-        found = list(self._find_partitions(directory, now_ms))
         for count, (topic_id, partition, folder) in enumerate(found, 1):
             key = (topic_id, partition)
             entry = state.logs.get(f"{topic_id}/{partition}")
-            topic = entry.topic if entry is not None else self._read_topic(folder)
+            topic = entry.topic if entry is not None else read_topic(self._fs, folder)
             log = Log(
                 directory,
                 folder,
@@ -221,34 +256,6 @@ class LogManager:
         if not state.is_clean or may_lose or directory.broker_epoch is not None:
             # From here on a kill -9 is known from a power loss.
             self.checkpoint_job(directory).run()
-
-    def _find_partitions(
-        self, directory: LogDirectory, now_ms: int
-    ) -> Iterator[tuple[UUID, int, str]]:
-        for name in self._fs.list_directory(directory.topics_path):
-            topic_folder = f"{directory.topics_path}/{name}"
-            try:
-                topic_id = UUID(name)
-                entries = self._fs.list_directory(topic_folder)
-            except (ValueError, NotADirectoryError):
-                # Nothing of ours; leave it alone.
-                continue
-            for entry in entries:
-                folder = f"{topic_folder}/{entry}"
-                if entry.endswith(DELETE_SUFFIX):
-                    self._deletion_jobs.append(DeletionJob(directory, folder, now_ms))
-                elif entry.startswith(partition_files.PARTITION_PREFIX):
-                    number = entry[len(partition_files.PARTITION_PREFIX) :]
-                    if number.isdigit():
-                        yield topic_id, int(number), folder
-
-    def _read_topic(self, folder: str) -> str:
-        try:
-            data = self._fs.read_file(f"{folder}/{partition_files.PARTITION_FILE}")
-            return str(json.loads(data)["topic"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            # Only the name is lost, and the metadata has it.
-            return ""
 
     def _open(
         self, log: Log, summary: LogSummary | None, state: DirectoryState, may_lose: bool
@@ -340,14 +347,36 @@ class LogManager:
             raise UnknownPartition(f"no log of partition {partition} of topic {topic_id}")
         return log
 
+    @property
+    def has_unread_directories(self) -> bool:
+        """Whether logs that this broker does not know may be in a directory that failed."""
+        return bool(self._unread)
+
+    def is_lost(self, topic_id: UUID, partition: int) -> bool:
+        """Whether what there was of a partition is, or may be, on a disk that has failed."""
+        log = self._logs.get((topic_id, partition))
+        if log is None:
+            return bool(self._unread) or len(self.offline_directories()) == len(self.directories)
+        return log.log_directory.failure is not None
+
     def create(
-        self, topic_id: UUID, topic: str, partition: int, config: LogConfig | None = None
+        self,
+        topic_id: UUID,
+        topic: str,
+        partition: int,
+        config: LogConfig | None = None,
+        *,
+        is_new: bool = False,
     ) -> Log:
         """Make a new, empty log in the directory with the fewest; durable after its first flush.
 
-        Raises LogDirFailure when no directory is online."""
+        Unless the metadata says that the partition `is_new`, its log may be in a directory that
+        could not be read: as in Kafka, none is made anew then. Raises LogDirFailure for that, too.
+        """
         key = (topic_id, partition)
         assert key not in self._logs, f"the log of partition {partition} of {topic_id} exists"
+        if self._unread and not is_new:
+            self._unread[0].check_online()
         for job in self._deletion_jobs:
             if not job.is_renaming_synced and job.is_of(topic_id, partition):
                 # Else the next power loss could put the deleted log in the place of this one. If

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from data_plane.cell.identity import IdentityMismatch
 from data_plane.cell.metadata_store import StoreError
-from data_plane.log.errors import DirectoryLocked
+from data_plane.log.errors import DirectoryLocked, DuplicateLog
 from data_plane.server.configuration import ConfigurationError, load_configuration
 
 EXIT_FAILED = 1
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
         run_broker(settings, options.ready_fd, log)
     except ConfigurationError as error:
         return _refuse(error)
-    except (IdentityMismatch, StoreError, DirectoryLocked) as error:
+    except (IdentityMismatch, StoreError, DirectoryLocked, DuplicateLog) as error:
         print(f"data directory or metadata: {error}", file=sys.stderr)
         return EXIT_CONFIGURATION
     except NodeIdTaken as error:

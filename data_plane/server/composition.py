@@ -40,9 +40,11 @@ from data_plane.broker.log_maintenance import LogMaintenance
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
 from data_plane.broker.open_fetches import OpenFetches
-from data_plane.broker.services import Services
+from data_plane.broker.services import Logger, Services
 from data_plane.broker.topic_partitions import TopicPartitions
 from data_plane.broker.wall_clock import WallClock
+from data_plane.log.errors import LogDirFailure, LogError
+from data_plane.log.manager import LogManager
 from data_plane.replica.partition import Partition
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.entry import Entry
@@ -101,9 +103,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     partitions = TopicPartitions(
         settings.node_id, image, logs, config, group_commit.request_sync, wall_clock
     )
-    partitions.on_open_failed = lambda topic, index, error: log.error(
-        "partition_open_failed", topic=topic, partition=index, error=str(error)
-    )
+    partitions.on_open_failed = _tell_of_partitions(logs, log)
     services = Services(
         config=config,
         store=entry.store,
@@ -160,6 +160,18 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     guard.add_metrics(collector)
     _add_metrics(collector, services, sessions, group_commit)
     return services
+
+
+def _tell_of_partitions(logs: LogManager, log: Logger) -> Callable[[str, int, LogError], None]:
+    """What is told of a partition that cannot be opened: nothing but what was told of its disk, for
+    clients ask for it again and again."""
+
+    def open_failed(topic: str, index: int, error: LogError) -> None:
+        offline = {directory.path for directory in logs.offline_directories()}
+        if not isinstance(error, LogDirFailure) or error.directory not in offline:
+            log.error("partition_open_failed", topic=topic, partition=index, error=str(error))
+
+    return open_failed
 
 
 def close_services(services: Services, now_ms: int) -> None:

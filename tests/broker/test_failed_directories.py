@@ -20,7 +20,6 @@ from data_plane.broker.failed_directories import (
 from data_plane.cell.changes import ChangePartition, CreateTopic
 from data_plane.cell.metadata import PartitionImage
 from data_plane.cell.partition_state import next_epochs
-from data_plane.log.errors import UnknownPartition
 from tests.broker.member_player import Member
 
 FIRST, SECOND = UUID(int=1), UUID(int=2)
@@ -35,10 +34,10 @@ class FakeLogs:
     def offline_directories(self) -> list[Any]:
         return [directory for directory in self.directories if directory.failure]
 
-    def get(self, topic_id: UUID, index: int) -> Any:
+    def is_lost(self, topic_id: UUID, index: int) -> bool:
         if topic_id != FIRST:
-            raise UnknownPartition("never used")
-        return SimpleNamespace(log_directory=self.directories[index % 2])
+            return all(directory.failure for directory in self.directories)
+        return self.directories[index % 2].failure is not None
 
 
 class Broker(Member):

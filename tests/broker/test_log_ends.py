@@ -41,8 +41,8 @@ class FakeLogs:
         self.by_index: dict[int, FakeLog] = {}
         self.offline: list[str] = []
 
-    def offline_directories(self) -> list[str]:
-        return self.offline
+    def is_lost(self, topic_id: UUID, index: int) -> bool:
+        return bool(self.offline)
 
     def get(self, topic_id: UUID, index: int) -> FakeLog:
         if index not in self.by_index:
