@@ -8,7 +8,7 @@ another's data, would lose records in ways that nobody notices in time.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from data_plane.cell.files import (
@@ -73,22 +73,24 @@ def claim_directories(
     node_id: int,
     cluster_id: str | None,
     new_cluster_id: str,
+    on_unreadable: Callable[[str, OSError], None],
 ) -> Identity:
     """Make sure that all data directories are this node's and of one cluster; new ones are made
     and get the identity of the others.
 
     `cluster_id` is what the configuration demands, None when it leaves that open. Without it and
     without any old directory the cell is a new one, `new_cluster_id`. Nothing is written when any
-    directory is refused. A disk that cannot be read is left alone, for whoever opens its logs finds
-    that, too; not the first one, which has more than logs. Raises IdentityMismatch, OSError.
+    directory is refused. One that cannot be read is told to `on_unreadable`, and is not to be used;
+    but the first one has more than logs. Raises IdentityMismatch, OSError.
     """
     found: dict[str, Identity | None] = {}
     for directory in directories:
         try:
             identity = read_identity(fs, directory)
-        except OSError:
+        except OSError as error:
             if directory == directories[0]:
                 raise
+            on_unreadable(directory, error)
             found[directory] = None
             continue
         if identity is not None:

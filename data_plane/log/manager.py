@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from data_plane.log import loading, partition_files, truncation
+from data_plane.log import partition_files, recovery, truncation
 from data_plane.log.checkpoints import write_file
 from data_plane.log.config import LogConfig
 from data_plane.log.damage import SOUND, damage_key, forget_deleted, read_damage
@@ -123,9 +123,8 @@ class LogManager:
 
     def start(self, now_ms: int, on_opened: OnOpened = _tell_nobody) -> list[LogDirFailure]:
         """Lock the directories and open all logs; returns why any directory is offline.
-        `on_opened` is called after each log.
-
-        Raises DirectoryLocked, DuplicateLog; nothing is open then."""
+        `on_opened` is called after each log. Raises DirectoryLocked and DuplicateLog; nothing is
+        open then."""
         self.lock()
         failures: list[LogDirFailure] = []
         found: dict[LogDirectory, list[PartitionFolder]] = {}
@@ -151,7 +150,7 @@ class LogManager:
 
     @contextlib.contextmanager
     def _starting(self, directory: LogDirectory, failures: list[LogDirFailure]) -> Iterator[None]:
-        """Around each half of its start. Without some of its logs it is of no use."""
+        """Around each half of a start. Without some of its logs it is of no use."""
         try:
             with directory.changing():
                 yield
@@ -165,13 +164,19 @@ class LogManager:
         Raises DirectoryLocked; none is locked then."""
         for directory in self.directories:
             try:
-                if directory.path not in self._locks:
+                if directory.path not in self._locks and directory.failure is None:
                     self._lock(directory)
             except OSError as error:
                 directory.fail(error, is_midway=True)
             except DirectoryLocked:
                 self._unlock()
                 raise
+
+    def leave_alone(self, path: str, error: OSError) -> None:
+        """Before `lock`: the directory cannot be read, and nobody knows whose it is."""
+        for directory in self.directories:
+            if directory.path == path:
+                directory.fail(error, is_midway=True)
 
     def clean_broker_epoch(self) -> int | None:
         """The broker epoch of the last process here, if no directory can have lost anything of it:
@@ -262,28 +267,10 @@ class LogManager:
     ) -> None:
         if summary is not None:
             log.open_from_summary(summary)
-            if state.is_clean or (summary.is_synced and self._is_as_summarized(log, summary)):
+            if state.is_clean or (summary.is_synced and recovery.is_as_summarized(log, summary)):
                 return
         log.recover(summary.recovery_point if summary is not None else 0, summary, may_lose)
         self.recovered_logs += 1
-
-    def _is_as_summarized(self, log: Log, summary: LogSummary) -> bool:
-        """Whether the folder's last segment still is the one of the summary, in that size."""
-        names = self._fs.list_directory(log.folder)
-        bases = loading.segment_bases(names)
-        if not bases or bases[-1] != summary.active_base_offset:
-            return False
-        if partition_files.TRUNCATION_FILE in names or any(n.endswith(".swap") for n in names):
-            return False
-        if (
-            partition_files.LOG_START_FILE in names
-            or partition_files.LOG_START_UNSYNCED_FILE in names
-        ):
-            log_start = partition_files.read_log_start(self._fs, log.folder, names)
-            if max(log_start, bases[0]) != summary.log_start_offset:
-                return False
-        path = f"{log.folder}/{bases[-1]:020d}.log"
-        return self._fs.size(path) == summary.active_size
 
     def close(self, now_ms: int, *, clean: bool = True, broker_epoch: int | None = None) -> None:
         """Sync and close all logs and leave the clean-shutdown mark with `broker_epoch`; blocks."""

@@ -56,6 +56,23 @@ WHOLE_BATCH_BYTES_MAX = 128 << 20
 UNKNOWN_NAMES = Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS
 
 
+def is_as_summarized(log: Log, summary: LogSummary) -> bool:
+    """Whether the folder's last segment still is the one of the summary, in that size."""
+    fs = log.log_directory.fs
+    names = fs.list_directory(log.folder)
+    bases = loading.segment_bases(names)
+    if not bases or bases[-1] != summary.active_base_offset:
+        return False
+    if partition_files.TRUNCATION_FILE in names or any(n.endswith(".swap") for n in names):
+        return False
+    if partition_files.LOG_START_FILE in names or partition_files.LOG_START_UNSYNCED_FILE in names:
+        log_start = read_log_start(fs, log.folder, names)
+        if max(log_start, bases[0]) != summary.log_start_offset:
+            return False
+    path = f"{log.folder}/{bases[-1]:020d}.log"
+    return fs.size(path) == summary.active_size
+
+
 def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> LoadedLog:
     """See the module. Raises OSError."""
     fs = log.log_directory.fs

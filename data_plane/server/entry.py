@@ -24,6 +24,7 @@ StoreUnavailable, which is the caller's, with whatever pauses he likes.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from data_plane.broker.controller_settings import controller_settings
@@ -129,16 +130,18 @@ def _enter_alone(settings: BrokerConfig, ports: Ports, addresses: Addresses) -> 
             f"{file.path}: this is the data of a broker of a cell, whose metadata is in Postgres; "
             "give its metadata.store.url"
         )
+    unreadable: dict[str, OSError] = {}
     identity = claim_directories(
         ports.fs,
         _directories(settings),
         cluster_id=settings.cluster_id,
         node_id=settings.node_id,
         new_cluster_id=cluster_id_from(ports.random.randbytes(16)),
+        on_unreadable=unreadable.__setitem__,
     )
     store = LocalMetadataStore(ports.fs, _directories(settings)[0], identity.cluster_id)
     image = store.read()
-    return Entry(addresses, store, image, _logs(settings, ports, image))
+    return Entry(addresses, store, image, _logs(settings, ports, image, unreadable))
 
 
 class _Entrance:
@@ -186,14 +189,16 @@ class _Entrance:
                 f"the metadata store is that of the cell {image.cluster_id}, but cluster.id is "
                 f"{settings.cluster_id}"
             )
+        unreadable: dict[str, OSError] = {}
         claim_directories(
             ports.fs,
             _directories(settings),
             cluster_id=image.cluster_id,
             node_id=settings.node_id,
             new_cluster_id=image.cluster_id,
+            on_unreadable=unreadable.__setitem__,
         )
-        logs = _logs(settings, ports, image)
+        logs = _logs(settings, ports, image, unreadable)
         try:
             logs.lock()
             clean_epoch = logs.clean_broker_epoch()
@@ -308,10 +313,15 @@ def _directories(settings: BrokerConfig) -> list[str]:
     return [str(directory) for directory in settings.data_directories]
 
 
-def _logs(settings: BrokerConfig, ports: Ports, image: MetadataImage) -> LogManager:
+def _logs(
+    settings: BrokerConfig,
+    ports: Ports,
+    image: MetadataImage,
+    unreadable: Mapping[str, OSError],
+) -> LogManager:
     config = settings.effective()
     config.update(image)
-    return LogManager(
+    logs = LogManager(
         settings.data_directories,
         fs=ports.fs,
         default_config=config.log_config({}),
@@ -319,6 +329,9 @@ def _logs(settings: BrokerConfig, ports: Ports, image: MetadataImage) -> LogMana
         open_segments_max=ports.open_segments_max,
         maintenance=maintenance_config(config),
     )
+    for path, error in unreadable.items():
+        logs.leave_alone(path, error)
+    return logs
 
 
 def maintenance_config(config: Config) -> MaintenanceConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -14,17 +15,40 @@ from data_plane.cell.identity import (
     cluster_id_from,
     read_identity,
 )
-from data_plane.log.sim_file_system import SimFileSystem
+from data_plane.log.sim_file_system import Fault, SimFileSystem
 
 NEW = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 def claim(
-    fs: SimFileSystem, *directories: str, node_id: int = 1, cluster_id: str | None = None
+    fs: SimFileSystem,
+    *directories: str,
+    node_id: int = 1,
+    cluster_id: str | None = None,
+    unreadable: list[str] | None = None,
 ) -> Identity:
+    told = [] if unreadable is None else unreadable
     return claim_directories(
-        fs, directories, node_id=node_id, cluster_id=cluster_id, new_cluster_id=NEW
+        fs,
+        directories,
+        node_id=node_id,
+        cluster_id=cluster_id,
+        new_cluster_id=NEW,
+        on_unreadable=lambda directory, error: told.append(directory),
     )
+
+
+def test_a_disk_that_cannot_be_read_keeps_no_other_from_a_start() -> None:
+    fs = SimFileSystem()
+    claim(fs, "/a", "/b", "/c")
+    fs.faults.append(Fault("read", "/b/meta.properties", errno.EIO))
+    unreadable: list[str] = []
+    assert claim(fs, "/a", "/b", "/c", unreadable=unreadable) == Identity(NEW, 1)
+    assert unreadable == ["/b"]
+    # The first one has the metadata, too.
+    fs.faults.append(Fault("read", "/a/meta.properties", errno.EIO))
+    with pytest.raises(OSError, match="error"):
+        claim(fs, "/a", "/b")
 
 
 def test_a_new_folder_gets_the_identity_and_keeps_it() -> None:
@@ -33,7 +57,14 @@ def test_a_new_folder_gets_the_identity_and_keeps_it() -> None:
     assert fs.read_file("/a/b/data/meta.properties") == (
         b"version=1\ncluster.id=" + NEW.encode() + b"\nnode.id=1\n"
     )
-    again = claim_directories(fs, ["/a/b/data"], node_id=1, cluster_id=None, new_cluster_id="other")
+    again = claim_directories(
+        fs,
+        ["/a/b/data"],
+        node_id=1,
+        cluster_id=None,
+        new_cluster_id="other",
+        on_unreadable=lambda directory, error: pytest.fail(directory),
+    )
     assert again == Identity(NEW, 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable, Mapping
 from itertools import count
@@ -16,7 +17,7 @@ from data_plane.cell.metadata import BrokerImage, MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
 from data_plane.log.errors import DirectoryLocked
 from data_plane.log.lanes import Lane
-from data_plane.log.sim_file_system import SimFileSystem
+from data_plane.log.sim_file_system import Fault, SimFileSystem
 from data_plane.server.configuration import load_configuration
 from data_plane.server.entry import (
     LOST_ANSWERS_MAX,
@@ -247,6 +248,24 @@ def test_others_may_commit_in_between(machine: Machine, store: InMemoryMetadataS
     entry = machine.enter()
     assert entry.image.version == 2
     assert entry.image.brokers[1].broker_epoch == 2
+
+
+def test_a_disk_that_cannot_be_read_is_left_alone_and_known_to_the_registration(
+    store: InMemoryMetadataStore, clock: Clock
+) -> None:
+    machine = Machine(store, clock, {"log.dirs": "/data,/more"})
+    before = machine.live(is_clean=True)
+    assert "clean-shutdown" in machine.fs.list_directory("/more")
+    machine.fs.faults.append(Fault("read", "/more/meta.properties", errno.EIO))
+    entry = machine.enter()
+    assert [one.path for one in entry.logs.offline_directories()] == ["/more"]
+    assert entry.clean_broker_epoch is None, "it may have lost something"
+    assert entry.broker is not None
+    assert entry.broker.broker_epoch > before.broker_epoch
+    (failure,) = entry.logs.start(machine.clock.now_ms)
+    assert failure.directory == "/more"
+    assert "clean-shutdown" in machine.fs.list_directory("/more"), "nobody knows whose it is"
+    assert entry.logs.has_unread_directories
 
 
 # Without the store
