@@ -37,7 +37,7 @@ from data_plane.log.batch_walk import BatchWalk, pieces_around
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.compaction_swap import discard, swap_in
 from data_plane.log.compaction_writer import CompactedSegment, GroupWriter, KeyMap
-from data_plane.log.config import INT32_MAX
+from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.file_system import File
 from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.segment import Segment
@@ -96,8 +96,8 @@ def measure_dirt(log: Log, now_ms: int) -> Dirt:
             clean += segment.size
         else:
             dirty += segment.size
-            if segment.size:
-                oldest_ms = min(oldest_ms, segment.newest_ms())
+            if segment.size and log.config.max_compaction_lag_ms < INT64_MAX:
+                oldest_ms = min(oldest_ms, segment.oldest_ms())
     return Dirt(clean, dirty, oldest_ms)
 
 

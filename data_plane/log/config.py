@@ -58,6 +58,12 @@ class LogConfig:
         return CLEANUP_COMPACT in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """How long a segment takes appends: what it holds is not compacted before."""
+        roll_ms = self.segment_ms - self.segment_jitter_ms
+        return min(roll_ms, self.max_compaction_lag_ms) if self.compact else roll_ms
+
+    @property
     def delete(self) -> bool:
         """Whether records are dropped by age and size."""
         return CLEANUP_DELETE in self.cleanup_policy

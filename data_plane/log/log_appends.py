@@ -285,11 +285,9 @@ class LogAppends(LogState):
     # Rolling
 
     def _is_roll_due(self, segment: Segment, wall_ms: int) -> bool:
-        config = self.config
-        waited_ms = wall_ms - segment.first_append_ms
-        if waited_ms >= config.segment_ms - config.segment_jitter_ms:
+        if wall_ms - segment.first_append_ms >= self._roll_ms:
             return True
-        limit_bytes = config.segment_index_bytes
+        limit_bytes = self.config.segment_index_bytes
         assert segment.offset_index is not None
         assert segment.time_index is not None
         return (

@@ -35,6 +35,7 @@ class LogState:
         "_folds",
         "_needs_preparation",
         "_producers",
+        "_roll_ms",
         "_segments",
         "_summary",
         "_tail",
@@ -155,6 +156,7 @@ class LogState:
         self.config = config
         self._needs_preparation = validation.needs_preparation(config)
         self._timestamp_after_max_ms = config.message_timestamp_after_max_ms
+        self._roll_ms = config.roll_ms
         if config.message_timestamp_type == LOG_APPEND_TIME:
             self._timestamp_after_max_ms = 1 << 62
 
@@ -303,6 +305,15 @@ class LogState:
             return True
         oldest_ms = self._summary.first_segment_timestamp
         return by_date and 0 <= config.retention_ms < wall_ms - oldest_ms
+
+    def awaits_roll(self, wall_ms: int) -> bool:
+        """Whether a log that is not loaded has records that max.compaction.lag.ms wants sealed;
+        touches no file."""
+        summary = self._summary
+        if self._segments is not None or summary is None or not self.config.compact:
+            return False
+        waited_ms = wall_ms - summary.first_append_ms
+        return summary.active_size > 0 and waited_ms >= self.config.max_compaction_lag_ms
 
     @property
     def needs_flush(self) -> bool:

@@ -183,7 +183,7 @@ class Maintenance:
             log = self._retention_queue.pop()
             if log.log_directory.failure is not None or log.is_closed:
                 continue
-            if not log.may_expire(wall_ms, by_date=by_date):
+            if not log.may_expire(wall_ms, by_date=by_date) and not log.awaits_roll(wall_ms):
                 continue
             loads_left -= not log.is_loaded
             with self._attempting(log.log_directory, log.folder):

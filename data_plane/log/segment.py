@@ -36,7 +36,8 @@ from data_plane.log.indexes import (
 )
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.mappings import Mapping
-from data_plane.wire.records import BatchHeader
+from data_plane.wire.kernel_types import BATCH_HEADER_BYTES
+from data_plane.wire.records import BatchHeader, read_batch_header
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -472,6 +473,18 @@ class Segment:
         if self.has_untimed or (largest < 0 and self.size):
             return max(largest, self.append_ms())
         return largest
+
+    def oldest_ms(self) -> int:
+        """How old its records are: when the first one was appended, or by the timestamp of the
+        first batch where only the disk knows, as in Kafka. Touches the disk the first time. Raises
+        Retired in a worker thread."""
+        if self.first_append_ms < 0 and self.size:
+            with cold_file(self) as file:
+                data = file.read_at(0, BATCH_HEADER_BYTES)
+            is_whole = len(data) == BATCH_HEADER_BYTES
+            timestamp = read_batch_header(data, 0).max_timestamp if is_whole else -1
+            self.first_append_ms = timestamp if timestamp >= 0 else self.append_ms()
+        return self.first_append_ms
 
     def append_ms(self) -> int:
         """When the last record was appended; if no process has kept that, when the file was last

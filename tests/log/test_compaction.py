@@ -191,6 +191,54 @@ def test_max_compaction_lag_and_dirty_ratio_decide_when() -> None:
     assert pairs(one)[-1] == (40, b"key-1", b"new")
 
 
+@pytest.mark.parametrize("how", ["nothing", "restart", "kill"])
+def test_no_record_waits_longer_than_max_compaction_lag(how: str) -> None:
+    """Though its segment has room and time left, and nothing is written any more."""
+    one = compacted_log(max_compaction_lag_ms=60_000, segment_ms=1 << 50)
+    one.set_config(min_cleanable_dirty_ratio=0.9, segment_bytes=1 << 20)
+    put(one, (b"k", b"secret"))
+    one.now_ms += 59_999
+    put(one, (b"k", None))
+    one.checkpoint()
+    if how != "nothing":
+        getattr(one, how)()
+        one.log.advance_high_watermark(one.log.log_end_offset)
+    background(one)
+    assert len(pairs(one)) == 2
+    one.now_ms += 300_001
+    for _ in range(4):
+        background(one)
+        one.now_ms += 15_000
+    assert pairs(one) == [(1, b"k", None)]
+
+
+def background(one: OneLog) -> None:
+    for job in one.manager.tick(one.now_ms):
+        job.run()
+        job.finish()
+
+
+def test_the_oldest_record_counts_for_max_compaction_lag() -> None:
+    """Not the last one of its segment; after a start, too."""
+    one = compacted_log(min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=10_000)
+    one.set_config(segment_ms=1 << 50)
+    for index in range(40):
+        put(one, (b"key-%d" % index, b"v" * 50))
+    settle(one)
+    assert compact(one), "all of it is dirty"
+    put(one, (b"key-1", b"new"))
+    one.now_ms += 9_000
+    put(one, (b"key-2", b"newer"))
+    settle(one)
+    assert not compact(one), "a small part is dirty"
+    one.kill()
+    one.log.advance_high_watermark(one.log.log_end_offset)
+    one.now_ms += 1_000
+    assert not compact(one)
+    one.now_ms += 1
+    assert compact(one)
+
+
 def test_only_topics_that_ask_for_it_are_compacted() -> None:
     one = OneLog()
     put(one, (b"a", b"1"), (b"a", b"2"))

@@ -42,10 +42,10 @@ SNAPSHOTS = _options({"kill", "stop"}, {**BY_SIZE, "file.delete.delay.ms": "0"})
 def _passes_the_high_watermark(patch: Patch) -> None:
     original: Any = removal.decide_removals
 
-    def decide_removals(log: Log, now_ms: int) -> int:
+    def decide_removals(log: Log, wall_ms: int, **options: Any) -> int:
         high_watermark, log.high_watermark = log.high_watermark, log.log_end_offset
         try:
-            count: int = original(log, now_ms)
+            count: int = original(log, wall_ms, **options)
         finally:
             log.high_watermark = high_watermark
         return count
@@ -75,8 +75,8 @@ def _one_segment_too_many(patch: Patch) -> None:
     """By size the segment goes with which the log comes below retention.bytes."""
     original: Any = removal.decide_removals
 
-    def decide_removals(log: Log, now_ms: int) -> int:
-        count: int = original(log, now_ms)
+    def decide_removals(log: Log, wall_ms: int, **options: Any) -> int:
+        count: int = original(log, wall_ms, **options)
         left = log.segments[count:]
         excess_bytes = sum(one.size for one in left) - log.config.retention_bytes
         if excess_bytes > 0 and len(left) > 1 and left[0].next_offset <= log.high_watermark:
@@ -144,11 +144,11 @@ def _snapshots_go_with_their_segments(patch: Patch) -> None:
     """The producers' state at the new log start goes, too: after a restart nobody knows them."""
     original: Any = removal.files_to_remove
 
-    def files_to_remove(folder: str, segments: list[Segment], **options: Any) -> list[str]:
-        paths: list[str] = original(folder, segments, **options)
+    def files_to_remove(log: Log, segments: list[Segment], **options: Any) -> list[str]:
+        paths: list[str] = original(log, segments, **options)
         snapshot = f"{segments[-1].next_offset:020d}.snapshot"
-        if snapshot in segments[0].directory.fs.list_directory(folder):
-            paths.append(f"{folder}/{snapshot}")
+        if snapshot in segments[0].directory.fs.list_directory(log.folder):
+            paths.append(f"{log.folder}/{snapshot}")
         return paths
 
     patch.set(removal, "files_to_remove", files_to_remove)
