@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from data_plane.broker.membership import Membership
+from data_plane.broker.wall_clock import WallClock
 from data_plane.log import flush, loading, partition_files, removal, truncation
 from data_plane.log.checkpoints import encode_value, write_unsynced
 from data_plane.log.log import Log
@@ -13,6 +15,7 @@ from data_plane.log.maintenance import Maintenance
 from data_plane.log.segment import Segment
 from data_plane.replica import following
 from data_plane.replica.partition import Partition
+from tests.simulation import scenes
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.mutant import Mutant, Patch
@@ -69,6 +72,27 @@ def _by_age_of_the_last_record(patch: Patch) -> None:
         original(self, header, position, interval_bytes)
 
     patch.set(Segment, "add_batch", add_batch)
+
+
+def _old_image_vouched_for(patch: Patch) -> None:
+    def image_doubt(self: Membership, now_ms: int) -> str:
+        return ""
+
+    patch.set(Membership, "image_doubt", image_doubt)
+
+
+def _any_date_trusted(patch: Patch) -> None:
+    patch.set(WallClock, "doubt", property(lambda self: ""))
+
+
+def _store_s_date_trusted(patch: Patch) -> None:
+    original: Any = WallClock.__dict__["store_answered"]
+
+    def store_answered(self: Any, store_ms: int, sent_ms: int, answered_ms: int) -> None:
+        self._settle_ms = 0
+        original(self, store_ms, sent_ms, answered_ms)
+
+    patch.set(WallClock, "store_answered", store_answered)
 
 
 def _one_segment_too_many(patch: Patch) -> None:
@@ -210,6 +234,27 @@ RETENTION_MUTANTS: Iterable[Mutant] = (
         _incomparable_is_kept,
         seeds=(20, 22),
         options=CUTS,
+        is_quick=True,
+    ),
+    Mutant(
+        "old image vouched for",
+        "who is cut off deletes by the settings of long ago",
+        _old_image_vouched_for,
+        options=scenes.options(scenes.unheard_retention),
+        is_quick=True,
+    ),
+    Mutant(
+        "any date trusted",
+        "a clock that is wrong for a moment has everything deleted",
+        _any_date_trusted,
+        options=scenes.options(scenes.wrong_clock),
+        is_quick=True,
+    ),
+    Mutant(
+        "the store's date trusted",
+        "a machine that has both clocks has everything deleted when it is wrong for a moment",
+        _store_s_date_trusted,
+        options=scenes.options(scenes.wrong_clock),
         is_quick=True,
     ),
     Mutant(

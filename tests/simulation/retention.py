@@ -208,7 +208,9 @@ class RetentionWatch:
         held = [one for one in view.batches if one.last_offset >= log.log_start_offset]
         retention_ms = int(configs.get("retention.ms", -1))
         age_ms = node.date_ms - max((one.max_timestamp for one in held), default=1 << 62)
-        if 0 <= retention_ms < age_ms - LATE_MS_MAX:
+        services = node.services
+        by_date = services is not None and not services.deletion_permit.why_not_by_date
+        if by_date and 0 <= retention_ms < age_ms - LATE_MS_MAX:
             found.append(f"{name} on {node.name} keeps what is {age_ms} ms old")
         retention_bytes = int(configs.get("retention.bytes", -1))
         if retention_bytes >= 0 and log.is_loaded and len(log.segments) > 1:
