@@ -253,6 +253,8 @@ _BY_KAFKA_NAME: dict[str, _Factory] = {
     "_TRANSPORT": BrokerUnreachable,
     "_ALL_BROKERS_DOWN": BrokerUnreachable,
     "_RESOLVE": BrokerUnreachable,
+    # librdkafka lets go of a broker that the others do not name any more.
+    "_DESTROY_BROKER": BrokerUnreachable,
     "_TIMED_OUT": RequestTimedOut,
     "REQUEST_TIMED_OUT": RequestTimedOut,
     "_TIMED_OUT_QUEUE": RequestTimedOut,

@@ -19,6 +19,15 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 DEFAULT_PORT: Final = 9092
 _SCHEME: Final = "tidewheel://"
 
+REQUEST_TIMEOUT_MS: Final = 5_000
+"""A broker that takes longer to answer counts as frozen or cut off, and its connection is given up:
+by then the cell has long made others the leaders."""
+
+REQUEST_TIMEOUT_MS_MIN: Final = 1_000
+REQUEST_TIMEOUT_MS_MAX: Final = 300_000
+CONSUMER_REQUEST_TIMEOUT_MS: Final = 10_000
+"""Longer, because a fetch brings megabytes, over slow networks, too."""
+
 Acks = Literal[0, 1, "all"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 Assignment = Literal["cooperative-sticky", "range", "roundrobin"]
@@ -83,6 +92,10 @@ class ProducerSettings:
         queue_messages_max, queue_bytes_max: what may wait in the client for its acknowledgement;
             beyond it `send` waits and `send_nowait` raises QueueFull.
         delivery_timeout_ms: after this time without an acknowledgement a message has failed.
+        request_timeout_ms: after this time without an answer, messages are sent again to whoever
+            leads by then: what survives a broker that is frozen or cut off. None means 5 s (a third
+            of the delivery time-out where that is less); without idempotence half the delivery
+            time-out, because the messages may be stored twice then.
         message_bytes_max: larger messages are refused by the client.
     """
 
@@ -95,6 +108,7 @@ class ProducerSettings:
     queue_messages_max: int = 100_000
     queue_bytes_max: int = 67_108_864
     delivery_timeout_ms: int = 30_000
+    request_timeout_ms: int | None = None
     message_bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT
     librdkafka: Mapping[str, Any] = field(default_factory=dict)
 
@@ -119,6 +133,12 @@ class ProducerSettings:
         for name in ("batch_bytes", "queue_messages_max", "queue_bytes_max", "delivery_timeout_ms"):
             _check(getattr(self, name) > 0, f"{name}={getattr(self, name)}", "Use a number above 0")
         _check(
+            self.request_timeout_ms is None
+            or REQUEST_TIMEOUT_MS_MIN <= self.request_timeout_ms <= REQUEST_TIMEOUT_MS_MAX,
+            f"request_timeout_ms={self.request_timeout_ms}",
+            f"Use {REQUEST_TIMEOUT_MS_MIN} to {REQUEST_TIMEOUT_MS_MAX}",
+        )
+        _check(
             1000 <= self.message_bytes_max <= 1_000_000_000,
             f"message_bytes_max={self.message_bytes_max}",
             "Use 1000 to 1000000000",
@@ -128,6 +148,17 @@ class ProducerSettings:
     def is_idempotent(self) -> bool:
         """Whether the producer asks the broker for an identity against duplicates."""
         return self.acks == "all" if self.idempotent is None else self.idempotent
+
+    @property
+    def request_time_ms(self) -> int:
+        """How long a broker may take to answer."""
+        if self.request_timeout_ms is not None:
+            return self.request_timeout_ms
+        if self.is_idempotent:
+            wanted = min(REQUEST_TIMEOUT_MS, self.delivery_timeout_ms // 3)
+        else:
+            wanted = self.delivery_timeout_ms // 2
+        return max(REQUEST_TIMEOUT_MS_MIN, min(wanted, REQUEST_TIMEOUT_MS_MAX))
 
     @classmethod
     def throughput(cls, **changes: Any) -> Self:
@@ -156,6 +187,8 @@ class ConsumerSettings:
         commit_interval_ms: how often processed offsets are committed while consuming.
         fetch_wait_ms: how long the broker may hold a fetch that finds nothing.
         fetch_bytes_max: of one partition in one fetch.
+        request_timeout_ms: a broker that takes longer to answer (beyond `fetch_wait_ms`) counts as
+            frozen or cut off; the new leader or coordinator is looked for.
         prefetch_bytes_max: what may wait in the client ahead of the application.
     """
 
@@ -168,6 +201,7 @@ class ConsumerSettings:
     commit_interval_ms: int = 1_000
     fetch_wait_ms: int = 500
     fetch_bytes_max: int = 1_048_576
+    request_timeout_ms: int = CONSUMER_REQUEST_TIMEOUT_MS
     prefetch_bytes_max: int = 33_554_432
     librdkafka: Mapping[str, Any] = field(default_factory=dict)
 
@@ -189,6 +223,11 @@ class ConsumerSettings:
         )
         for name in ("commit_interval_ms", "fetch_bytes_max", "prefetch_bytes_max"):
             _check(getattr(self, name) > 0, f"{name}={getattr(self, name)}", "Use a number above 0")
+        _check(
+            REQUEST_TIMEOUT_MS_MIN <= self.request_timeout_ms <= REQUEST_TIMEOUT_MS_MAX,
+            f"request_timeout_ms={self.request_timeout_ms}",
+            f"Use {REQUEST_TIMEOUT_MS_MIN} to {REQUEST_TIMEOUT_MS_MAX}",
+        )
         _check(self.fetch_wait_ms >= 0, f"fetch_wait_ms={self.fetch_wait_ms}", "Use 0 or more")
 
 

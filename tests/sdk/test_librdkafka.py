@@ -192,5 +192,36 @@ def test_settings_become_librdkafka_properties() -> None:
     assert throughput["enable.idempotence"] is True
     assert producer_properties(ProducerSettings(acks=1))["enable.idempotence"] is False
     assert producer_properties(ProducerSettings(partitioner="random"))["partitioner"] == "random"
-    override = ProducerSettings(librdkafka={"linger.ms": 7})
-    assert producer_properties(override)["linger.ms"] == 7
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected_ms"),
+    [
+        (ProducerSettings(), 5_000),
+        (ProducerSettings.throughput(), 5_000),
+        (ProducerSettings.latency(), 5_000),
+        (ProducerSettings(delivery_timeout_ms=6_000), 2_000),
+        (ProducerSettings(delivery_timeout_ms=10), 1_000),
+        # Sent again, it may be stored twice: rather wait, but not until it is too late.
+        (ProducerSettings(acks=1), 15_000),
+        (ProducerSettings(idempotent=False), 15_000),
+        (ProducerSettings(request_timeout_ms=20_000), 20_000),
+    ],
+)
+def test_a_send_without_an_answer_is_sent_again_in_time(
+    settings: ProducerSettings, expected_ms: int
+) -> None:
+    properties = producer_properties(settings)
+    assert properties["socket.timeout.ms"] == expected_ms
+    assert 0 < properties["request.timeout.ms"] < expected_ms
+
+
+async def test_properties_under_librdkafkas_names_win(bootstrap: str) -> None:
+    """A value that librdkafka refuses shows that it was told."""
+    wrong = {"socket.timeout.ms": "soon"}
+    with pytest.raises(TidewheelError, match=r"socket\.timeout\.ms"):
+        await Client(bootstrap, producer=ProducerSettings(librdkafka=wrong)).open()
+    async with Client(bootstrap) as client:
+        consumer = client.subscribe("t", group="g", settings=ConsumerSettings(librdkafka=wrong))
+        with pytest.raises(TidewheelError, match=r"socket\.timeout\.ms"):
+            await anext(consumer)

@@ -57,6 +57,7 @@ def test_the_environment_chooses_the_address() -> None:
         {"batch_bytes": 0},
         {"queue_messages_max": 0},
         {"message_bytes_max": 10},
+        {"request_timeout_ms": 10},
     ],
 )
 def test_bad_producer_settings(bad: dict[str, Any]) -> None:
@@ -73,6 +74,7 @@ def test_bad_producer_settings(bad: dict[str, Any]) -> None:
         {"session_timeout_ms": 400_000},
         {"heartbeat_interval_ms": 50_000},
         {"commit_interval_ms": 0},
+        {"request_timeout_ms": 0},
     ],
 )
 def test_bad_consumer_settings(bad: dict[str, Any]) -> None:

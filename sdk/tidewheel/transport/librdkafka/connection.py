@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from tidewheel.errors import InvalidRequest, TidewheelError, from_kafka
-from tidewheel.settings import ClientSettings
+from tidewheel.settings import REQUEST_TIMEOUT_MS, ClientSettings
 
 T = TypeVar("T")
 
@@ -43,18 +43,23 @@ class Connection:
         """How long an administrative request may take, in seconds."""
         return self.settings.request_timeout_ms / 1000
 
-    def properties(self) -> dict[str, Any]:
-        """librdkafka properties of any handle."""
+    def properties(self, kind: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """librdkafka properties of any handle, and those of a `kind` of them. What the application
+        gives under librdkafka's names is stronger."""
         return {
             "bootstrap.servers": self.bootstrap,
             "client.id": self.settings.client_id,
             "socket.nagle.disable": True,
+            "socket.timeout.ms": REQUEST_TIMEOUT_MS,
+            "socket.connection.setup.timeout.ms": REQUEST_TIMEOUT_MS,
+            "api.version.request.timeout.ms": REQUEST_TIMEOUT_MS,
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
             "log.connection.close": False,
             "enable.metrics.push": False,
             "error_cb": self.on_error,
             "logger": librdkafka_logger,
+            **(kind or {}),
             **self.settings.librdkafka,
         }
 

@@ -17,6 +17,7 @@ import confluent_kafka as ck
 from confluent_kafka import KafkaException
 
 from tidewheel.errors import (
+    BrokerUnreachable,
     ClientClosed,
     CommitFailed,
     ConsumerFenced,
@@ -26,6 +27,7 @@ from tidewheel.errors import (
 )
 from tidewheel.message import Message, TopicPartition
 from tidewheel.settings import ConsumerSettings
+from tidewheel.transport.librdkafka.attempts import METADATA_ATTEMPT_S, until_answered
 from tidewheel.transport.librdkafka.connection import (
     LOOK_UP_PAUSE_S,
     LOOK_UPS_MAX,
@@ -45,7 +47,11 @@ POLL_SLICE_S = 0.05
 NO_GROUP_ID = "tidewheel-no-group"
 """librdkafka insists on a group id; a consumer that only assigns never joins or commits to it."""
 
-_HARMLESS = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"})
+FETCH_ANSWER_BYTES_MAX = 16 * 1024 * 1024
+"""Of all partitions of one broker (librdkafka: 50 MB): it has to come within the request time-out,
+also where the network is slow."""
+
+_HARMLESS = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE", "_DESTROY_BROKER"})
 
 
 def consumer_properties(plan: ConsumerPlan) -> dict[str, Any]:
@@ -62,6 +68,8 @@ def consumer_properties(plan: ConsumerPlan) -> dict[str, Any]:
         "heartbeat.interval.ms": settings.heartbeat_interval_ms,
         "max.poll.interval.ms": settings.poll_interval_ms_max,
         "fetch.wait.max.ms": settings.fetch_wait_ms,
+        "socket.timeout.ms": max(settings.request_timeout_ms, settings.fetch_wait_ms + 1_000),
+        "fetch.max.bytes": max(FETCH_ANSWER_BYTES_MAX, settings.fetch_bytes_max),
         "max.partition.fetch.bytes": settings.fetch_bytes_max,
         "queued.max.messages.kbytes": max(1, settings.prefetch_bytes_max // 1024),
     }
@@ -70,7 +78,7 @@ def consumer_properties(plan: ConsumerPlan) -> dict[str, Any]:
         properties["enable.partition.eof"] = True
     if settings.instance_id is not None:
         properties["group.instance.id"] = settings.instance_id
-    return {**properties, **settings.librdkafka}
+    return properties
 
 
 class LibrdkafkaConsumer:
@@ -91,7 +99,10 @@ class LibrdkafkaConsumer:
         self._assignment: frozenset[TopicPartition] = frozenset()
         self._ends_seen: dict[TopicPartition, int] = {}
         self._closed = False
-        properties = {**connection.properties(), **consumer_properties(plan)}
+        properties = {
+            **connection.properties(consumer_properties(plan)),
+            **plan.settings.librdkafka,
+        }
         with faults("setting up the consumer"):
             self._consumer = ck.Consumer(properties)
             if plan.group is not None:
@@ -311,17 +322,23 @@ class LibrdkafkaConsumer:
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Offsets by time (see the port)."""
-        asked = [ck.TopicPartition(tp.topic, tp.partition, ms) for tp, ms in times_ms.items()]
-        answer = await self._call(
-            "looking up offsets by time",
-            self._consumer.offsets_for_times,
-            asked,
-            self._connection.request_timeout_s,
-        )
+        what = "looking up offsets by time"
+
+        async def ask(timeout_s: float, _is_unsure: bool) -> list[ck.TopicPartition]:
+            asked = [ck.TopicPartition(tp.topic, tp.partition, ms) for tp, ms in times_ms.items()]
+            answer = await self._call(what, self._consumer.offsets_for_times, asked, timeout_s)
+            for p in answer:
+                if p.error is not None:
+                    raise from_kafka(p.error, f"looking up an offset of {p.topic}[{p.partition}]")
+                if p.offset < 0 and p.offset != ck.OFFSET_END:
+                    # librdkafka calls it an answer when a leader that has gone gave none.
+                    raise BrokerUnreachable(
+                        f"The leader of {p.topic}[{p.partition}] does not answer"
+                    )
+            return answer
+
         found: dict[TopicPartition, int] = {}
-        for p in answer:
-            if p.error is not None:
-                raise from_kafka(p.error, f"looking up an offset of {p.topic}[{p.partition}]")
+        for p in await until_answered(ask, self._connection.request_timeout_s):
             partition = TopicPartition(p.topic, p.partition)
             found[partition] = p.offset if p.offset >= 0 else (await self.watermarks(partition))[1]
         return found
@@ -346,14 +363,16 @@ class LibrdkafkaConsumer:
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic."""
+
+        async def ask(timeout_s: float, _is_unsure: bool) -> Any:
+            what = f'looking up topic "{topic}"'
+            return await self._call(what, self._consumer.list_topics, topic, timeout_s)
+
         for attempt in range(LOOK_UPS_MAX):
             if attempt:
                 await asyncio.sleep(LOOK_UP_PAUSE_S)
-            metadata = await self._call(
-                f'looking up topic "{topic}"',
-                self._consumer.list_topics,
-                topic,
-                self._connection.request_timeout_s,
+            metadata = await until_answered(
+                ask, self._connection.request_timeout_s, first_attempt_s=METADATA_ATTEMPT_S
             )
             found = metadata.topics.get(topic)
             if found is not None and found.error is None:

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException, Producer
 from tidewheel.errors import ClientClosed, QueueFull, TopicNotFound, from_kafka
 from tidewheel.message import HeaderValue
 from tidewheel.settings import ProducerSettings
+from tidewheel.transport.librdkafka.attempts import METADATA_ATTEMPT_S, until_answered
 from tidewheel.transport.librdkafka.connection import (
     LOOK_UP_PAUSE_S,
     LOOK_UPS_MAX,
@@ -45,9 +46,11 @@ def producer_properties(settings: ProducerSettings) -> dict[str, Any]:
         "queue.buffering.max.messages": settings.queue_messages_max + QUEUE_SLACK_MESSAGES,
         "queue.buffering.max.kbytes": max(1, settings.queue_bytes_max // 1024),
         "message.timeout.ms": max(settings.delivery_timeout_ms, int(settings.linger_ms) + 1),
+        "socket.timeout.ms": settings.request_time_ms,
+        # Told to the broker: it then says that the replicas are late, and the connection stays.
+        "request.timeout.ms": max(1, settings.request_time_ms * 4 // 5),
         "message.max.bytes": settings.message_bytes_max,
         "topic.metadata.propagation.max.ms": TOPIC_PROPAGATION_MS,
-        **settings.librdkafka,
     }
 
 
@@ -72,7 +75,10 @@ class LibrdkafkaProducer:
         self._on_due = on_due
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        properties = {**connection.properties(), **producer_properties(settings)}
+        properties = {
+            **connection.properties(producer_properties(settings)),
+            **settings.librdkafka,
+        }
         with faults("setting up the producer"):
             producer = Producer(properties)
         # Nobody else holds it: its connections end with the last reference, and this object is in
@@ -120,11 +126,15 @@ class LibrdkafkaProducer:
     async def partition_count(self, topic: str) -> int:
         """Ask a broker; creates the topic where brokers create topics on first use."""
         what = f'looking up topic "{topic}"'
-        for _ in range(LOOK_UPS_MAX):
+
+        async def ask(timeout_s: float, _is_unsure: bool) -> Any:
             if self._producer is None:
                 raise ClientClosed("The client is closed")
-            metadata = await blocking(
-                what, self._producer.list_topics, topic, self._connection.request_timeout_s
+            return await blocking(what, self._producer.list_topics, topic, timeout_s)
+
+        for _ in range(LOOK_UPS_MAX):
+            metadata = await until_answered(
+                ask, self._connection.request_timeout_s, first_attempt_s=METADATA_ATTEMPT_S
             )
             found = metadata.topics.get(topic)
             if found is not None and found.error is None and found.partitions:
