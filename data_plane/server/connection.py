@@ -11,7 +11,8 @@ done with them the connection is not read and handles nothing further: what stan
 not overtake it.
 
 Back-pressure: while more than UNSENT_BYTES_MAX are unsent or OPEN_SLOTS_MAX answers are open the
-connection is not read, and a pass stops after PASS_BYTES_MAX or PASS_MS_MAX; complete frames that
+connection is not read, and a pass stops after PASS_BYTES_MAX or PASS_MS_MAX, or does not begin in
+an iteration of the loop whose share for requests is used up (loop_share.py); complete frames that
 were already read wait in the backlog (at most one shared buffer's size, and counted with the half
 frames of all connections). Answers that are held behind one which is not ready count as unsent.
 
@@ -83,8 +84,8 @@ class Connection(asyncio.BufferedProtocol):
         "_held_bytes",
         "_is_in_pass",
         "_is_reading",
-        "_is_resume_due",
         "_is_stopping",
+        "_is_turn_due",
         "_is_write_paused",
         "_listener",
         "_out",
@@ -119,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._is_in_pass = False
         self._is_reading = True
-        self._is_resume_due = False
+        self._is_turn_due = False
         self._is_stopping = False
         self._is_write_paused = False
         self._unsent_bytes_swept = 0
@@ -138,9 +139,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         half = self._half
-        if half is None:
-            return self._listener.memory.shared_view
-        return half.free_view()
+        if half is not None:
+            return half.free_view()
+        memory = self._listener.memory
+        # What will only wait need not be much.
+        return memory.small_view if self._listener.share.is_over else memory.shared_view
 
     def buffer_updated(self, nbytes: int) -> None:
         info = self.info
@@ -151,16 +154,19 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_ms = now_ms
         listener.bytes_in += nbytes
         half = self._half
+        must_wait = listener.share.is_used_up(now_ms)
         self._is_in_pass = True
         turns = listener.turns
         turns.begin(self)
         try:
             try:
-                if half is None:
+                if half is not None:
+                    self._continue_half(half, nbytes, now_ms, must_wait=must_wait)
+                elif must_wait:
+                    self._keep_backlog(listener.memory.shared_view[:nbytes])
+                else:
                     memory = listener.memory
                     self._handle_frames(memory.shared, memory.shared_view, 0, nbytes, now_ms)
-                else:
-                    self._continue_half(half, nbytes, now_ms)
             except Exception as error:
                 self._fail(error)
             finally:
@@ -205,7 +211,10 @@ class Connection(asyncio.BufferedProtocol):
         self._is_write_paused = False
         self._unsent_bytes_swept = 0
         self._count_unsent(0)
-        self._resume()
+        if self._listener.share.is_over:
+            self._adjust_reading()
+        else:
+            self._resume()
 
     def _count_unsent(self, unsent_bytes: int) -> None:
         self._listener.unsent_bytes += unsent_bytes - self._unsent_bytes
@@ -287,7 +296,9 @@ class Connection(asyncio.BufferedProtocol):
             raise CloseConnection("no memory left for half frames")
         self._half = half
 
-    def _continue_half(self, half: HalfFrame, nbytes: int, now_ms: int) -> None:
+    def _continue_half(
+        self, half: HalfFrame, nbytes: int, now_ms: int, *, must_wait: bool = False
+    ) -> None:
         half.received += nbytes
         if half.total == SIZE_BYTES and half.received == SIZE_BYTES:
             (size,) = _SIZE.unpack_from(half.buffer, 0)
@@ -298,6 +309,8 @@ class Connection(asyncio.BufferedProtocol):
         if half.received < half.total:
             if not half.grow():
                 raise CloseConnection("no memory left for half frames")
+            return
+        if must_wait and half.is_whole:
             return
         self._half = None
         self._dispatched_half = half
@@ -433,11 +446,11 @@ class Connection(asyncio.BufferedProtocol):
     def _adjust_reading(self) -> None:
         """Read exactly while there is room for answers and nothing waits in the backlog."""
         must_pause = self._must_pause()
-        if self._backlog is not None and not must_pause and not self._is_resume_due:
-            # The socket took all answers at once, so nobody will say that it has room again.
-            self._is_resume_due = True
-            self._listener.call_soon(self._resume_when_due)
-        should_read = self._backlog is None and not must_pause and not self._is_stopping
+        has_backlog = self.has_backlog
+        if has_backlog and not must_pause and not self._is_turn_due:
+            self._is_turn_due = True
+            self._listener.share.wait(self)
+        should_read = not has_backlog and not must_pause and not self._is_stopping
         if should_read != self._is_reading and self.transport is not None:
             self._is_reading = should_read
             if self.transport.is_closing():
@@ -450,23 +463,27 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self.transport.pause_reading()
 
-    def _resume_when_due(self) -> None:
-        self._is_resume_due = False
+    def take_turn(self) -> None:
+        """What LoopShare calls."""
+        self._is_turn_due = False
         self._resume()
 
     def _resume(self) -> None:
         """There is room again: first the frames that were read already, then the socket."""
         info = self.info
-        if self._backlog is not None and not self._must_pause():
+        if self.has_backlog and not self._must_pause():
             if info is None or info.closed:
                 return
-            backlog = self._take_backlog()
             now_ms = self._listener.clock.now_ms()
             self._is_in_pass = True
             turns = self._listener.turns
             turns.begin(self)
             try:
-                self._handle_frames(backlog, memoryview(backlog), 0, len(backlog), now_ms)
+                if self._half is not None:
+                    self._continue_half(self._half, 0, now_ms)
+                else:
+                    backlog = self._take_backlog()
+                    self._handle_frames(backlog, memoryview(backlog), 0, len(backlog), now_ms)
                 self._is_in_pass = False
                 self._flush()
             except Exception as error:
@@ -536,11 +553,14 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def has_backlog(self) -> bool:
         """Whether requests that were received wait for their turn."""
-        return self._backlog is not None
+        half = self._half
+        return self._backlog is not None or (half is not None and half.is_whole)
 
     def drop_backlog(self) -> None:
         """Nothing is handled any more, nor read."""
         self._take_backlog()
+        if self.has_backlog:
+            self._drop_half()
         self.stop_reading()
 
 

@@ -27,6 +27,7 @@ from data_plane.broker.dispatch import Dispatcher
 from data_plane.broker.services import Logger, Services
 from data_plane.server.clock import Clock
 from data_plane.server.connection import Connection
+from data_plane.server.loop_share import LoopShare
 from data_plane.server.receive_buffers import ReceiveMemory
 
 FRAME_DEADLINE_MS = 60_000
@@ -84,6 +85,8 @@ class Listener:
         self.turns = services.turns
         self.dispatcher = dispatcher or Dispatcher(services)
         self.memory = ReceiveMemory()
+        # Other brokers have their own, so that they wait for no client.
+        self.share = LoopShare(clock.now_ms, self.call_soon)
         self.connections: set[Connection] = set()
         self.bytes_in = 0
         self.bytes_out = 0

@@ -16,8 +16,11 @@ ones that a connection keeps until it has room for their answers.
 from __future__ import annotations
 
 SHARED_BYTES = 1 << 20
+# Of a connection whose requests have to wait for others.
+SMALL_READ_BYTES = 4096
 FRAME_BUFFER_BYTES_MIN = 4096
 GROWTH_FACTOR = 4
+SIZE_PREFIX_BYTES = 4
 # All half frames of all connections together, and what waits for its turn. A connection that asks
 # for more is closed.
 HALF_FRAMES_BYTES_MAX = 512 << 20
@@ -33,6 +36,7 @@ class ReceiveMemory:
     def __init__(self, half_frames_bytes_max: int = HALF_FRAMES_BYTES_MAX) -> None:
         self.shared = bytearray(SHARED_BYTES)
         self.shared_view = memoryview(self.shared)
+        self.small_view = self.shared_view[:SMALL_READ_BYTES]
         self.half_frames_bytes = 0
         # Of whole frames that wait for their turn; their connections keep them.
         self.waiting_bytes = 0
@@ -116,6 +120,11 @@ class HalfFrame:
     def free_view(self) -> memoryview:
         """Where the next bytes go: never beyond this frame's end."""
         return self.view[self.received : min(self.total, len(self.buffer))]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it has arrived: it waits for its turn."""
+        return self.received >= self.total and self.total > SIZE_PREFIX_BYTES
 
     def grow(self) -> bool:
         """Make room for more of the frame, if there is none. False when there is no memory."""

@@ -11,6 +11,7 @@ from typing import Any
 from data_plane.broker.api import Buffer, ConnectionInfo, Deferred
 from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.server.connection import Connection
+from data_plane.server.loop_share import LoopShare
 from data_plane.server.receive_buffers import ReceiveMemory
 
 
@@ -101,6 +102,7 @@ class PlayedListener:
         self.closed: list[Connection] = []
         self.passes = 0
         self.soon: list[Callable[[], None]] = []
+        self.share = LoopShare(self.clock.now_ms, self.call_soon)
 
     def connection_opened(self, connection: Connection, transport: Any) -> ConnectionInfo:
         return ConnectionInfo(1, "peer:1", "tenants", "peer", 1)

@@ -156,6 +156,7 @@ def test_requests_of_one_read_stop_when_the_answers_get_too_many() -> None:
         listener.take_turn()
         assert len(listener.dispatcher.frames) == handled
     assert transport.is_reading_now
+    listener.take_turn()
     assert listener.soon == []
 
 
@@ -260,6 +261,7 @@ def test_requests_that_take_long_leave_the_others_a_turn() -> None:
         assert not transport.is_reading_now
         listener.take_turn()
         assert len(listener.dispatcher.frames) == handled
+    listener.take_turn()
     assert listener.soon == []
     assert transport.is_reading_now
     feed(connection, frame(b"y")[1:])

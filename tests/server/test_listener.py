@@ -19,6 +19,7 @@ from data_plane.server.listener import (
     SWEEP_INTERVAL_MS,
     Listener,
 )
+from data_plane.server.loop_share import LoopShare
 from tests.broker.broker_player import BrokerPlayer
 from tests.server.connection_player import FixedClock, MemoryTransport, feed, frame
 
@@ -60,6 +61,8 @@ class Harness:
             lambda: None,
             is_inter_broker=is_inter_broker,
         )
+        # There is no loop, and so no end of its iterations.
+        self.listener.share = LoopShare(self.clock.now_ms, lambda callback: None)
         self._port = 1000
 
     def connect(self, host: str = "10.0.0.1") -> tuple[Connection, PeerTransport]:
