@@ -58,13 +58,15 @@ class _Change:
 class _Inode:
     """A file's content: as read now, as synced, and the changes between."""
 
-    __slots__ = ("changes", "content", "modified_ms", "synced")
+    __slots__ = ("changes", "content", "mapped", "modified_ms", "synced")
 
     def __init__(self) -> None:
         self.content = bytearray()
         self.synced = b""
         self.changes: list[_Change] = []
         self.modified_ms = 0
+        # (in which life of the process, up to which byte): somebody may still read from there.
+        self.mapped = (-1, 0)
 
     def write(self, position: int, data: bytes) -> None:
         if len(self.content) < position:
@@ -242,10 +244,16 @@ class SimFile:
         self._check()
         if not self._fs.maps_files:
             return None
+        generation, end = self.inode.mapped
+        end = max(end, size) if generation == self._generation else size
+        self.inode.mapped = (self._generation, end)
         return _SimMapping(self._fs, self.inode, size)
 
     def truncate(self, size: int) -> None:
         self._check()
+        generation, end = self.inode.mapped
+        is_mapped = generation == self._generation and end > size
+        assert not is_mapped, f"{self.path} is cut, and was mapped: that kills who reads from there"
         self._fs.before_change("truncate", self.path, self.inode, size, None)
         self.inode.truncate(size)
 

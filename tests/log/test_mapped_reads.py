@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -71,7 +72,46 @@ def test_what_is_not_in_memory_is_read_elsewhere(filled: OneLog) -> None:
     assert again.next_offset == hot.next_offset
 
 
-def test_truncation_gives_a_mapped_segment_a_new_file(tmp_path: Path) -> None:
+def take_all_descriptors(one: OneLog) -> None:
+    """Have the LRU close what the log has open, and with it the mapping."""
+    other = one.manager.create(UUID(int=4), "other", 0, one.config)
+    one.manager.directories[0].open_files.entries_max = 1
+    for _ in range(2):
+        other.active.close_file()
+        one.manager.directories[0].open_files.closed(other.active)
+        other.active.open_file()
+    assert all(segment.file is None and segment._mapping is None for segment in one.log.segments)
+
+
+@pytest.mark.parametrize("offset", [1, 7, BATCHES - 1])
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_what_was_mapped_is_never_cut(filled: OneLog, is_closed: bool, offset: int) -> None:
+    """Not even when nothing of the mapping is left but what is on its way to a client."""
+    data = read(filled, 5).buffers[0]
+    before = bytes(data)
+    if is_closed:
+        take_all_descriptors(filled)
+    filled.log.truncate_to(offset)
+    filled.fill(3, VALUE_BYTES)
+    assert bytes(data) == before
+    assert filled.log.log_end_offset == offset + 3
+
+
+def test_the_simulated_disk_knows_whose_mapping_is_left() -> None:
+    one = OneLog(maps_files=True, segment_bytes=1 << 30)
+    file = one.fs.open("/data/file", create=True)
+    file.write_at(0, bytes(100))
+    assert file.map(60) is not None
+    assert file.map(40) is not None
+    file.truncate(60)
+    with pytest.raises(AssertionError, match="was mapped"):
+        file.truncate(59)
+    one.fs.process_death()
+    one.fs.open("/data/file").truncate(10)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_truncation_gives_a_mapped_segment_a_new_file(tmp_path: Path, is_closed: bool) -> None:
     fs = OsFileSystem()
     manager = LogManager(
         [tmp_path],
@@ -89,6 +129,9 @@ def test_truncation_gives_a_mapped_segment_a_new_file(tmp_path: Path) -> None:
     data = result.buffers[0]
     before = bytes(data)
     inode = os.stat(log.segments[0].path()).st_ino
+    if is_closed:
+        # As the LRU does; the bytes are still on their way.
+        log.segments[0].release()
     log.truncate_to(2)
     # Touching a mapping whose file was cut would end this process.
     assert os.stat(log.segments[0].path()).st_ino != inode

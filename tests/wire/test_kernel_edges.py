@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from data_plane.wire.compression import Compression
 from data_plane.wire.errors import InvalidRecords, MalformedFrame
 from data_plane.wire.kernel_responses import encode_fetch_response
 from data_plane.wire.kernel_types import FetchPartitionResult
@@ -59,6 +60,31 @@ def test_stored_batches_share_no_offset(implementation: Implementation) -> None:
         headers, _, found = scan(both_batches, 0, len(both_batches))
         assert found == problem
         assert len(headers) == (1 if problem else 2)
+
+
+@both
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_stored_batch_cut_at_every_length(
+    implementation: Implementation, compression: Compression, before: int
+) -> None:
+    """What is not there says nothing: the answer is the same at the end of a buffer of its own and
+    before foreign bytes, whatever these are."""
+    sound = build_batch(TWO)
+    batch = build_batch(TWO, base_offset=7, compression=compression)
+    front = sound * before
+    kernel = implementation.batches
+    for size in range(len(batch)):
+        end = len(front) + size
+        own = bytes(front + batch[:size])
+        problem = "incomplete" if size else ""
+        answers = [kernel.scan_batches(own, 0, end)]
+        for foreign in (*range(4), 49, 127, 128, 255):
+            for check_crc in (True, False):
+                buf = front + batch[:size] + bytes([foreign]) * 100
+                answers.append(kernel.scan_batches(buf, 0, end, check_crc=check_crc))
+        for headers, position, found in answers:
+            assert (len(headers), position, found) == (before, len(front), problem), size
 
 
 @both
