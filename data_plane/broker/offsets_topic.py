@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from data_plane.broker.placement import NewPartitions
@@ -177,7 +178,9 @@ class BrokerOffsetsTopic:
         partitions = self._services.partitions
         replica = partitions.get_by_name(GROUP_METADATA_TOPIC_NAME, partition)
         if replica is None:
-            on_done(partitions.error_by_name(GROUP_METADATA_TOPIC_NAME, partition))
+            again = partial(self.when_committed, partition, on_done)
+            if not partitions.when_loaded(GROUP_METADATA_TOPIC_NAME, b"", partition, again):
+                on_done(partitions.error_by_name(GROUP_METADATA_TOPIC_NAME, partition))
             return
         replica.when_committed(replica.log.log_end_offset - 1, on_done)
 

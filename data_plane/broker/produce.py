@@ -261,7 +261,7 @@ class _Produce:
         """Append one partition's records and fill in its answer. False when a thread is asked."""
         partition = self._find(topic, piece, answer)
         if partition is None:
-            return True
+            return not self._awaits_load(topic, piece, answer)
         kept = self._kept
         shift = 0 if kept is None else kept.shift
         start, end = piece.records_start - shift, piece.records_end - shift
@@ -388,6 +388,19 @@ class _Produce:
         finally:
             if is_over:
                 kept.release()
+
+    def _awaits_load(
+        self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer
+    ) -> bool:
+        """Whether a thread is loading the log: this goes on when it has ended. To have the client
+        send it again would let its next requests overtake it."""
+        partitions = self._services.partitions
+        loaded = functools.partial(self._looked, Nothing.PAUSED, None)
+        if not partitions.when_loaded(topic.name, topic.topic_id, piece.partition_index, loaded):
+            return False
+        answer.error_code, answer.error_message = _NONE, None
+        self._keep()
+        return True
 
     def _take_up(self, found: Checked | Refusal, now_ms: int) -> None:
         topic, piece, answer = self._todo[self._next]

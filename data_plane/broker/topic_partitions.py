@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from data_plane.broker.log_loads import LogLoads
 from data_plane.broker.wall_clock import WallClock
 from data_plane.cell.metadata import NO_LEADER
 from data_plane.cell.partition_state import effective_min_isr, may_join_isr
@@ -37,6 +38,7 @@ from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from data_plane.broker.api import Executor
     from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
     from data_plane.log.log import Log
     from data_plane.log.manager import LogManager
@@ -93,7 +95,9 @@ class TopicPartitions:
         config: ReplicaConfig,
         request_sync: Callable[[Partition], None],
         wall_clock: WallClock | None = None,
+        executor: Executor | None = None,
     ) -> None:
+        """`executor` loads logs that take long; without one all are loaded at their first use."""
         self._node_id = node_id
         self._wall_clock = WallClock() if wall_clock is None else wall_clock
         self._image = image
@@ -108,6 +112,8 @@ class TopicPartitions:
         self.on_open_failed: Callable[[str, int, LogError], None] | None = None
         # Whether logs of partitions that an image brings are made at once.
         self._makes_new = False
+        self._loads = None if executor is None else LogLoads(executor, self._load_ended)
+        self._now_ms = 0
         # The image is from this broker's disk: the store may have gone on. Until the first new one.
         self.is_image_old = False
         # Told when a led partition has somebody to take into its ISR.
@@ -217,6 +223,7 @@ class TopicPartitions:
         self._image = image
         # What an image has had since before this process may have had records.
         self._makes_new = self._logs.has_unread_directories and not self.is_image_old
+        self._now_ms = now_ms
         self.is_image_old = False
         changed: list[tuple[UUID, int]] = []
         if old.topics_by_id is not image.topics_by_id:
@@ -363,14 +370,30 @@ class TopicPartitions:
             return None
         try:
             log = self._open_log(topic, index, is_new)
+            key = (topic.topic_id.bytes, index)
+            if self._loads is not None and self._loads.must_wait(key, log):
+                return None
             partition = Partition(topic.name, index, log, self._node_id, self)
             self._give_role(partition, topic, image, None)
         except LogError as error:
             if self.on_open_failed is not None:
                 self.on_open_failed(topic.name, index, error)
             return None
-        self._replicas[(topic.topic_id.bytes, index)] = partition
+        self._replicas[key] = partition
         return partition
+
+    def when_loaded(
+        self, topic: str, topic_id: bytes, index: int, callback: Callable[[], None]
+    ) -> bool:
+        """Whether a thread is loading the log of this partition, by name or by id. `callback` is
+        called when it has ended then, whatever has come of it: look the partition up again."""
+        if topic and topic in self._image.topics_by_name:
+            topic_id = self._image.topics_by_name[topic].topic_id.bytes
+        return self._loads is not None and self._loads.when_ended((topic_id, index), callback)
+
+    def _load_ended(self, key: tuple[bytes, int]) -> None:
+        for listener in self._listeners:
+            listener([(UUID(bytes=key[0]), key[1])], self._now_ms)
 
     def _open_log(self, topic: TopicImage, index: int, is_new: bool) -> Log:
         try:
@@ -389,6 +412,9 @@ class TopicPartitions:
             if error is not ErrorCode.NONE:
                 return error
         if image.leader != self._node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self._loads is not None and (topic.topic_id.bytes, index) in self._loads:
+            # Clients ask again soon.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR
 

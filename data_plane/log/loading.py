@@ -59,6 +59,11 @@ class LoadedLog(NamedTuple):
     log_start_offset: int
     recovery_point: int
 
+    def close(self) -> None:
+        """Nobody wants it any more."""
+        for segment in self.segments:
+            segment.close_file()
+
 
 def segment_bases(names: Sequence[str]) -> list[int]:
     """Base offsets of the `.log` files among `names`."""
@@ -101,21 +106,43 @@ def without_first(log: Log, segments: list[Segment], count: int) -> list[Segment
 
 
 def load(log: Log, summary: LogSummary | None) -> LoadedLog:
-    """Load a log that was closed cleanly, or that the checkpoint knows to be whole."""
+    """Load a log that was closed cleanly, or that the checkpoint knows to be whole. In any thread:
+    its files are open without being counted (LogDirectory.open_files)."""
     fs = log.log_directory.fs
     names = finish_swaps(log)
     segments = open_segments(log, names)
     log.durable_log_start = read_log_start(fs, log.folder, names, synced_only=True)
     log.gaps = read_gaps(fs, log.folder, names)
     log_start = log.log_start_offset if summary is not None else log.durable_log_start
-    if not segments:
-        segments = [create_segment(log, max(log_start, log.log_start_offset))]
+    is_new = not segments
+    if is_new:
+        base_offset = max(log_start, log.log_start_offset)
+        segments = [Segment(log.log_directory, log.folder, base_offset, base_offset, 0)]
+        log.dirty |= Dirty.FOLDER
     log_start = max(log_start, segments[0].base_offset)
     segments = without_removed(log, segments, log_start)
-    folds = log.new_folds()
     active = segments[-1]
     active.start_indexes()
-    file = active.open_file()
+    active.file = fs.open(active.path(), create=is_new)
+    try:
+        return _load_active(log, summary, names, segments, log_start)
+    except BaseException:
+        active.close_file()
+        raise
+
+
+def _load_active(
+    log: Log,
+    summary: LogSummary | None,
+    names: list[str],
+    segments: list[Segment],
+    log_start: int,
+) -> LoadedLog:
+    fs = log.log_directory.fs
+    folds = log.new_folds()
+    active = segments[-1]
+    file = active.file
+    assert file is not None
     if not load_tail_files(log, names, active, folds, summary):
         starts = restore_folds(fs, log.folder, names, folds, active.base_offset)
         replay(segments[:-1], folds, starts, active.base_offset)

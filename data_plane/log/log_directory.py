@@ -28,6 +28,9 @@ WITHDRAWN_FILE = "recovery-point.withdrawn"
 REPORTS_MAX = 1000
 # So many take less to write than a job does.
 ENTRIES_WRITTEN_AT_ONCE_MAX = 200
+# What it takes some 20 ms to load.
+BYTES_LOADED_AT_ONCE_MAX = 1 << 20
+PRODUCERS_LOADED_AT_ONCE_MAX = 1_000
 NOT_THE_DISKS_FAULT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -38,6 +41,7 @@ class LogDirectory:
         "_log_start_token",
         "_sync_token",
         "broker_epoch",
+        "bytes_loaded_at_once_max",
         "checkpoint_sequence",
         "corrupt_batches",
         "damage",
@@ -48,6 +52,7 @@ class LogDirectory:
         "fs",
         "open_files",
         "path",
+        "producers_loaded_at_once_max",
         "reports",
         "stop_sign",
     )
@@ -83,6 +88,9 @@ class LogDirectory:
         self.corrupt_batches = 0
         # States of more entries than that are not written at a roll; see fold_snapshots.py.
         self.entries_written_at_once_max = ENTRIES_WRITTEN_AT_ONCE_MAX
+        # Logs with more to walk, or to decode, are loaded by threads; see load_job.py.
+        self.bytes_loaded_at_once_max = BYTES_LOADED_AT_ONCE_MAX
+        self.producers_loaded_at_once_max = PRODUCERS_LOADED_AT_ONCE_MAX
         # Logs known to be damaged; see damage.py.
         self.damage: dict[str, int] = {}
 

@@ -19,6 +19,7 @@ from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.fold import Fold, FoldFactory
 from data_plane.log.fold_snapshots import PendingSnapshot, forget_written
 from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.load_job import LoadJob
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.producer_state import ProducerStates
@@ -33,6 +34,7 @@ class LogState:
         "_directory",
         "_fold_factories",
         "_folds",
+        "_load_job",
         "_needs_preparation",
         "_producers",
         "_roll_ms",
@@ -90,6 +92,7 @@ class LogState:
         self._producers: ProducerStates | None = None
         self._segments: list[Segment] | None = None
         self._summary: LogSummary | None = None
+        self._load_job: LoadJob | None = None
         # The last append, when it was small: (offset, next offset, its bytes). Those who wait at
         # the log end want exactly this, and need not ask the file system for it.
         self._tail: tuple[int, int, bytes] | None = None
@@ -235,10 +238,47 @@ class LogState:
         """Bring segments and folds into memory. Raises LogDirFailure, CorruptSegment."""
         assert not self._closed, "a closed log was used"
         self._directory.check_online()
-        try:
-            loaded = loading.load(self, self._summary)
-        except OSError as error:
-            raise self._directory.fail(error) from error
+        job, self._load_job = self._load_job, None
+        loaded = None if job is None else job.take_over()
+        if loaded is None:
+            try:
+                loaded = loading.load(self, self._summary)
+            except OSError as error:
+                raise self._directory.fail(error) from error
+        self.take_loaded(loaded)
+
+    @property
+    def opened_from(self) -> LogSummary | None:
+        """What the checkpoint has said of a log that is not loaded yet."""
+        return self._summary
+
+    @property
+    def needs_long_load(self) -> bool:
+        """Whether loading takes long enough to be left to a thread (load_job.py); touches no
+        file."""
+        summary = self._summary
+        if self._segments is not None or summary is None or self._closed:
+            return False
+        if summary.producers_count > self._directory.producers_loaded_at_once_max:
+            return True
+        walked_bytes = 0 if summary.has_tail_files else summary.active_size
+        return walked_bytes > self._directory.bytes_loaded_at_once_max
+
+    def load_job(self) -> LoadJob:
+        """The job that loads this log, the same one until that is done."""
+        if self._load_job is None:
+            self._load_job = LoadJob(self)
+        return self._load_job
+
+    def take_loaded(self, loaded: loading.LoadedLog) -> None:
+        """Be loaded. On the loop; does nothing when it is already, or closed meanwhile."""
+        self._load_job = None
+        if self._segments is not None or self._closed:
+            loaded.close()
+            return
+        for segment in loaded.segments:
+            if segment.file is not None:
+                self._directory.open_files.opened(segment)
         self._adopt(loaded)
 
     def recover(self, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> None:
@@ -348,6 +388,7 @@ class LogState:
             not self.needs_flush and not self.doomed,
             self.tail_files_offset == self.log_end_offset,
             -1 if self._directory.failure is not None else self.segments[0].newest_ms(),
+            len(self.producers),
         )
 
     def sync_later(self, path: str, site: SyncSite) -> None:

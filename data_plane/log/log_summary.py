@@ -26,3 +26,4 @@ class LogSummary(NamedTuple):
     is_synced: bool
     has_tail_files: bool
     first_segment_timestamp: int
+    producers_count: int = 0

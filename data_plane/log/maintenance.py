@@ -101,6 +101,7 @@ class Maintenance:
         self._retention_queue: list[Log] = []
         self._retention_due_ms = now_ms + config.retention_check_interval_ms
         self._permit = PERMITTED
+        self._tried_loads: set[Log] = set()
         # Logs whose start retention has moved since they were last taken from here.
         self.retained: list[Log] = []
         self._checkpoint_due_ms = now_ms
@@ -178,12 +179,16 @@ class Maintenance:
         if not self._retention_queue and now_ms >= self._retention_due_ms:
             self._retention_due_ms = now_ms + self._config.retention_check_interval_ms
             self._retention_queue = self._manager.logs()
+            self._tried_loads.clear()
         loads_left = LOADS_PER_TICK_MAX
         for _ in range(min(LOGS_PER_TICK_MAX, len(self._retention_queue))):
             log = self._retention_queue.pop()
             if log.log_directory.failure is not None or log.is_closed:
                 continue
             if not log.may_expire(wall_ms, by_date=by_date) and not log.awaits_roll(wall_ms):
+                continue
+            if log.needs_long_load:
+                self._load_later(log)
                 continue
             loads_left -= not log.is_loaded
             with self._attempting(log.log_directory, log.folder):
@@ -192,6 +197,15 @@ class Maintenance:
                     self.retained.append(log)
             if not loads_left:
                 break
+
+    def _load_later(self, log: Log) -> None:
+        """Have a thread load `log`, and retention look at it then; once in a round, should that
+        fail."""
+        if log not in self._tried_loads:
+            self._tried_loads.add(log)
+            self._launch("load", log, log.log_directory, log.load_job())
+        if ("load", log) in self._in_flight:
+            self._retention_queue.insert(0, log)
 
     def _expire_producers(self, now_ms: int, wall_ms: int) -> None:
         if self._permit.why_not_by_date:

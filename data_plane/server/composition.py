@@ -101,7 +101,13 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         follows_store=entry.broker is not None,
     )
     partitions = TopicPartitions(
-        settings.node_id, image, logs, config, group_commit.request_sync, wall_clock
+        settings.node_id,
+        image,
+        logs,
+        config,
+        group_commit.request_sync,
+        wall_clock,
+        ports.executor,
     )
     partitions.on_open_failed = _tell_of_partitions(logs, log)
     services = Services(

@@ -122,7 +122,13 @@ class BrokerPlayer:
         counters = BrokerCounters()
         wall_clock = WallClock()
         partitions = TopicPartitions(
-            node_id, image, self.logs, config, group_commit.request_sync, wall_clock=wall_clock
+            node_id,
+            image,
+            self.logs,
+            config,
+            group_commit.request_sync,
+            wall_clock,
+            self.executor,
         )
         partitions.configure_logs()
         handlers = HandlerTable()
