@@ -196,7 +196,6 @@ class CompactionJob:
         """Check a segment, once in each job: what is rewritten gets a new checksum, so that damage
         would not be found any more. Also of what this process has written."""
         if segment not in self._verified:
-            segment.load_indexes(file)
             self.log.report_bad_ranges(segment, segment.verify(file, self._stop_sign.look))
             self._verified.add(segment)
 

@@ -10,13 +10,8 @@ from data_plane.log.batch_walk import Chunk
 from data_plane.log.checkpoints import encode_value
 from data_plane.log.file_system import Buffer, SyncSite
 from data_plane.log.indexes import AbortedTransaction
-from data_plane.log.segment import (
-    APPEND_TIME_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
-)
+from data_plane.log.segment import APPEND_TIME_SUFFIX, LOG_SUFFIX, Segment
+from data_plane.log.segment_checks import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from data_plane.wire.kernel import list_keys
 from data_plane.wire.records import BatchHeader, filter_batch, read_batch_header, unpacked_records
 

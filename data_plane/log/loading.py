@@ -33,14 +33,8 @@ from data_plane.log.partition_files import (
     read_log_start,
 )
 from data_plane.log.producer_state import ProducerStates
-from data_plane.log.segment import (
-    APPEND_TIME_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    Segment,
-)
+from data_plane.log.segment import APPEND_TIME_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from data_plane.log.segment_checks import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from data_plane.wire.records import BatchHeader
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from data_plane.log.batch_walk import BadRange, BatchWalk
 from data_plane.log.cold_files import cold_file
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
+from data_plane.log.indexes import OffsetIndex
 from data_plane.log.segment import Fetch, Segment
 from data_plane.wire.records import iter_batch_headers
 
@@ -44,22 +45,25 @@ def read_segment(
     at_least_one_batch: bool,
     *,
     is_hot: bool = False,
+    index: OffsetIndex | None = None,
 ) -> ReadResult | None:
-    """Batches of `segment`; None when it has none in [offset, max_offset).
+    """Batches of `segment`; None when it has none in [offset, max_offset). A worker thread gives
+    the `index` that it has loaded.
 
     Raises CorruptSegment when the first batch lies in a bad range.
     """
-    start = segment.position_of(fetch, offset)
+    start = segment.position_of(fetch, offset, index)
     end = segment.size
     next_offset = segment.next_offset
     if max_offset < next_offset:
-        end = segment.position_of(fetch, max_offset)
+        end = segment.position_of(fetch, max_offset, index)
         next_offset = max_offset
     if start >= end:
         return None
     cut = end
     if end - start > max_bytes:
-        cut = segment.cut_position(fetch, start, start + max_bytes) if max_bytes > 0 else start
+        limit = start + max_bytes
+        cut = segment.cut_position(fetch, start, limit, index) if max_bytes > 0 else start
         if cut <= start:
             if not at_least_one_batch:
                 return ReadResult([], 0, False, offset)
@@ -99,17 +103,18 @@ def read_segment_cold(
     """`read_segment` from the disk, and the bad ranges that this read has found."""
     found: list[BadRange] = []
     with cold_file(segment) as file:
-        segment.load_indexes(file)
         if segment.unverified_end and segment.size <= FIRST_READ_CHECK_BYTES_MAX:
             found = segment.verify(file)
+        # Held here: the loop may close the segment at any time, to have room for others.
+        index, _ = segment.load_indexes(file)
         arguments = (offset, max_bytes, max_offset, at_least_one_batch)
         try:
-            result = read_segment(segment, file.read_at, *arguments)
+            result = read_segment(segment, file.read_at, *arguments, index=index)
             if result is not None and result.size and segment.unverified_end:
-                bad = _check_served(segment, file, offset, result)
+                bad = _check_served(segment, file, offset, result, index)
                 if bad:
                     found += bad
-                    result = read_segment(segment, file.read_at, *arguments)
+                    result = read_segment(segment, file.read_at, *arguments, index=index)
         except CorruptSegment as error:
             if not found:
                 raise
@@ -118,9 +123,11 @@ def read_segment_cold(
         return result, found
 
 
-def _check_served(segment: Segment, file: File, offset: int, result: ReadResult) -> list[BadRange]:
+def _check_served(
+    segment: Segment, file: File, offset: int, result: ReadResult, index: OffsetIndex
+) -> list[BadRange]:
     """Check the CRCs of what `result` would serve."""
-    start = segment.position_of(file.read_at, offset)
+    start = segment.position_of(file.read_at, offset, index)
     walk = BatchWalk(file, start, start + result.size, check_crc=True)
     for _ in walk:
         pass

@@ -53,7 +53,6 @@ class ScrubJob:
         stop_sign.look()
         try:
             with cold_file(segment) as file:
-                segment.load_indexes(file)
                 found = segment.verify(file, stop_sign.look)
         except Retired:
             return
@@ -66,6 +65,10 @@ class ScrubJob:
 
     def finish(self) -> None:
         self._queue.extendleft(reversed(self._chosen[self._checked_count :]))
+        for _, segment in self._chosen:
+            if segment.file is None:
+                # Nobody reads it, and the indexes of all segments would fill the memory in time.
+                segment.close_file()
         for log, segment, found in self._found:
             log.report_bad_ranges(segment, found)
 

@@ -21,14 +21,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from operator import itemgetter
 
-from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk, find_bad_ranges
+from data_plane.log.batch_walk import BadRange
 from data_plane.log.checkpoints import read_value
 from data_plane.log.cold_files import cold_file
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
 from data_plane.log.indexes import (
     AbortedTransaction,
-    IndexCheck,
     InvalidIndex,
     OffsetIndex,
     TimeIndex,
@@ -36,12 +35,17 @@ from data_plane.log.indexes import (
 )
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.mappings import Mapping
+from data_plane.log.segment_checks import (
+    INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Indexes,
+    read_indexes,
+    verify,
+)
 from data_plane.wire.kernel_types import BATCH_HEADER_BYTES
 from data_plane.wire.records import BatchHeader, read_batch_header
 
 LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 # When the last record was appended, by this broker's date: only where records have no timestamps.
 APPEND_TIME_SUFFIX = ".appendtime"
@@ -102,6 +106,7 @@ class Segment:
         "file",
         "first_append_ms",
         "folder",
+        "has_unsound_index_files",
         "has_untimed",
         "last_append_ms",
         "max_timestamp",
@@ -129,6 +134,8 @@ class Segment:
         self.file: File | None = None
         self.offset_index: OffsetIndex | None = None
         self.time_index: TimeIndex | None = None
+        # Found to say what is not so: they are not read again.
+        self.has_unsound_index_files = False
         self.aborted: list[AbortedTransaction] | None = None
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
@@ -206,6 +213,12 @@ class Segment:
         self.time_index = TimeIndex()
         self.aborted = []
         self.forget_hints()
+
+    def empty_twin(self) -> Segment:
+        """One of the same base offset that batches can be shown to."""
+        twin = Segment(self.directory, self.folder, self.base_offset, self.base_offset, 0)
+        twin.start_indexes()
+        return twin
 
     def add_batch(self, header: BatchHeader, position: int, interval_bytes: int) -> None:
         """Account for a stored batch at byte `position`: indexes, timestamps, next offset."""
@@ -288,8 +301,9 @@ class Segment:
             self.ever_mapped = True
         return mapping
 
-    def position_of(self, fetch: Fetch, offset: int) -> int:
+    def position_of(self, fetch: Fetch, offset: int, index: OffsetIndex | None = None) -> int:
         """Where the first batch begins whose last offset is ≥ `offset`; `size` without one.
+        Worker threads give the index that they have loaded.
 
         Raises CorruptSegment when that batch may lie in a bad range, WouldBlock as `fetch` does.
         """
@@ -305,9 +319,10 @@ class Segment:
             found = bisect_left(recent, offset, key=_BASE_OFFSET)
             if found < len(recent) and recent[found][1] == offset:
                 return recent[found][0]
-        index = self.offset_index
         if index is None:
-            raise WouldBlock
+            index = self.offset_index
+            if index is None:
+                raise WouldBlock
         position = index.position_for(offset - self.base_offset)
         skipped: BadRange | None = None
         size = self.size
@@ -336,17 +351,20 @@ class Segment:
             raise CorruptSegment(self.path(), skipped.start, skipped.reason)
         return size
 
-    def cut_position(self, fetch: Fetch, start: int, limit: int) -> int:
+    def cut_position(
+        self, fetch: Fetch, start: int, limit: int, index: OffsetIndex | None = None
+    ) -> int:
         """The end of the last whole batch in [start, limit); `start` when the first is larger.
 
-        `limit` lies below the segment's end.
+        `limit` lies below the segment's end; `index` as in `position_of`.
         """
         recent = self._recent
         if recent is not None and recent[0][0] <= limit:
             return max(start, recent[bisect_right(recent, (limit + 1,)) - 1][0])
-        index = self.offset_index
         if index is None:
-            raise WouldBlock
+            index = self.offset_index
+            if index is None:
+                raise WouldBlock
         position = max(start, index.boundary_at_or_below(limit))
         window: Buffer = b""
         window_start = position
@@ -394,31 +412,8 @@ class Segment:
 
     def verify(self, file: File, between: Callable[[], None] | None = None) -> list[BadRange]:
         """Check all batches of an earlier process and remember what is bad; in a worker thread.
-
-        Indexes of a sealed segment that do not fit to its batches are built anew. Returns the bad
-        ranges that were not known before. `between` is called often, and may end it by raising."""
-        index = self.offset_index
-        known = self.bad_ranges or []
-        end = self.unverified_end or self.size
-        above = index.boundary_above if index is not None else _nothing_known
-        check = IndexCheck(self.base_offset, index, self.time_index)
-
-        def on_chunk(chunk: Chunk) -> None:
-            if between is not None:
-                between()
-            for header in chunk.headers:
-                check.see(
-                    chunk.position + header.position, header.last_offset, header.max_timestamp
-                )
-
-        found = find_bad_ranges(file, end, self.base_offset, self.next_offset, above, on_chunk)
-        self.add_bad_ranges(found)
-        if self.sealed and not check.is_passed:
-            self.adopt_indexes(*rebuild_indexes(self, file))
-        if end >= self.unverified_end:
-            self.unverified_end = 0
-        starts = {bad.start for bad in known}
-        return [bad for bad in found if bad.start not in starts]
+        See segment_checks.py."""
+        return verify(self, file, between)
 
     def add_bad_ranges(self, found: list[BadRange]) -> None:
         """Stop serving `found`."""
@@ -431,23 +426,19 @@ class Segment:
 
     # Loading what a sealed segment keeps on disk
 
-    def load_indexes(self, file: File) -> None:
-        """Load or rebuild the indexes of a sealed segment; in a worker thread or at a load.
+    def load_indexes(self, file: File) -> Indexes:
+        """The indexes, loaded or made anew where a sealed segment does not have them in memory; in
+        a worker thread or at a load. A thread goes by what it gets here: the segment's own may be
+        dropped at any time, when others need the room.
 
         The finished objects are assigned last, so that the loop sees whole ones or none.
         """
-        if self.offset_index is not None and self.time_index is not None:
-            return
-        fs = self.directory.fs
-        try:
-            offset_index = OffsetIndex.decode(fs.read_file(self.path(INDEX_SUFFIX)), self.size)
-            time_index = TimeIndex.decode(fs.read_file(self.path(TIME_INDEX_SUFFIX)))
-            if self.size and time_index.last is None and not self.has_untimed:
-                # Retention would take the segment for ages old.
-                raise InvalidIndex("a sealed segment has timestamps, or records without them")
-        except (InvalidIndex, FileNotFoundError):
-            offset_index, time_index = rebuild_indexes(self, file)
-        self.adopt_indexes(offset_index, time_index)
+        offset_index, time_index = self.offset_index, self.time_index
+        if offset_index is not None and time_index is not None:
+            return offset_index, time_index
+        indexes = read_indexes(self, file)
+        self.adopt_indexes(*indexes)
+        return indexes
 
     def adopt_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
         """Use these, and the largest timestamp that they know."""
@@ -513,34 +504,3 @@ class Segment:
                 path = self.path(TRANSACTION_INDEX_SUFFIX)
                 raise CorruptSegment(path, 0, str(error)) from error
         return self.aborted
-
-
-def _nothing_known(position: int) -> int | None:
-    return None
-
-
-def rebuild_indexes(segment: Segment, file: File) -> tuple[OffsetIndex, TimeIndex]:
-    """Indexes of the segment's sound batches, as if they were appended again."""
-    twin = Segment(segment.directory, segment.folder, segment.base_offset, segment.base_offset, 0)
-    twin.start_indexes()
-    assert twin.offset_index is not None
-    assert twin.time_index is not None
-    position: int | None = 0
-    while position is not None and position < segment.size:
-        walk = BatchWalk(
-            file,
-            position,
-            segment.size,
-            check_crc=True,
-            next_offset=twin.next_offset,
-            end_offset=segment.next_offset,
-        )
-        for chunk in walk:
-            for header in chunk.headers:
-                twin.add_batch(header, chunk.position + header.position, 4096)
-        position = walk.resume_position() if walk.problem else None
-    if twin.max_timestamp >= 0:
-        twin.time_index.append_if_later(
-            twin.max_timestamp, twin.max_timestamp_offset - segment.base_offset
-        )
-    return twin.offset_index, twin.time_index

@@ -51,11 +51,8 @@ def _find_in(segment: Segment, timestamp_ms: int, start: int, end: int) -> Found
     if not segment.size:
         return None
     with cold_file(segment) as file:
-        segment.load_indexes(file)
-        assert segment.time_index is not None
-        assert segment.offset_index is not None
-        relative = segment.time_index.offset_for(timestamp_ms)
-        position = segment.offset_index.position_for(relative)
+        offset_index, time_index = segment.load_indexes(file)
+        position = offset_index.position_for(time_index.offset_for(timestamp_ms))
         for chunk, header in _batches(segment, file, position, start, end):
             if header.max_timestamp < timestamp_ms:
                 continue
@@ -133,13 +130,11 @@ def _max_in(segment: Segment, start: int, end: int) -> Found | None:
     """The first record with the highest timestamp of a segment's in [start, end)."""
     best: Found | None = None
     with cold_file(segment) as file:
-        segment.load_indexes(file)
-        assert segment.time_index is not None
-        assert segment.offset_index is not None
+        offset_index, time_index = segment.load_indexes(file)
         position = 0
         if segment.base_offset >= start and segment.next_offset <= end:
-            relative = segment.time_index.offset_for(segment.max_timestamp)
-            position = segment.offset_index.position_for(relative)
+            relative = time_index.offset_for(segment.max_timestamp)
+            position = offset_index.position_for(relative)
         for chunk, header in _batches(segment, file, position, start, end):
             if best is not None and header.max_timestamp <= best[1]:
                 continue

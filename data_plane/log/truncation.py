@@ -47,7 +47,6 @@ def check_before(log: Log, offset: int) -> None:
     segment = segments[segments_from(segments, offset)]
     if segment.unverified_end and segment.base_offset < offset:
         file = segment.open_file()
-        segment.load_indexes(file)
         log.report_bad_ranges(segment, segment.verify(file))
 
 

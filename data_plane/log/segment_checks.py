@@ -1,0 +1,101 @@
+"""A sealed segment's indexes against its batches: read, checked and made anew, in worker threads.
+
+Index files have no checksum. Once a check has found that one of them says what is not so, both are
+made anew from the batches whenever they are wanted: what is on the disk stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk, find_bad_ranges
+from data_plane.log.file_system import File
+from data_plane.log.indexes import IndexCheck, InvalidIndex, OffsetIndex, TimeIndex
+
+if TYPE_CHECKING:
+    from data_plane.log.segment import Segment
+
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+INTERVAL_BYTES = 4096
+
+Indexes = tuple[OffsetIndex, TimeIndex]
+
+
+def read_indexes(segment: Segment, file: File) -> Indexes:
+    """From the index files, or from the batches where those are missing or unsound."""
+    if segment.has_unsound_index_files:
+        return rebuild_indexes(segment, file)
+    fs = segment.directory.fs
+    try:
+        offset_index = OffsetIndex.decode(fs.read_file(segment.path(INDEX_SUFFIX)), segment.size)
+        time_index = TimeIndex.decode(fs.read_file(segment.path(TIME_INDEX_SUFFIX)))
+        if segment.size and time_index.last is None and not segment.has_untimed:
+            # Retention would take the segment for ages old.
+            raise InvalidIndex("a sealed segment has timestamps, or records without them")
+    except (InvalidIndex, FileNotFoundError):
+        return rebuild_indexes(segment, file)
+    return offset_index, time_index
+
+
+def rebuild_indexes(segment: Segment, file: File) -> Indexes:
+    """Indexes of the segment's sound batches, as if they were appended again."""
+    twin = segment.empty_twin()
+    position: int | None = 0
+    while position is not None and position < segment.size:
+        walk = BatchWalk(
+            file,
+            position,
+            segment.size,
+            check_crc=True,
+            next_offset=twin.next_offset,
+            end_offset=segment.next_offset,
+        )
+        for chunk in walk:
+            for header in chunk.headers:
+                twin.add_batch(header, chunk.position + header.position, INTERVAL_BYTES)
+        position = walk.resume_position() if walk.problem else None
+    assert twin.offset_index is not None
+    assert twin.time_index is not None
+    if twin.max_timestamp >= 0:
+        twin.time_index.append_if_later(
+            twin.max_timestamp, twin.max_timestamp_offset - segment.base_offset
+        )
+    return twin.offset_index, twin.time_index
+
+
+def verify(
+    segment: Segment, file: File, between: Callable[[], None] | None = None
+) -> list[BadRange]:
+    """Check all batches of an earlier process and remember what is bad.
+
+    Indexes of a sealed segment that do not fit to its batches are built anew. Returns the bad
+    ranges that were not known before. `between` is called often, and may end it by raising."""
+    offset_index, time_index = segment.load_indexes(file)
+    known = segment.bad_ranges or []
+    end = segment.unverified_end or segment.size
+    check = IndexCheck(segment.base_offset, offset_index, time_index)
+
+    def on_chunk(chunk: Chunk) -> None:
+        if between is not None:
+            between()
+        for header in chunk.headers:
+            check.see(chunk.position + header.position, header.last_offset, header.max_timestamp)
+
+    found = find_bad_ranges(
+        file,
+        end,
+        segment.base_offset,
+        segment.next_offset,
+        offset_index.boundary_above,
+        on_chunk,
+    )
+    segment.add_bad_ranges(found)
+    if segment.sealed and not check.is_passed:
+        segment.has_unsound_index_files = True
+        segment.adopt_indexes(*rebuild_indexes(segment, file))
+    if end >= segment.unverified_end:
+        segment.unverified_end = 0
+    starts = {bad.start for bad in known}
+    return [bad for bad in found if bad.start not in starts]
