@@ -41,6 +41,7 @@ from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.file_system import File
 from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.segment import Segment
+from data_plane.log.segment_checks import verify
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -196,7 +197,7 @@ class CompactionJob:
         """Check a segment, once in each job: what is rewritten gets a new checksum, so that damage
         would not be found any more. Also of what this process has written."""
         if segment not in self._verified:
-            self.log.report_bad_ranges(segment, segment.verify(file, self._stop_sign.look))
+            self.log.report_bad_ranges(segment, verify(segment, file, self._stop_sign.look))
             self._verified.add(segment)
 
     def _groups(self) -> list[list[Segment]]:

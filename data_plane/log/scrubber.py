@@ -14,6 +14,7 @@ from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.segment import Segment
+from data_plane.log.segment_checks import verify
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -53,7 +54,7 @@ class ScrubJob:
         stop_sign.look()
         try:
             with cold_file(segment) as file:
-                found = segment.verify(file, stop_sign.look)
+                found = verify(segment, file, stop_sign.look)
         except Retired:
             return
         except OSError as error:

@@ -40,7 +40,6 @@ from data_plane.log.segment_checks import (
     TIME_INDEX_SUFFIX,
     Indexes,
     read_indexes,
-    verify,
 )
 from data_plane.wire.kernel_types import BATCH_HEADER_BYTES
 from data_plane.wire.records import BatchHeader, read_batch_header
@@ -409,11 +408,6 @@ class Segment:
             if bad.start < end and start < bad.end:
                 return bad
         return None
-
-    def verify(self, file: File, between: Callable[[], None] | None = None) -> list[BadRange]:
-        """Check all batches of an earlier process and remember what is bad; in a worker thread.
-        See segment_checks.py."""
-        return verify(self, file, between)
 
     def add_bad_ranges(self, found: list[BadRange]) -> None:
         """Stop serving `found`."""

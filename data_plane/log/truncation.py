@@ -32,6 +32,7 @@ from data_plane.log.partition_files import (
 from data_plane.log.reads import segments_from
 from data_plane.log.removal import files_to_remove
 from data_plane.log.segment import Segment
+from data_plane.log.segment_checks import verify
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -47,7 +48,7 @@ def check_before(log: Log, offset: int) -> None:
     segment = segments[segments_from(segments, offset)]
     if segment.unverified_end and segment.base_offset < offset:
         file = segment.open_file()
-        log.report_bad_ranges(segment, segment.verify(file))
+        log.report_bad_ranges(segment, verify(segment, file))
 
 
 def truncate_to(log: Log, offset: int) -> None:
