@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from data_plane.log.loading import TAIL_FILES_BYTES_MIN
+from data_plane.log.segment_checks import verify
 from tests.log.one_log import OneLog, batch_of
 
 NOW_MS = 1_790_000_000_000
@@ -208,7 +209,7 @@ def test_their_segments_need_no_new_indexes_at_every_start() -> None:
     assert segment.offset_index is not None
     assert segment.offset_index.encode() == before
     loaded = segment.offset_index
-    assert segment.verify(file) == []
+    assert verify(segment, file) == []
     assert segment.offset_index is loaded
 
 
