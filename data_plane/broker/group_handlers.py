@@ -45,7 +45,6 @@ from data_plane.wire.messages.join_group_response import JoinGroupResponse
 from data_plane.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from data_plane.wire.messages.leave_group_response import LeaveGroupResponse
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
-from data_plane.wire.messages.list_groups_response import ListGroupsResponse
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
 from data_plane.wire.registry import ApiKey
 
@@ -229,8 +228,11 @@ def handle_describe_groups(
 
 def handle_list_groups(
     services: Services, context: RequestContext, request: ListGroupsRequest, now_ms: int
-) -> ListGroupsResponse:
-    return service_of(services).coordinator.list_groups(request)
+) -> Any:
+    service = service_of(services)
+    reply = Reply()
+    service.carry_out(service.coordinator.list_groups(request, reply, now_ms), now_ms)
+    return reply.result()
 
 
 def handle_delete_groups(

@@ -45,6 +45,7 @@ from data_plane.groups.effects import (
 from data_plane.groups.loading import Folded, fold_records
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.primitives import ZERO_UUID
 from data_plane.wire.records import Record
 
 LOADS_AT_ONCE_MAX: Final = 4
@@ -64,6 +65,9 @@ def group_coordinator_config(config: Config, partition_count: int | None) -> Gro
         group_max_session_timeout_ms=config.get_int("group.max.session.timeout.ms"),
         group_initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
         group_max_size=config.get_int("group.max.size"),
+        groups_max=config.get_int("group.coordinator.groups.max"),
+        members_max_bytes=config.get_int("group.coordinator.members.max.bytes"),
+        offsets_max_bytes=config.get_int("group.coordinator.offsets.max.bytes"),
         offsets_retention_ms=config.get_int("offsets.retention.minutes") * MINUTE_MS,
         offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
         offset_metadata_max_bytes=config.get_int("offset.metadata.max.bytes"),
@@ -107,10 +111,11 @@ class GroupService:
         self._settled: deque[tuple[int, ErrorCode]] = deque()
         self._to_load: deque[tuple[int, int]] = deque()
         self._loading_count = 0
-        self._are_orphans_due = False
         self._led: dict[int, int] = {}
         self._topic_id = self.topic.topic_id()
         self.coordinator = self._new_coordinator()
+        # Of topics that were deleted: they have not let go of everything yet.
+        self._former_coordinators: list[GroupCoordinator] = []
         services.image_listeners.append(self.image_changed)
         services.metrics.register(GroupMetrics(services, lambda: self.coordinator))
 
@@ -130,22 +135,31 @@ class GroupService:
 
     def tick(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        deadline_ms = self.coordinator.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms <= now_ms:
-            permit = self._services.deletion_permit
-            self.coordinator.may_expire_offsets = not permit.why_not_by_date
-            self.carry_out(self.coordinator.tick(now_ms), now_ms)
-        if self._are_orphans_due:
-            self._delete_orphans(now_ms)
+        self.coordinator.may_expire_offsets = not self._services.deletion_permit.why_not_by_date
+        for coordinator in (self.coordinator, *self._former_coordinators):
+            deadline_ms = coordinator.next_deadline_ms()
+            if deadline_ms is not None and deadline_ms <= now_ms:
+                self.carry_out(coordinator.tick(now_ms), now_ms)
+        if self._former_coordinators:
+            self._former_coordinators = [
+                each for each in self._former_coordinators if each.next_deadline_ms() is not None
+            ]
+        self._look_for_orphans(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        return self.coordinator.next_deadline_ms()
+        if not self._former_coordinators:
+            return self.coordinator.next_deadline_ms()
+        coordinators = (self.coordinator, *self._former_coordinators)
+        deadlines_ms = (each.next_deadline_ms() for each in coordinators)
+        return min((each for each in deadlines_ms if each is not None), default=None)
 
     def stop(self, now_ms: int) -> None:
         """Let go of all partitions; members that wait are told to look for the coordinator."""
         self._to_load.clear()
         for partition in list(self._led):
             self._unload(partition, now_ms)
+        for coordinator in (self.coordinator, *self._former_coordinators):
+            self.carry_out(coordinator.finish(now_ms), now_ms)
 
     # ---- effects
 
@@ -190,6 +204,7 @@ class GroupService:
             append_id, error = self._settled.popleft()
             self.carry_out(self.coordinator.append_done(append_id, error, now_ms), now_ms)
         self._load_next()
+        self._look_for_orphans(now_ms)
 
     # ---- reads
 
@@ -226,11 +241,13 @@ class GroupService:
     def image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
         self._now_ms = now_ms
         self._follow_leadership(now_ms)
-        deleted = [
-            name
-            for name, topic in old.topics_by_name.items()
-            if new.topics_by_name.get(name) is not topic and topic.topic_id not in new.topics_by_id
-        ]
+        if old.topics_by_id is new.topics_by_id:
+            return
+        deleted = {
+            topic.name: topic.topic_id
+            for topic_id, topic in old.topics_by_id.items()
+            if topic_id not in new.topics_by_id
+        }
         if deleted:
             self.carry_out(self.coordinator.topics_deleted(deleted, now_ms), now_ms)
 
@@ -245,6 +262,7 @@ class GroupService:
             # Partitions, leaders and epochs may be those of the one before, of which something may
             # still be read or written.
             self._topic_id = topic_id
+            self._former_coordinators.append(self.coordinator)
             self.coordinator = self._new_coordinator()
             self._to_load.clear()
             self._settled.clear()
@@ -288,7 +306,7 @@ class GroupService:
             if reader is None:
                 # As in a topic just made: no thread is needed to find nothing, and the clients
                 # that are about to join need not be put off.
-                self._load(partition, epoch, {})
+                self._load(partition, epoch, Folded())
                 continue
             self._loading_count += 1
             self._services.executor.submit(
@@ -317,8 +335,7 @@ class GroupService:
                     "offsets_topic_unreadable_records", partition=partition, count=unreadable_count
                 )
         self._load_next()
-        if self._loading_count == 0:
-            self._delete_orphans(self._now_ms)
+        self._look_for_orphans(self._now_ms)
 
     def _load(self, partition: int, epoch: int, folded: Folded) -> None:
         now_ms = self._now_ms
@@ -340,22 +357,18 @@ class GroupService:
             self._now_ms = now_ms
             self._load_when_committed(partition, epoch)
 
-    def _delete_orphans(self, now_ms: int) -> None:
+    def _look_for_orphans(self, now_ms: int) -> None:
         """A crash between a topic's deletion and the end of its offsets leaves offsets that a
-        topic made anew under the same name must not inherit. What is being committed for the new
-        one stays: a tombstone would come behind it."""
-        self._are_orphans_due = bool(self._services.deletion_permit.why_nothing)
-        if self._are_orphans_due:
-            # An old image does not name the topics that were made since.
-            return
-        topics = self._services.image.topics_by_name
-        orphans = []
-        for key, committed in self.coordinator.committed_offsets().items():
-            topic = topics.get(key.topic)
-            if topic is None or not committed.is_of_topic(topic.topic_id):
-                orphans.append(key)
-        if orphans:
-            self.carry_out(self.coordinator.delete_committed(orphans, now_ms), now_ms)
+        topic made anew under the same name must not inherit."""
+        if self.coordinator.may_have_orphans and not self._services.deletion_permit.why_nothing:
+            self.carry_out(self.coordinator.delete_orphans(self._is_orphan, now_ms), now_ms)
+
+    def _is_orphan(self, name: str, topic_id: uuid.UUID) -> bool:
+        """Whether an offset of a topic of this name and id is of one that exists no more."""
+        if self._services.deletion_permit.why_nothing:
+            return False  # An old image does not name the topics that were made since.
+        topic = self._services.image.topics_by_name.get(name)
+        return topic is None or topic_id not in (topic.topic_id, ZERO_UUID)
 
 
 def _read_and_fold(reader: Callable[[], Iterator[Record]]) -> tuple[Folded, int]:

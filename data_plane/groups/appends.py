@@ -13,7 +13,8 @@ A late append therefore answers its clients with a retriable error, as Kafka doe
 still count if the log takes them in the end.
 
 Invariants
-- Every reply is sent exactly once: by the outcome, by the time-out, or by `abandon`.
+- Every reply is sent exactly once: by the outcome, by the time-out, or by `abandon_oldest`.
+- Once closed, nothing is asked for any more, and nothing settles.
 - Appends that the log accepts settle in the order in which they were asked for; the shell promises
   it, `done` checks it. One that is refused (a full disk) is not in the log, and may be told before
   earlier ones that still wait for their replicas.
@@ -26,7 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from data_plane.groups.deadlines import Deadlines, Timer
+from data_plane.groups.deadlines import Timer, TimerAction
 from data_plane.groups.effects import AppendRecords, Effect, ReplyToken, Respond
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
@@ -83,17 +84,20 @@ class Appends:
         epoch: int,
         *,
         outbox: list[Effect],
-        deadlines: Deadlines,
+        schedule: Callable[[Timer, int, TimerAction], None],
         ids: Iterator[int],
         timeout_ms: int,
     ) -> None:
         self._partition = partition
         self._epoch = epoch
         self._outbox = outbox
-        self._deadlines = deadlines
+        self._schedule = schedule
         self._ids = ids
         self._timeout_ms = timeout_ms
         self._in_flight: dict[int, _InFlight] = {}
+        # Of what is only announced, the records come later.
+        self._announced: dict[int, _InFlight] = {}
+        self._is_closed = False
         self.newest_id: int | None = None
 
     def __len__(self) -> int:
@@ -109,14 +113,32 @@ class Appends:
         on_settled: Outcome | None = None,
     ) -> None:
         """Ask for `records` to be appended as one batch, all or nothing."""
-        assert records
-        append_id = self.newest_id = next(self._ids)
-        timer = Timer()
-        self._in_flight[append_id] = _InFlight(tuple(replies), on_outcome, on_settled, timer)
-        self._deadlines.schedule(
-            timer, now_ms + self._timeout_ms, partial(self._time_out, append_id)
+        append_id = self.announce(
+            now_ms, replies=replies, on_outcome=on_outcome, on_settled=on_settled
         )
-        self._outbox.append(AppendRecords(self._partition, self._epoch, records, append_id))
+        self.append_announced(append_id, records)
+
+    def announce(
+        self,
+        now_ms: int,
+        *,
+        replies: Iterable[Reply] = (),
+        on_outcome: Outcome | None = None,
+        on_settled: Outcome | None = None,
+    ) -> int:
+        """Like `append`, for records that come later: who waits is told in time all the same."""
+        append_id = next(self._ids)
+        timer = Timer()
+        self._announced[append_id] = _InFlight(tuple(replies), on_outcome, on_settled, timer)
+        self._schedule(timer, now_ms + self._timeout_ms, partial(self._time_out, append_id))
+        return append_id
+
+    def append_announced(self, append_id: int, records: list[NewRecord]) -> None:
+        assert records
+        self._in_flight[append_id] = self._announced.pop(append_id)
+        self.newest_id = append_id
+        if not self._is_closed:
+            self._outbox.append(AppendRecords(self._partition, self._epoch, records, append_id))
 
     def reply_with_newest(self, reply: Reply) -> None:
         """Send `reply`, too, when the append asked for last has its outcome."""
@@ -125,8 +147,8 @@ class Appends:
 
     def done(self, append_id: int, error: ErrorCode, now_ms: int) -> None:
         """The append has been accepted (NONE) or refused for good."""
-        if append_id not in self._in_flight:
-            return  # Abandoned: the partition has been unloaded since.
+        if self._is_closed:
+            return  # The partition has been unloaded since.
         is_next = append_id == next(iter(self._in_flight))
         assert is_next or error is not ErrorCode.NONE, "appends settle in their order"
         in_flight = self._in_flight.pop(append_id)
@@ -135,15 +157,26 @@ class Appends:
             in_flight.on_settled(error, now_ms)
         self._tell_outcome(in_flight, error, now_ms)
 
-    def abandon(self, now_ms: int) -> None:
-        """Forget everything in flight; whoever waits is sent to the next coordinator."""
-        abandoned, self._in_flight = self._in_flight, {}
-        for in_flight in abandoned.values():
-            in_flight.timer.cancel()
-            self._tell_outcome(in_flight, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+    def close(self) -> None:
+        """The partition is led here no more."""
+        self._is_closed = True
+
+    def abandon_oldest(self, now_ms: int) -> bool:
+        """Forget an append, and send whoever waits for it to the next coordinator; False when there
+        is none left."""
+        table = self._in_flight or self._announced
+        if not table:
+            return False
+        in_flight = table.pop(next(iter(table)))
+        in_flight.timer.cancel()
+        self._tell_outcome(in_flight, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+        return True
 
     def _time_out(self, append_id: int, now_ms: int) -> None:
-        self._tell_outcome(self._in_flight[append_id], ErrorCode.REQUEST_TIMED_OUT, now_ms)
+        if self._is_closed:
+            return
+        in_flight = self._in_flight.get(append_id) or self._announced[append_id]
+        self._tell_outcome(in_flight, ErrorCode.REQUEST_TIMED_OUT, now_ms)
 
     def _tell_outcome(self, in_flight: _InFlight, error: ErrorCode, now_ms: int) -> None:
         replies, in_flight.replies = in_flight.replies, ()

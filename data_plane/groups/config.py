@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from data_plane.groups.chores import WORK_PER_TURN_MAX
+
 GROUP_METADATA_TOPIC_NAME: Final = "__consumer_offsets"
 
 # Kafka parks a member's first JoinGroup for five minutes at most: such a member cannot heartbeat
@@ -34,10 +36,13 @@ class GroupCoordinatorConfig:
     offset_metadata_max_bytes: int = 4_096
     offset_commit_timeout_ms: int = 5_000
 
-    # Kafka has no such bounds; these stop one client from filling the broker's memory.
+    # Kafka has no such bounds; these stop clients from filling the broker's memory.
     groups_max: int = 1_000_000
+    members_max_bytes: int = 256 * 1024 * 1024
+    offsets_max_bytes: int = 1024 * 1024 * 1024
     pending_members_max: int = 10_000
     appends_in_flight_max: int = 10_000
+    work_per_turn_max: int = WORK_PER_TURN_MAX
 
     def __post_init__(self) -> None:
         if self.offsets_topic_num_partitions < 1:

@@ -14,6 +14,7 @@ Rules of the house
 - Requests to a partition that is not led here get NOT_COORDINATOR, to one that is being loaded
   COORDINATOR_LOAD_IN_PROGRESS.
 - Memory is bounded by the maxima in `GroupCoordinatorConfig` and by the size of requests.
+- No call takes longer because there are many groups or offsets: see chores.
 
 Deliberately absent: authorization, the existence of topics and their ids, versions of answers
 (`data_plane.broker.groups` does these); transactional commits; KIP-848 groups.
@@ -21,28 +22,26 @@ Deliberately absent: authorization, the existence of topics and their ids, versi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from data_plane.groups.appends import response_error_of_append
+from data_plane.groups.chores import Chores, Pieces
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.deadlines import Deadlines
-from data_plane.groups.describe import describe_group, list_groups
+from data_plane.groups.describe import GroupFilter, describe_group, list_group
 from data_plane.groups.effects import AppendRecords, ClientContext, Effect, ReplyToken, Respond
-from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.group import ClassicGroup, GroupTotals
 from data_plane.groups.loading import Folded
 from data_plane.groups.membership import Membership
-from data_plane.groups.offset_commits import OffsetCommits, commit_error_response
+from data_plane.groups.offset_commits import IsOrphan, OffsetCommits, commit_error_response
+from data_plane.groups.offset_expiry import OffsetExpiry
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.rebalance import Rebalance
-from data_plane.groups.record_formats import (
-    CommittedOffset,
-    GroupKey,
-    GroupRecord,
-    OffsetKey,
-)
+from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 from data_plane.groups.shard import CoordinatorParts, GroupCounters, Shard
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import (
@@ -69,17 +68,25 @@ from data_plane.wire.messages.offset_fetch_response import OffsetFetchResponseGr
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
 from data_plane.wire.messages.sync_group_response import SyncGroupResponse
 
+# What pieces of chores are worth (see chores).
+RESTORE_GROUP_WORK: Final = 10
+RESTORE_MEMBER_WORK: Final = 10
+DROP_WORK: Final = 4
+FREED_OFFSETS_PER_WORK: Final = 10
+LISTED_GROUPS_PER_PIECE: Final = 500
+
 
 class _LoadedShard:
     """A shard and the parts that work on it."""
 
-    __slots__ = ("commits", "membership", "rebalance", "shard")
+    __slots__ = ("commits", "expiry", "membership", "rebalance", "shard")
 
     def __init__(self, partition: int, epoch: int, parts: CoordinatorParts) -> None:
         self.shard = Shard(partition, epoch, parts)
         self.rebalance = Rebalance(self.shard)
         self.membership = Membership(self.shard, self.rebalance)
         self.commits = OffsetCommits(self.shard, self.rebalance)
+        self.expiry = OffsetExpiry(self.shard, self.commits)
 
 
 class GroupCoordinator:
@@ -98,6 +105,7 @@ class GroupCoordinator:
         # While the date or the settings cannot be trusted, nothing expires by them.
         self.may_expire_offsets = True
         self.counters = GroupCounters()
+        self.totals = GroupTotals()
         self._outbox: list[Effect] = []
         self._deadlines = Deadlines()
         self._parts = CoordinatorParts(
@@ -107,12 +115,19 @@ class GroupCoordinator:
             append_ids=count(1),
             new_uuid=new_uuid,
             counters=self.counters,
+            totals=self.totals,
+            chores=Chores(config.work_per_turn_max),
             wall_ms=wall_ms,
+            may_expire=lambda: self.may_expire_offsets,
         )
+        self._chores = self._parts.chores
         self._loading: dict[int, int] = {}
+        # Those of them that have been read, and whose groups are being restored.
+        self._opening: dict[int, _LoadedShard] = {}
         self._loaded: dict[int, _LoadedShard] = {}
+        self._unswept: list[_LoadedShard] = []
         # Which shard an append in flight belongs to.
-        self._append_partitions: dict[int, int] = {}
+        self._append_shards: dict[int, Shard] = {}
 
     # ---- partitions come and go
 
@@ -129,22 +144,51 @@ class GroupCoordinator:
         return True
 
     def load(self, partition: int, epoch: int, folded: Folded, now_ms: int) -> list[Effect]:
-        """Take over a partition with the state that `fold_records` found in it. Members go on
-        where they were: with their generation, and a full session time-out from now."""
-        if self._loading.get(partition) != epoch:
+        """Take over a partition with the state that `fold_records` found in it, and `folded` itself
+        with it. Members go on where they were: with their generation, and a full session time-out
+        from when `is_loaded` says so. That may be some ticks later."""
+        if self._loading.get(partition) != epoch or partition in self._opening:
             return []  # Given up, or given anew, while it was read.
-        del self._loading[partition]
-        loaded = self._loaded[partition] = _LoadedShard(partition, epoch, self._parts)
-        for key, value in folded.items():
-            if isinstance(key, GroupKey) and isinstance(value, GroupRecord):
-                loaded.membership.restore(key.group_id, value, now_ms)
-        for key, value in folded.items():
-            if isinstance(key, OffsetKey) and isinstance(value, CommittedOffset):
-                loaded.shard.offsets.apply(key, value)
-                if key.group_id not in loaded.shard.groups:
-                    loaded.shard.new_group(key.group_id, now_ms)
-        self._schedule_expiry(loaded, now_ms)
+        loaded = self._opening[partition] = _LoadedShard(partition, epoch, self._parts)
+        loaded.shard.take_offsets(folded.offsets)
+        self._chores.begin(
+            loaded.shard, self._open_or_fail(loaded, folded, now_ms), now_ms, is_urgent=True
+        )
         return self._drain()
+
+    def _open_or_fail(self, loaded: _LoadedShard, folded: Folded, now_ms: int) -> Pieces:
+        shard = loaded.shard
+        try:
+            yield from self._open(loaded, folded, now_ms)
+        except Exception:
+            if shard.opened_ms is None:
+                # A bug: whoever asks is told to look elsewhere, instead of to wait for ever.
+                del self._opening[shard.partition]
+                del self._loading[shard.partition]
+                shard.close()
+            raise
+
+    def _open(self, loaded: _LoadedShard, folded: Folded, now_ms: int) -> Pieces:
+        shard = loaded.shard
+        large_group_ids: list[str] = []
+        while folded.groups:
+            group_id, record = folded.groups.pop()
+            loaded.membership.restore(group_id, record, now_ms)
+            if len(record.members) > self.config.group_max_size:
+                large_group_ids.append(group_id)
+            now_ms = yield RESTORE_GROUP_WORK + RESTORE_MEMBER_WORK * len(record.members)
+        while folded.simple_groups:
+            shard.new_group(folded.simple_groups.pop(), now_ms)
+            now_ms = yield RESTORE_GROUP_WORK
+        shard.opened_ms = now_ms
+        del self._opening[shard.partition]
+        del self._loading[shard.partition]
+        self._loaded[shard.partition] = loaded
+        self._unswept.append(loaded)
+        self._schedule_expiry(loaded, now_ms)
+        for group_id in large_group_ids:
+            loaded.membership.shrink(group_id, now_ms)
+            now_ms = yield RESTORE_GROUP_WORK
 
     def load_failed(self, partition: int, epoch: int) -> None:
         """The partition could not be read: its groups have no coordinator here."""
@@ -152,30 +196,36 @@ class GroupCoordinator:
             del self._loading[partition]
 
     def unload(self, partition: int, now_ms: int) -> list[Effect]:
-        """This broker leads `partition` no more. Whoever waits is told NOT_COORDINATOR."""
+        """This broker leads `partition` no more. Whoever waits is told NOT_COORDINATOR, as soon as
+        their turn comes."""
         self._loading.pop(partition, None)
-        loaded = self._loaded.pop(partition, None)
-        if loaded is None:
-            return []
+        loaded = self._loaded.pop(partition, None) or self._opening.pop(partition, None)
+        if loaded is not None:
+            loaded.shard.close()
+            self._chores.begin(None, self._leave(loaded, now_ms), now_ms, is_urgent=True)
+        return self._drain()
+
+    def _leave(self, loaded: _LoadedShard, now_ms: int) -> Pieces:
         shard = loaded.shard
-        shard.expiry_timer.cancel()
-        for group in list(shard.groups.values()):
+        groups = [*reversed(shard.groups.values())]
+        while groups:
+            group = groups.pop()
             for member in group.members.values():
                 loaded.rebalance.answer_parked(group, member, ErrorCode.NOT_COORDINATOR)
+            work = DROP_WORK * (1 + len(group.members) + len(group.pending_join_timers))
             shard.drop_group(group, now_ms)
-        shard.appends.abandon(now_ms)
-        effects = self._drain()
-        in_flight = self._append_partitions
-        for append_id in [key for key, each in in_flight.items() if each == partition]:
-            del in_flight[append_id]
-        return effects
+            now_ms = yield work
+        while shard.appends.abandon_oldest(now_ms):
+            now_ms = yield DROP_WORK
+        while freed_count := shard.offsets.free_group():
+            now_ms = yield 1 + freed_count // FREED_OFFSETS_PER_WORK
 
     def append_done(self, append_id: int, error: ErrorCode, now_ms: int) -> list[Effect]:
         """The outcome of an `AppendRecords`; in the order of the log for those that it took."""
-        partition = self._append_partitions.pop(append_id, None)
-        loaded = None if partition is None else self._loaded.get(partition)
-        if loaded is not None:
-            loaded.shard.appends.done(append_id, error, now_ms)
+        shard = self._append_shards.pop(append_id, None)
+        if shard is not None:
+            shard.appends.done(append_id, error, now_ms)
+            self._chores.wake(now_ms)
         return self._drain()
 
     def is_loaded(self, partition: int) -> bool:
@@ -188,13 +238,24 @@ class GroupCoordinator:
     # ---- time
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Do what has fallen due: sessions, rebalances, expiry, appends that take too long."""
+        """Do what has fallen due: sessions, rebalances, expiry, appends that take too long; and
+        some of what does not fit into one turn of the loop."""
         self._deadlines.expire(now_ms)
+        self._chores.run(now_ms)
         return self._drain()
 
     def next_deadline_ms(self) -> int | None:
         """When `tick` has something to do next; a call may come late, or too early."""
-        return self._deadlines.next_deadline_ms()
+        timer_ms = self._deadlines.next_deadline_ms()
+        chore_ms = self._chores.next_deadline_ms()
+        if timer_ms is None or chore_ms is None:
+            return chore_ms if timer_ms is None else timer_ms
+        return min(timer_ms, chore_ms)
+
+    def finish(self, now_ms: int) -> list[Effect]:
+        """Do at once what was left for later turns: answer whoever waits, let go of partitions."""
+        self._chores.finish(now_ms)
+        return self._drain()
 
     # ---- membership
 
@@ -215,7 +276,7 @@ class GroupCoordinator:
             )
         loaded, error = self._writable(request.group_id)
         if loaded is not None and self._is_full(loaded, request.group_id):
-            loaded, error = None, ErrorCode.POLICY_VIOLATION
+            loaded, error = None, ErrorCode.GROUP_MAX_SIZE_REACHED
         if loaded is None:
             return self._respond(token, JoinGroupResponse(error_code=error))
         loaded.membership.join(request, client, token, now_ms)
@@ -266,7 +327,7 @@ class GroupCoordinator:
         """Commit offsets of topics that exist. The empty group id is allowed, as in Kafka."""
         loaded, error = self._writable(request.group_id)
         if loaded is not None and self._is_full(loaded, request.group_id):
-            loaded, error = None, ErrorCode.POLICY_VIOLATION
+            loaded, error = None, ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         if loaded is None:
             return self._respond(token, commit_error_response(request, error))
         loaded.commits.commit(request, client.api_version, token, now_ms)
@@ -293,25 +354,28 @@ class GroupCoordinator:
         loaded.commits.delete(request, token, now_ms)
         return self._drain()
 
-    def topics_deleted(self, topics: Iterable[str], now_ms: int) -> list[Effect]:
-        """Delete all groups' offsets in topics that exist no more."""
-        names = list(topics)
-        for loaded in self._loaded.values():
-            loaded.commits.delete_topics(names, now_ms)
+    def topics_deleted(self, topics: Mapping[str, UUID], now_ms: int) -> list[Effect]:
+        """Delete all groups' offsets in topics that exist no more, by name and id."""
+        for loaded in (*self._loaded.values(), *self._opening.values()):
+            loaded.commits.topics_deleted(topics, now_ms)
         return self._drain()
 
-    def delete_committed(self, keys: Iterable[OffsetKey], now_ms: int) -> list[Effect]:
-        """Delete these offsets as they are now, whoever uses them: not those that an append in
-        flight is about to change, which the caller has not seen."""
-        by_shard: dict[str, list[OffsetKey]] = {}
-        for key in keys:
-            by_shard.setdefault(key.group_id, []).append(key)
-        for group_id, group_keys in by_shard.items():
-            loaded, _ = self._shard_of(group_id)
-            if loaded is not None:
-                is_pending = loaded.shard.offsets.is_pending
-                settled_keys = [key for key in group_keys if not is_pending(key)]
-                loaded.commits.delete_keys(settled_keys, now_ms)
+    @property
+    def has_chores(self) -> bool:
+        """Whether something is left to do that needs no append to settle first."""
+        return self._chores.next_deadline_ms() is not None
+
+    @property
+    def may_have_orphans(self) -> bool:
+        """Whether a partition was loaded in which nobody has looked for offsets without topics."""
+        return bool(self._unswept)
+
+    def delete_orphans(self, is_orphan: IsOrphan, now_ms: int) -> list[Effect]:
+        """Look for such offsets, and delete those of which `is_orphan` says so then."""
+        unswept, self._unswept = self._unswept, []
+        for loaded in unswept:
+            if not loaded.shard.is_closed:
+                loaded.commits.delete_orphans(is_orphan, now_ms)
         return self._drain()
 
     # ---- administration
@@ -328,11 +392,27 @@ class GroupCoordinator:
                 response.groups.append(describe_group(group_id, group, api_version))
         return response
 
-    def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
+    def list_groups(
+        self, request: ListGroupsRequest, token: ReplyToken, now_ms: int
+    ) -> list[Effect]:
         """All groups that are coordinated here and pass the filters."""
         if self._loading:
-            return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return ListGroupsResponse(groups=list_groups(self.groups(), request))
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return self._respond(token, ListGroupsResponse(error_code=error))
+        self._chores.begin(None, self._list_groups(GroupFilter(request), token, now_ms), now_ms)
+        return self._drain()
+
+    def _list_groups(self, groups: GroupFilter, token: ReplyToken, now_ms: int) -> Pieces:
+        response = ListGroupsResponse()
+        for loaded in list(self._loaded.values()):
+            group_ids = list(loaded.shard.groups)
+            for start in range(0, len(group_ids), LISTED_GROUPS_PER_PIECE):
+                for group_id in group_ids[start : start + LISTED_GROUPS_PER_PIECE]:
+                    group = loaded.shard.groups.get(group_id)
+                    if group is not None and groups.passes(group):
+                        response.groups.append(list_group(group))
+                yield LISTED_GROUPS_PER_PIECE
+        self._queue(token, response)
 
     def delete_groups(
         self, group_ids: Iterable[str], token: ReplyToken, now_ms: int
@@ -362,17 +442,14 @@ class GroupCoordinator:
 
     def groups_by_state(self) -> dict[str, int]:
         """How many groups are in each state, under Kafka's names; a state may count 0."""
-        counts = {state.value: 0 for state in GroupState}
-        for group in self.groups():
-            counts[group.state.value] += 1
-        return counts
+        return {state.value: count for state, count in self.totals.state_counts.items()}
 
     def offset_count(self) -> int:
-        return sum(loaded.shard.offsets.count for loaded in self._loaded.values())
+        return self.totals.offset_count
 
     def append_count(self) -> int:
         """Appends in flight."""
-        return len(self._append_partitions)
+        return len(self._append_shards)
 
     def committed_offsets(self) -> dict[OffsetKey, CommittedOffset]:
         """All committed offsets."""
@@ -405,8 +482,7 @@ class GroupCoordinator:
         """Whether `group_id` would be one group too many."""
         if group_id in loaded.shard.groups:
             return False
-        group_count = sum(len(each.shard.groups) for each in self._loaded.values())
-        return group_count >= self.config.groups_max
+        return self.totals.group_count >= self.config.groups_max
 
     def _group_id_error(self, group_id: str) -> ErrorCode:
         return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
@@ -417,8 +493,7 @@ class GroupCoordinator:
         self._deadlines.schedule(loaded.shard.expiry_timer, check_ms, action)
 
     def _expire(self, loaded: _LoadedShard, now_ms: int) -> None:
-        if self.may_expire_offsets:
-            loaded.commits.expire(now_ms)
+        loaded.expiry.check(now_ms)
         self._schedule_expiry(loaded, now_ms)
 
     def _queue(self, token: ReplyToken, response: Any) -> None:
@@ -432,7 +507,7 @@ class GroupCoordinator:
         self._outbox.clear()
         for effect in effects:
             if isinstance(effect, AppendRecords):
-                self._append_partitions[effect.append_id] = effect.partition
+                self._append_shards[effect.append_id] = self._loaded[effect.partition].shard
         return effects
 
 

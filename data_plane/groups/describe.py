@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from data_plane.groups.group import ClassicGroup, GroupState, Member
@@ -48,15 +47,16 @@ def _describe_member(
     )
 
 
-def list_groups(groups: Iterable[ClassicGroup], request: ListGroupsRequest) -> list[ListedGroup]:
-    """Those that pass the filters. Case does not matter; no filter lets all pass."""
-    states = {state.strip().lower() for state in request.states_filter or ()}
-    types = {each.strip().lower() for each in request.types_filter or ()}
-    if types and CLASSIC_GROUP_TYPE not in types:
-        return []
-    return [
-        list_group(group) for group in groups if not states or group.state.value.lower() in states
-    ]
+class GroupFilter:
+    """Which groups a ListGroups asks for. Case does not matter; no filter lets all pass."""
+
+    def __init__(self, request: ListGroupsRequest) -> None:
+        self._states = {state.strip().lower() for state in request.states_filter or ()}
+        types = {each.strip().lower() for each in request.types_filter or ()}
+        self._is_of_type = not types or CLASSIC_GROUP_TYPE in types
+
+    def passes(self, group: ClassicGroup) -> bool:
+        return self._is_of_type and (not self._states or group.state.value.lower() in self._states)
 
 
 def list_group(group: ClassicGroup) -> ListedGroup:

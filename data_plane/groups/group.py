@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
 
@@ -47,6 +48,32 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+
+
+# What a member, and an id that nobody has used yet, take beside the bytes of their clients, for the
+# bound on all members of a broker: measured with CPython.
+MEMBER_OVERHEAD_BYTES: Final = 2_000
+PENDING_ID_OVERHEAD_BYTES: Final = 700
+
+
+@dataclass(slots=True)
+class GroupTotals:
+    """What all groups of a broker come to: kept as they change, since adding it up takes long."""
+
+    group_count: int = 0
+    state_counts: dict[GroupState, int] = field(
+        default_factory=lambda: dict.fromkeys(GroupState, 0)
+    )
+    # Members and ids handed out, with their metadata and assignments.
+    member_bytes: int = 0
+    offset_count: int = 0
+    offset_bytes: int = 0
+    # By how much the commits in flight will enlarge that at most.
+    pending_offset_bytes: int = 0
+
+    def forget_group(self, state: GroupState) -> None:
+        self.group_count -= 1
+        self.state_counts[state] -= 1
 
 
 _PREVIOUS_STATES: Final = {
@@ -79,6 +106,7 @@ class Member:
         "rebalance_timeout_ms",
         "session_timeout_ms",
         "session_timer",
+        "size_bytes",
         "sync_token",
     )
 
@@ -106,6 +134,8 @@ class Member:
         # Runs while it is a member of a group that lives.
         self.session_timer = Timer()
         self.assignment = assignment
+        # As it counts in its group's totals.
+        self.size_bytes = 0
         self.join_token: ReplyToken | None = None
         self.sync_token: ReplyToken | None = None
         self.is_new = False
@@ -127,9 +157,20 @@ class Member:
                 return metadata
         raise AssertionError(f"member {self.member_id} does not support {protocol_name}")
 
+    def measure_bytes(self) -> int:
+        """About what it takes in memory."""
+        texts = len(self.member_id) + len(self.group_instance_id or "")
+        texts += len(self.client_id) + len(self.client_host)
+        texts += bytes_of_protocols(self.protocols)
+        return MEMBER_OVERHEAD_BYTES + texts + len(self.assignment)
+
     def vote(self, candidates: set[str]) -> str:
         """The candidate that this member likes best."""
         return next(name for name, _ in self.protocols if name in candidates)
+
+
+def bytes_of_protocols(protocols: Protocols) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 class ClassicGroup:
@@ -137,6 +178,8 @@ class ClassicGroup:
 
     __slots__ = (
         "_protocol_votes",
+        "_state",
+        "_totals",
         "_wall_ms",
         "awaiting_join_count",
         "current_state_timestamp_ms",
@@ -152,7 +195,6 @@ class ClassicGroup:
         "previous_state",
         "protocol_name",
         "protocol_type",
-        "state",
         "static_members",
         "subscribed_topics",
         "sync_timer",
@@ -163,14 +205,17 @@ class ClassicGroup:
         group_id: str,
         now_ms: int | None,
         *,
-        join_timer: Timer,
-        sync_timer: Timer,
+        totals: GroupTotals,
         wall_ms: Callable[[int], int],
     ) -> None:
-        """`wall_ms` is the date at a steady time."""
+        """It counts in `totals` until `GroupTotals.forget_group`; `wall_ms` is the date at a steady
+        time."""
         self._wall_ms = wall_ms
         self.group_id = group_id
-        self.state = GroupState.EMPTY
+        self._totals = totals
+        self._state = GroupState.EMPTY
+        totals.group_count += 1
+        totals.state_counts[GroupState.EMPTY] += 1
         self.previous_state = GroupState.DEAD
         self.current_state_timestamp_ms = None if now_ms is None else wall_ms(now_ms)
         self.generation_id = 0
@@ -181,17 +226,28 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         # Ids handed out and not yet used, each with the timer that takes it back.
         self.pending_join_timers: dict[str, Timer] = {}
-        self.pending_sync_members: set[str] = set()
+        self.pending_sync_members: dict[str, None] = {}
         self.subscribed_topics: frozenset[str] | None = None
         self.awaiting_join_count = 0
         self.new_member_added = False
         # The leader's assignment of this generation is on its way to the log.
         self.is_sync_in_flight = False
-        self.join_timer = join_timer
-        self.sync_timer = sync_timer
-        self._protocol_votes: Counter[str] = Counter()
+        self.join_timer = Timer()
+        self.sync_timer = Timer()
+        self._protocol_votes: dict[str, int] = {}
 
     # ---- questions
+
+    @property
+    def state(self) -> GroupState:
+        return self._state
+
+    @state.setter
+    def state(self, state: GroupState) -> None:
+        counts = self._totals.state_counts
+        counts[self._state] -= 1
+        counts[state] += 1
+        self._state = state
 
     @property
     def is_empty(self) -> bool:
@@ -218,7 +274,7 @@ class ClassicGroup:
         if self.is_empty:
             return bool(protocol_type) and any(True for _ in protocol_names)
         return self.protocol_type == protocol_type and any(
-            self._protocol_votes[name] == len(self.members) for name in protocol_names
+            self._protocol_votes.get(name) == len(self.members) for name in protocol_names
         )
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
@@ -291,7 +347,8 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
-        self._protocol_votes.update(name for name, _ in member.protocols)
+        self._count_bytes(member)
+        self._add_votes(member.protocols)
         if member.join_token is not None:
             self.awaiting_join_count += 1
         self.take_pending_member(member.member_id)
@@ -305,12 +362,13 @@ class ClassicGroup:
         assert member.join_token is None
         assert member.sync_token is None
         member.session_timer.cancel()
+        self._totals.member_bytes -= member.size_bytes
         self._withdraw_votes(member)
         if member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_sync_members.discard(member_id)
+        self.pending_sync_members.pop(member_id, None)
 
     def replace_static_member(self, old: Member, new: Member) -> None:
         """Put `new` in the place of `old`: same instance id, other member id.
@@ -323,18 +381,21 @@ class ClassicGroup:
         assert old.sync_token is None
         assert new.join_token is None
         old.session_timer.cancel()
+        self._totals.member_bytes -= old.size_bytes
+        old.size_bytes = 0
+        self._count_bytes(new)
         self.members = {
             (new.member_id if member is old else member_id): (new if member is old else member)
             for member_id, member in self.members.items()
         }
         self._withdraw_votes(old)
-        self._protocol_votes.update(name for name, _ in new.protocols)
+        self._add_votes(new.protocols)
         self.static_members[old.group_instance_id] = new.member_id
         if self.leader_id == old.member_id:
             self.leader_id = new.member_id
         if old.member_id in self.pending_sync_members:
-            self.pending_sync_members.discard(old.member_id)
-            self.pending_sync_members.add(new.member_id)
+            del self.pending_sync_members[old.member_id]
+            self.pending_sync_members[new.member_id] = None
 
     def update_member(
         self,
@@ -346,9 +407,26 @@ class ClassicGroup:
     ) -> None:
         self._withdraw_votes(member)
         member.protocols = protocols
-        self._protocol_votes.update(name for name, _ in protocols)
+        self._add_votes(protocols)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+        self._count_bytes(member)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """What the member is to work on, as the leader of its generation says."""
+        member.assignment = assignment
+        self._count_bytes(member)
+
+    def forget_members(self) -> None:
+        """The group is given up, and all who waited in it have been answered."""
+        for member in self.members.values():
+            assert member.join_token is None
+            assert member.sync_token is None
+            member.session_timer.cancel()
+            self._totals.member_bytes -= member.size_bytes
+        self.members.clear()
+        while self.pending_join_timers:
+            self.take_pending_member(next(iter(self.pending_join_timers)))
 
     def park_join(self, member: Member, token: ReplyToken) -> ReplyToken | None:
         """Remember who waits for the end of the join phase; returns a token it replaces."""
@@ -365,11 +443,18 @@ class ClassicGroup:
             self.awaiting_join_count -= 1
         return token
 
+    def add_pending_member(self, member_id: str) -> Timer:
+        """An id has been handed out. Returns the timer that is to take it back."""
+        timer = self.pending_join_timers[member_id] = Timer()
+        self._totals.member_bytes += PENDING_ID_OVERHEAD_BYTES + len(member_id)
+        return timer
+
     def take_pending_member(self, member_id: str) -> bool:
         """Forget a pending member's id. False when there was no such id."""
         timer = self.pending_join_timers.pop(member_id, None)
         if timer is None:
             return False
+        self._totals.member_bytes -= PENDING_ID_OVERHEAD_BYTES + len(member_id)
         timer.cancel()
         return True
 
@@ -413,6 +498,15 @@ class ClassicGroup:
         if self.leader_id not in self.members:
             self.leader_id = next(iter(self.members), None)
         self.subscribed_topics = self._compute_subscribed_topics()
+
+    def _count_bytes(self, member: Member) -> None:
+        size_bytes = member.measure_bytes()
+        self._totals.member_bytes += size_bytes - member.size_bytes
+        member.size_bytes = size_bytes
+
+    def _add_votes(self, protocols: Protocols) -> None:
+        for name, _ in protocols:
+            self._protocol_votes[name] = self._protocol_votes.get(name, 0) + 1
 
     def _withdraw_votes(self, member: Member) -> None:
         for name, _ in member.protocols:

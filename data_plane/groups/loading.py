@@ -1,17 +1,17 @@
 """Reading a partition of `__consumer_offsets` into what a coordinator loads.
 
-Only the newest record of each key counts, so a partition folds into a dictionary, whatever of it
-compaction has left. Folding touches nothing else and may run in another thread.
+Only the newest record of each key counts, so a partition folds into tables, whatever of it
+compaction has left. Folding touches nothing else and may run in another thread: what it makes is
+taken over as it is, so that the loop has little to do with each offset.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from dataclasses import dataclass, field
 
+from data_plane.groups.offsets import OffsetStore
 from data_plane.groups.record_formats import (
-    CommittedOffset,
-    GroupKey,
     GroupRecord,
     OffsetKey,
     decode_committed_offset,
@@ -21,8 +21,17 @@ from data_plane.groups.record_formats import (
 from data_plane.wire.errors import WireError
 from data_plane.wire.records import Record
 
-# What `fold_records` hands to `GroupCoordinator.load`: the newest value of each key.
-Folded: TypeAlias = dict[OffsetKey | GroupKey, CommittedOffset | GroupRecord]
+
+@dataclass(slots=True)
+class Folded:
+    """What `fold_records` hands to `GroupCoordinator.load`, which takes it apart: the newest value
+    of each key. Both lists are taken from their ends."""
+
+    # The newest position in the log decides the order in which groups are restored.
+    groups: list[tuple[str, GroupRecord]] = field(default_factory=list)
+    # Those with offsets that have no record of their own.
+    simple_groups: list[str] = field(default_factory=list)
+    offsets: OffsetStore = field(default_factory=OffsetStore)
 
 
 def fold_records(records: Iterable[Record]) -> tuple[Folded, int]:
@@ -32,24 +41,42 @@ def fold_records(records: Iterable[Record]) -> tuple[Folded, int]:
     skipped, and what it replaced is gone: one bad record must not take away all groups of a
     partition, nor bring back what was true before it.
     """
-    folded: Folded = {}
+    offsets = OffsetStore()
+    groups: dict[str, GroupRecord] = {}
     unreadable_count = 0
     for record in records:
         if record.key is None:
             unreadable_count += 1
             continue
+        value = record.value
         try:
             key = decode_key(record.key)
-            if key is None:
-                continue
-            # The newest position in the log decides the order in which groups are restored.
-            folded.pop(key, None)
-            if record.value is None:
-                continue
-            if isinstance(key, OffsetKey):
-                folded[key] = decode_committed_offset(record.value)
-            else:
-                folded[key] = decode_group(record.value)
         except WireError:
             unreadable_count += 1
-    return folded, unreadable_count
+            continue
+        if key is None:
+            continue
+        if isinstance(key, OffsetKey):
+            if value is not None:
+                value = bytes(value)
+                try:
+                    decode_committed_offset(value)
+                except WireError:
+                    unreadable_count += 1
+                    value = None
+            offsets.apply(key, value)
+            continue
+        groups.pop(key.group_id, None)
+        if value is not None:
+            try:
+                groups[key.group_id] = decode_group(value)
+            except WireError:
+                unreadable_count += 1
+    return (
+        Folded(
+            groups=[*reversed(groups.items())],
+            simple_groups=[each for each in reversed(offsets.group_ids()) if each not in groups],
+            offsets=offsets,
+        ),
+        unreadable_count,
+    )

@@ -18,9 +18,15 @@ from typing import Final
 
 from data_plane.groups.appends import Reply, response_error_of_append
 from data_plane.groups.config import MEMBER_ID_PREFIX_BYTES_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS
-from data_plane.groups.deadlines import Timer
 from data_plane.groups.effects import ClientContext, ReplyToken
-from data_plane.groups.group import ClassicGroup, GroupState, Member, Protocols
+from data_plane.groups.group import (
+    MEMBER_OVERHEAD_BYTES,
+    ClassicGroup,
+    GroupState,
+    Member,
+    Protocols,
+    bytes_of_protocols,
+)
 from data_plane.groups.rebalance import Rebalance
 from data_plane.groups.record_formats import GroupRecord
 from data_plane.groups.shard import Shard, group_records
@@ -82,6 +88,8 @@ class Membership:
     ) -> tuple[ErrorCode, str]:
         """The error that refuses a join, if any, and the member id to answer it with."""
         member_id = request.member_id
+        if not self._has_memory(group, request, protocols):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
         if group is None:
             if member_id != "":
                 return ErrorCode.UNKNOWN_MEMBER_ID, member_id
@@ -123,6 +131,23 @@ class Membership:
             case _:
                 return member is not None or len(group.members) < size_max
 
+    def _has_memory(
+        self, group: ClassicGroup | None, request: JoinGroupRequest, protocols: Protocols
+    ) -> bool:
+        """Whether all members of the broker would stay within their bytes. Who brings no more than
+        before may always come back."""
+        present = None
+        if group is not None:
+            member_id = group.static_members.get(request.group_instance_id or "")
+            present = group.members.get(member_id or request.member_id)
+        growth_bytes = bytes_of_protocols(protocols)
+        if present is None:
+            growth_bytes += MEMBER_OVERHEAD_BYTES
+        else:
+            growth_bytes -= bytes_of_protocols(present.protocols)
+        bytes_max = self._shard.config.members_max_bytes
+        return growth_bytes <= 0 or self._shard.totals.member_bytes + growth_bytes <= bytes_max
+
     def _turn_away(self, group: ClassicGroup, member_id: str, now_ms: int) -> None:
         member = group.members.get(member_id)
         if member is not None:
@@ -157,9 +182,8 @@ class Membership:
         elif client.api_version < JOIN_VERSION_WITH_REQUIRED_MEMBER_ID:
             self._add(group, request, protocols, client, member_id, token, now_ms)
         else:
-            timer = group.pending_join_timers[member_id] = Timer()
-            self._shard.deadlines.schedule(
-                timer,
+            self._shard.schedule(
+                group.add_pending_member(member_id),
                 now_ms + request.session_timeout_ms,
                 partial(self._expire_pending, group, member_id),
             )
@@ -376,10 +400,15 @@ class Membership:
                 assignment=each.assignment,
             )
             members.append(member)
-            self._rebalance.renew_session(group, member, now_ms)
+            self._rebalance.resume_session(group, member, now_ms)
         group.restore(record, members)
+
+    def shrink(self, group_id: str, now_ms: int) -> None:
+        """A group has been loaded with more members than are allowed by now: of those who join
+        again, the last are turned away."""
+        group = self._shard.groups.get(group_id)
         size_max = self._shard.config.group_max_size
-        if len(members) > size_max:
+        if group is not None and group.state is GroupState.STABLE and len(group.members) > size_max:
             self._rebalance.prepare(group, f"more than {size_max} members were loaded", now_ms)
 
 

@@ -1,32 +1,36 @@
-"""Committing, fetching, deleting and expiring the offsets of one shard.
+"""Committing, fetching and deleting the offsets of one shard; expiry is in offset_expiry.
 
 A commit is answered when its records are in the log, and only then can it be fetched. Who may
 commit: members of the present generation, and anybody (generation -1) while a group has no
 members; the first such commit creates a simple group.
 
-Offsets expire `offsets.retention.minutes` after (KIP-211)
-- the group became Empty, for groups with a protocol type, or their commit if that came later (an
-  administrator has set them; Kafka expires these with the others);
-- their commit, for simple groups, and for topics that no member of a Stable consumer group reads;
-- never while the group is in any other state; at their own time, if a client of old gave one.
-An Empty group whose last offset goes is deleted with it.
-
 Invariants
 - Offsets and deletions take effect when their append settles (see `appends`).
 - A group that is being deleted is Dead meanwhile; if the deletion fails, it is Empty again.
+- What is done for more offsets than TOMBSTONES_PER_APPEND_MAX is a chore, with at most
+  CHORE_APPENDS_MAX of its appends in flight.
+- Commits do not enlarge what all offsets of the broker take beyond `offsets_max_bytes`; commits in
+  flight count. What is there already can be committed anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from functools import partial
 from typing import Final
+from uuid import UUID
 
-from data_plane.groups.appends import Reply
+from data_plane.groups.appends import Outcome, Reply
+from data_plane.groups.chores import WAITING, Pieces
 from data_plane.groups.effects import ReplyToken
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.rebalance import Rebalance
-from data_plane.groups.record_formats import CommittedOffset, OffsetKey
+from data_plane.groups.record_formats import (
+    CommittedOffset,
+    OffsetKey,
+    encode_committed_offset,
+    topic_id_of_value,
+)
 from data_plane.groups.shard import Shard, group_records, offset_record
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_commit_request import (
@@ -50,7 +54,7 @@ from data_plane.wire.messages.offset_fetch_response import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from data_plane.wire.records import NewRecord
+from data_plane.wire.primitives import ZERO_UUID
 
 COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND: Final = 9
 DEFAULT_RETENTION_TIME_MS: Final = -1
@@ -61,6 +65,15 @@ NEVER_MS: Final = 2**63 - 1
 # Tombstones of one append: about a hundred bytes each, so that a batch stays far below
 # message.max.bytes however many offsets a group has.
 TOMBSTONES_PER_APPEND_MAX: Final = 1_000
+# Appends of chores that may be in flight in a shard: the log sets the pace.
+CHORE_APPENDS_MAX: Final = 16
+# What pieces of chores are worth: see chores.
+TOMBSTONE_WORK: Final = 8
+TOPIC_WORK: Final = 2
+OFFSETS_PER_WORK: Final = 4
+
+# Whether an offset of this topic, committed while it had this id, is of a topic that is gone.
+IsOrphan = Callable[[str, UUID], bool]
 
 
 class OffsetCommits:
@@ -69,6 +82,10 @@ class OffsetCommits:
     def __init__(self, shard: Shard, rebalance: Rebalance) -> None:
         self._shard = shard
         self._rebalance = rebalance
+        self._chore_appends_count = 0
+        # Deleted topics, with the ids that they had, whose offsets have not been looked for.
+        self._deleted_topics: dict[str, set[UUID]] = {}
+        self._is_sweeping_deleted = False
 
     # ---- commit
 
@@ -91,7 +108,8 @@ class OffsetCommits:
         if request.retention_time_ms != DEFAULT_RETENTION_TIME_MS:
             expire_timestamp_ms = min(wall_ms + request.retention_time_ms, NEVER_MS)
         response = OffsetCommitResponse()
-        commits: dict[OffsetKey, CommittedOffset] = {}
+        commits: dict[OffsetKey, bytes | None] = {}
+        growth_bytes = 0
         for topic in request.topics:
             answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
@@ -104,24 +122,37 @@ class OffsetCommits:
                 )
                 if error is ErrorCode.NONE:
                     key = OffsetKey(request.group_id, topic.name, partition.partition_index)
-                    commits[key] = CommittedOffset(
-                        offset=partition.committed_offset,
-                        leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.committed_metadata or "",
-                        commit_timestamp_ms=wall_ms,
-                        expire_timestamp_ms=expire_timestamp_ms,
-                        topic_id=topic.topic_id,
+                    value = encode_committed_offset(
+                        CommittedOffset(
+                            offset=partition.committed_offset,
+                            leader_epoch=partition.committed_leader_epoch,
+                            metadata=partition.committed_metadata or "",
+                            commit_timestamp_ms=wall_ms,
+                            expire_timestamp_ms=expire_timestamp_ms,
+                            topic_id=topic.topic_id,
+                        )
                     )
+                    commits[key] = value
+                    growth_bytes += max(0, self._shard.offsets.growth_bytes(key, value))
         if not commits:
             self._shard.respond(token, response)
+            return
+        totals = self._shard.totals
+        bytes_max = self._shard.config.offsets_max_bytes
+        if growth_bytes and (
+            totals.offset_bytes + totals.pending_offset_bytes + growth_bytes > bytes_max
+        ):
+            error = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            self._shard.respond(token, commit_error_response(request, error))
             return
         if group is None:
             self._shard.new_group(request.group_id, now_ms)
         self._shard.counters.offset_commits += len(commits)
         self._append(
-            {**commits},
+            commits,
             now_ms,
             reply=Reply(token, response, partial(commit_error_response, request)),
+            growth_bytes=growth_bytes,
         )
 
     def _commit_error(self, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
@@ -157,38 +188,40 @@ class OffsetCommits:
 
     def _append(
         self,
-        changes: dict[OffsetKey, CommittedOffset | None],
+        changes: dict[OffsetKey, bytes | None],
         now_ms: int,
         *,
         reply: Reply | None = None,
-        records: Iterable[NewRecord] = (),
-        on_settled: Callable[[ErrorCode, int], None] | None = None,
+        growth_bytes: int = 0,
+        on_settled: Outcome | None = None,
     ) -> None:
-        """Write offset changes (and then other `records`); apply them when the log has them."""
+        """Write offset changes; apply them when the log has them."""
         wall_ms = self._shard.wall_ms(now_ms)
-        batch = [offset_record(key, committed, wall_ms) for key, committed in changes.items()]
-        batch.extend(records)
+        batch = [offset_record(key, value, wall_ms) for key, value in changes.items()]
         self._shard.offsets.add_pending(changes)
+        self._shard.add_pending_bytes(growth_bytes)
         self._shard.appends.append(
             batch,
             now_ms,
             replies=() if reply is None else (reply,),
-            on_settled=partial(self._settle, changes, on_settled),
+            on_settled=partial(self._settle, changes, growth_bytes, on_settled),
         )
 
     def _settle(
         self,
-        changes: dict[OffsetKey, CommittedOffset | None],
-        on_settled: Callable[[ErrorCode, int], None] | None,
+        changes: dict[OffsetKey, bytes | None],
+        growth_bytes: int,
+        on_settled: Outcome | None,
         error: ErrorCode,
         now_ms: int,
     ) -> None:
         self._shard.offsets.remove_pending(changes)
+        self._shard.add_pending_bytes(-growth_bytes)
         if error is ErrorCode.NONE:
-            for key, committed in changes.items():
-                if committed is not None and key.group_id not in self._shard.groups:
+            for key, value in changes.items():
+                if value is not None and key.group_id not in self._shard.groups:
                     self._shard.new_group(key.group_id, now_ms)
-                self._shard.offsets.apply(key, committed)
+                self._shard.apply_offset(key, value)
         else:
             self._shard.counters.append_failures += 1
         if on_settled is not None:
@@ -252,7 +285,7 @@ class OffsetCommits:
             self._shard.respond(token, OffsetDeleteResponse(error_code=error))
             return
         response = OffsetDeleteResponse()
-        changes: dict[OffsetKey, CommittedOffset | None] = {}
+        changes: dict[OffsetKey, bytes | None] = {}
         for topic in request.topics:
             error = ErrorCode.NONE
             if group.is_subscribed_to_topic(topic.name):
@@ -277,10 +310,6 @@ class OffsetCommits:
             reply=Reply(token, response, lambda error: OffsetDeleteResponse(error_code=error)),
         )
 
-    def delete_topics(self, topics: Iterable[str], now_ms: int) -> None:
-        """These topics exist no more: nor do offsets in them, in any group."""
-        self.delete_keys(self._shard.offsets.of_topics(topics), now_ms)
-
     def delete_group_error(self, group_id: str) -> ErrorCode:
         """Whether DeleteGroups may delete this group."""
         group = self._shard.groups.get(group_id)
@@ -288,24 +317,46 @@ class OffsetCommits:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP
 
-    def delete_group(
-        self, group_id: str, now_ms: int, on_outcome: Callable[[ErrorCode, int], None] | None
-    ) -> None:
+    def delete_group(self, group_id: str, now_ms: int, on_outcome: Outcome | None) -> None:
         """Delete an Empty group and all its offsets. `on_outcome` is told once."""
         group = self._shard.groups[group_id]
         assert group.is_empty
-        keys = dict.fromkeys(key for key, _ in self._shard.offsets.of_group(group_id))
-        keys.update(dict.fromkeys(self._shard.offsets.pending_of_group(group_id)))
         while group.pending_join_timers:
             group.take_pending_member(next(iter(group.pending_join_timers)))
+        # From now on nobody commits for it: these are all.
         group.transition_to(GroupState.DEAD, now_ms)
-        self.delete_keys(list(keys), now_ms)
-        self._shard.appends.append(
-            group_records(group_id, None, self._shard.wall_ms(now_ms)),
-            now_ms,
-            on_outcome=on_outcome,
-            on_settled=partial(self._end_delete_group, group),
+        append_id = self._shard.appends.announce(
+            now_ms, on_outcome=on_outcome, on_settled=partial(self._end_delete_group, group)
         )
+        offsets = self._shard.offsets
+        pending = offsets.pending_of_group(group_id)
+        if offsets.count_of_group(group_id) + len(pending) > TOMBSTONES_PER_APPEND_MAX:
+            self._shard.begin(self._delete_large_group(group_id, append_id, now_ms), now_ms)
+            return
+        keys = dict.fromkeys(key for key, _ in offsets.of_group(group_id))
+        keys.update(dict.fromkeys(pending))
+        if keys:
+            self._append(dict.fromkeys(keys), now_ms)
+        wall_ms = self._shard.wall_ms(now_ms)
+        self._shard.appends.append_announced(append_id, group_records(group_id, None, wall_ms))
+
+    def delete_expired_group(self, group_id: str, now_ms: int) -> None:
+        """Delete an Empty group, for a chore."""
+        self._chore_appends_count += 1
+        self.delete_group(group_id, now_ms, self._chore_append_settled)
+
+    def _delete_large_group(self, group_id: str, append_id: int, now_ms: int) -> Pieces:
+        pending = self._shard.offsets.pending_of_group(group_id)
+        for topic in self._shard.offsets.topics_of(group_id):
+            now_ms = yield from self.sweep(group_id, topic, lambda value: True, now_ms)
+        for start in range(0, len(pending), TOMBSTONES_PER_APPEND_MAX):
+            while not self.has_room:
+                now_ms = yield WAITING
+            keys = pending[start : start + TOMBSTONES_PER_APPEND_MAX]
+            self.delete_keys(keys, now_ms)
+            now_ms = yield len(keys) * TOMBSTONE_WORK
+        wall_ms = self._shard.wall_ms(now_ms)
+        self._shard.appends.append_announced(append_id, group_records(group_id, None, wall_ms))
 
     def _end_delete_group(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
         if error is ErrorCode.NONE:
@@ -317,61 +368,121 @@ class OffsetCommits:
             self._shard.tell(group.group_id, "append_failed", error.name)
             group.state = GroupState.EMPTY
 
-    def delete_keys(self, keys: list[OffsetKey], now_ms: int) -> None:
-        """Write tombstones for `keys`, some at a time."""
-        for start in range(0, len(keys), TOMBSTONES_PER_APPEND_MAX):
-            chunk = keys[start : start + TOMBSTONES_PER_APPEND_MAX]
-            self._append(dict.fromkeys(chunk), now_ms)
+    # ---- sweeping
 
-    # ---- expiry
+    def topics_deleted(self, topics: Mapping[str, UUID], now_ms: int) -> None:
+        """These topics exist no more, under these ids: nor do offsets in them, in any group."""
+        for name, topic_id in topics.items():
+            self._deleted_topics.setdefault(name, set()).add(topic_id)
+        if not self._is_sweeping_deleted:
+            self._is_sweeping_deleted = True
+            self._shard.begin(self._sweep_deleted(now_ms), now_ms)
 
-    def expire(self, now_ms: int) -> None:
-        """Write tombstones for everything that has expired; empty groups go with their offsets."""
-        wall_ms = self._shard.wall_ms(now_ms)
-        expired: list[OffsetKey] = []
-        deletable: list[str] = []
-        for group in self._shard.groups.values():
-            keys, is_all = self._expired_of_group(group, wall_ms)
-            is_idle = group.is_empty and not group.pending_join_timers
-            if is_all and is_idle and not self._shard.offsets.has_pending(group.group_id):
-                deletable.append(group.group_id)
-            else:
-                expired.extend(keys)
-            self._shard.counters.offset_expirations += len(keys)
-        self.delete_keys(expired, now_ms)
-        for group_id in deletable:
-            self.delete_group(group_id, now_ms, None)
+    def _sweep_deleted(self, now_ms: int) -> Pieces:
+        while self._deleted_topics:
+            deleted, self._deleted_topics = self._deleted_topics, {}
 
-    def _expired_of_group(self, group: ClassicGroup, wall_ms: int) -> tuple[list[OffsetKey], bool]:
-        """The offsets of a group that have expired, and whether that is all of them."""
-        if not self._shard.offsets.has_offsets(group.group_id):
-            return [], True
-        if group.protocol_type is None:
-            since_ms = None
-        elif group.is_empty:
-            since_ms = group.current_state_timestamp_ms
-        elif (
-            group.state is GroupState.STABLE
-            and group.uses_consumer_protocol
-            and group.subscribed_topics is not None
-        ):
-            since_ms = None
-        else:
-            return [], False
-        retention_ms = self._shard.config.offsets_retention_ms
-        expired: list[OffsetKey] = []
-        is_all = True
-        for key, committed in self._shard.offsets.of_group(group.group_id):
-            if committed.expire_timestamp_ms is not None:
-                due_ms = committed.expire_timestamp_ms
-            else:
-                due_ms = max(committed.commit_timestamp_ms, since_ms or 0) + retention_ms
-            is_in_use = group.is_subscribed_to_topic(key.topic)
-            if is_in_use or wall_ms < due_ms or self._shard.offsets.is_pending(key):
-                is_all = False
-            else:
-                expired.append(key)
-        return expired, is_all
+            def is_orphan(
+                name: str, topic_id: UUID, deleted: dict[str, set[UUID]] = deleted
+            ) -> bool:
+                # Whoever commits for a topic made anew says its new id.
+                return topic_id in deleted[name] or topic_id == ZERO_UUID
+
+            now_ms = yield from self._sweep_groups(deleted, is_orphan, now_ms)
+        self._is_sweeping_deleted = False
+
+    def delete_orphans(self, is_orphan: IsOrphan, now_ms: int) -> None:
+        """Delete offsets that no topic has any more. Those that are being committed stay: they are
+        of a topic that is there."""
+        self._shard.begin(self._sweep_orphans(is_orphan, now_ms), now_ms)
+
+    def _sweep_orphans(self, is_orphan: IsOrphan, now_ms: int) -> Pieces:
+        yield from self._sweep_groups(None, is_orphan, now_ms)
+
+    def _sweep_groups(
+        self, topics: Collection[str] | None, is_orphan: IsOrphan, now_ms: int
+    ) -> Generator[int, int, int]:
+        """Delete orphans in these topics, or in all (None), of all groups. What an append in flight
+        is to change is judged by what it will be."""
+        offsets = self._shard.offsets
+        unsettled: list[tuple[str, str]] = []
+        group_ids = offsets.group_ids()
+        group_ids += [each for each in offsets.pending_group_ids() if not offsets.has_offsets(each)]
+        for group_id in group_ids:
+            pending = {key.topic for key in offsets.pending_of_group(group_id)}
+            wanted = pending.union(offsets.topics_of(group_id))
+            if topics is not None:
+                wanted.intersection_update(topics)
+            for topic in wanted:
+                if topic in pending:
+                    unsettled.append((group_id, topic))
+                now_ms = yield from self._sweep_orphans_of(group_id, topic, is_orphan, now_ms)
+            now_ms = yield TOPIC_WORK + len(pending) // OFFSETS_PER_WORK
+        while unsettled:
+            now_ms = yield WAITING
+            still_unsettled = []
+            for group_id, topic in unsettled:
+                if any(key.topic == topic for key in offsets.pending_of_group(group_id)):
+                    still_unsettled.append((group_id, topic))
+                else:
+                    now_ms = yield from self._sweep_orphans_of(group_id, topic, is_orphan, now_ms)
+            unsettled = still_unsettled
+        return now_ms
+
+    def _sweep_orphans_of(
+        self, group_id: str, topic: str, is_orphan: IsOrphan, now_ms: int
+    ) -> Generator[int, int, int]:
+        return (
+            yield from self.sweep(
+                group_id, topic, lambda value: is_orphan(topic, topic_id_of_value(value)), now_ms
+            )
+        )
+
+    def sweep(
+        self,
+        group_id: str,
+        topic: str,
+        is_due: Callable[[bytes], bool],
+        now_ms: int,
+        note_count: Callable[[int], None] = lambda count: None,
+    ) -> Generator[int, int, int]:
+        """Delete those of a group's offsets in a topic that are due. Not those that an append in
+        flight is about to change: nobody has seen what they will be."""
+        offsets = self._shard.offsets
+        partitions = list(offsets.values_of(group_id, topic))
+        for start in range(0, len(partitions), TOMBSTONES_PER_APPEND_MAX):
+            chunk = partitions[start : start + TOMBSTONES_PER_APPEND_MAX]
+            values = offsets.values_of(group_id, topic)
+            due = [each for each in chunk if each in values and is_due(values[each])]
+            now_ms = yield TOPIC_WORK + len(chunk) // OFFSETS_PER_WORK
+            if not due:
+                continue
+            while not self.has_room:
+                now_ms = yield WAITING
+            keys = []
+            for partition in due:
+                key = OffsetKey(group_id, topic, partition)
+                value = offsets.value(key)
+                if value is not None and not offsets.is_pending(key) and is_due(value):
+                    keys.append(key)
+            if keys:
+                self.delete_keys(keys, now_ms)
+                note_count(len(keys))
+                now_ms = yield len(keys) * TOMBSTONE_WORK
+        return now_ms
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a chore may write."""
+        return self._chore_appends_count < CHORE_APPENDS_MAX
+
+    def delete_keys(self, keys: Iterable[OffsetKey], now_ms: int) -> None:
+        """Write tombstones, for a chore."""
+        self._chore_appends_count += 1
+        self._append(dict.fromkeys(keys), now_ms, on_settled=self._chore_append_settled)
+
+    def _chore_append_settled(self, error: ErrorCode, now_ms: int) -> None:
+        self._chore_appends_count -= 1
 
 
 def commit_error_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

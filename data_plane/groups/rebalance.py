@@ -15,6 +15,7 @@ Invariants
 - A parked request is answered when its member leaves, is replaced or removed, or its phase ends.
 - A generation's assignments are written at most once; a leader that asks twice is parked twice.
 - Members are never answered with an assignment that is not in the log.
+- Assignments beyond `members_max_bytes` are refused, and everybody who waits for one is told.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ class Rebalance:
             self._shard.respond(group.take_join_token(member), self.join_response(group, member))
             self.renew_session(group, member, now_ms)
             member.is_new = False
-            group.pending_sync_members.add(member.member_id)
-        self._shard.deadlines.schedule(
+            group.pending_sync_members[member.member_id] = None
+        self._shard.schedule(
             group.sync_timer,
             now_ms + group.rebalance_timeout_ms,
             partial(self._expire_pending_sync, group, group.generation_id),
@@ -148,11 +149,11 @@ class Rebalance:
         self, group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int
     ) -> None:
         action = partial(self._end_initial_delay, group, delay_ms, remaining_ms)
-        self._shard.deadlines.schedule(group.join_timer, now_ms + delay_ms, action)
+        self._shard.schedule(group.join_timer, now_ms + delay_ms, action)
 
     def _schedule_join_end(self, group: ClassicGroup, delay_ms: int, now_ms: int) -> None:
         action = partial(self.complete_join, group)
-        self._shard.deadlines.schedule(group.join_timer, now_ms + delay_ms, action)
+        self._shard.schedule(group.join_timer, now_ms + delay_ms, action)
 
     def _end_initial_delay(
         self, group: ClassicGroup, delay_ms: int, remaining_ms: int, now_ms: int
@@ -198,7 +199,7 @@ class Rebalance:
                 token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
             )
             return
-        group.pending_sync_members.discard(member.member_id)
+        group.pending_sync_members.pop(member.member_id, None)
         if not group.pending_sync_members:
             group.sync_timer.cancel()
         if group.state is GroupState.STABLE:
@@ -235,6 +236,13 @@ class Rebalance:
     ) -> None:
         brought = {each.member_id: bytes(each.assignment) for each in request.assignments}
         assignments = {member_id: brought.get(member_id, b"") for member_id in group.members}
+        growth_bytes = sum(map(len, assignments.values()))
+        growth_bytes -= sum(len(member.assignment) for member in group.members.values())
+        totals, config = self._shard.totals, self._shard.config
+        if growth_bytes > 0 and totals.member_bytes + growth_bytes > config.members_max_bytes:
+            self._reset_assignments(group, ErrorCode.GROUP_MAX_SIZE_REACHED, now_ms)
+            self.prepare(group, "no memory left for the assignment", now_ms)
+            return
         group.is_sync_in_flight = True
         self._shard.appends.append(
             group_records(
@@ -265,7 +273,7 @@ class Rebalance:
             self.prepare(group, f"{error.name} when storing the assignment", now_ms)
             return
         for member in group.members.values():
-            member.assignment = assignments[member.member_id]
+            group.assign(member, assignments[member.member_id])
             token, member.sync_token = member.sync_token, None
             if token is not None:
                 self._shard.respond(token, self._sync_response(group, member))
@@ -276,7 +284,7 @@ class Rebalance:
 
     def _reset_assignments(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
         for member in group.members.values():
-            member.assignment = b""
+            group.assign(member, b"")
             token, member.sync_token = member.sync_token, None
             if token is not None:
                 self._shard.respond(token, SyncGroupResponse(error_code=error))
@@ -309,7 +317,18 @@ class Rebalance:
 
     def end_session_at(self, group: ClassicGroup, member: Member, end_ms: int) -> None:
         action = partial(self._expire_session, group, member)
-        self._shard.deadlines.schedule(member.session_timer, end_ms, action)
+        self._shard.schedule(member.session_timer, end_ms, action)
+
+    def resume_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
+        """The member was loaded with its group. It has a whole session from when it can be heard:
+        groups are restored one by one, and requests are answered when all of them are."""
+        opened_ms = self._shard.opened_ms
+        end_ms = (now_ms if opened_ms is None else opened_ms) + member.session_timeout_ms
+        if opened_ms is not None and end_ms <= now_ms:
+            self._expire_session(group, member, now_ms)
+        else:
+            action = partial(self.resume_session, group, member)
+            self._shard.schedule(member.session_timer, end_ms, action)
 
     def _expire_session(self, group: ClassicGroup, member: Member, now_ms: int) -> None:
         if member.is_excused_from_heartbeat:

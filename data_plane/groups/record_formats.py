@@ -16,6 +16,7 @@ is known.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
@@ -34,12 +35,21 @@ _MEMBER_BYTES_MIN: Final = 8
 _TOPIC_ID_TAG: Final = 0
 # One tagged field, its tag, and sixteen bytes that follow.
 _ONE_TOPIC_ID_FIELD: Final = bytes((1, _TOPIC_ID_TAG, 16))
+_PLAIN_VERSION_BYTES: Final = bytes((0, _OFFSET_VALUE_VERSION))
+
+_OFFSET_KEY_VERSION_BYTES: Final = bytes((0, _OFFSET_KEY_VERSION))
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
 _TWO_INT16: Final = Struct(">hh")
 _OFFSET_VALUE_HEAD: Final = Struct(">hqi")
+# Nearly all values: no metadata, and a topic id.
+_PLAIN_OFFSET_VALUE: Final = Struct(">hqiBq3s16s")
+_NO_METADATA: Final = 1
+_PLAIN_TOPIC_ID_AT: Final = _PLAIN_OFFSET_VALUE.size - 16
+
+TOPIC_IDS_REMEMBERED_MAX: Final = 4_096
 
 
 class OffsetKey(NamedTuple):
@@ -114,6 +124,9 @@ def decode_key(data: bytes) -> RecordKey | None:
 
     Raises MalformedFrame when the bytes end early or say nonsense.
     """
+    key = _decode_sound_offset_key(data)
+    if key is not None:
+        return key
     reader = Reader(data)
     version = reader.read_int16()
     if 0 <= version <= _OFFSET_KEY_VERSION:
@@ -121,6 +134,21 @@ def decode_key(data: bytes) -> RecordKey | None:
     if version == _GROUP_KEY_VERSION:
         return GroupKey(reader.read_string())
     return None
+
+
+def _decode_sound_offset_key(data: bytes) -> OffsetKey | None:
+    """A key of the kind that a partition has millions of, if it is sound to its last byte."""
+    size = len(data)
+    if size < 10 or data[:2] != _OFFSET_KEY_VERSION_BYTES:
+        return None
+    topic_at = 6 + (data[2] << 8 | data[3])
+    if topic_at > size - 4 or topic_at + (data[topic_at - 2] << 8 | data[topic_at - 1]) != size - 4:
+        return None
+    try:
+        group_id, topic = data[4 : topic_at - 2].decode(), data[topic_at:-4].decode()
+    except UnicodeDecodeError:
+        return None
+    return OffsetKey(group_id, topic, _INT32.unpack_from(data, size - 4)[0])
 
 
 def encode_committed_offset(committed: CommittedOffset) -> bytes:
@@ -150,6 +178,11 @@ def encode_committed_offset(committed: CommittedOffset) -> bytes:
 
 
 def decode_committed_offset(data: bytes) -> CommittedOffset:
+    if _is_plain(data):
+        _, offset, leader_epoch, _, timestamp_ms, _, topic_id = _PLAIN_OFFSET_VALUE.unpack(data)
+        return CommittedOffset(
+            offset, leader_epoch, "", timestamp_ms, None, _remembered_topic_id(topic_id)
+        )
     reader = Reader(data)
     version = _read_value_version(reader)
     offset = reader.read_int64()
@@ -175,6 +208,27 @@ def decode_committed_offset(data: bytes) -> CommittedOffset:
         None if expire_timestamp_ms == -1 else expire_timestamp_ms,
         topic_id,
     )
+
+
+def topic_id_of_value(data: bytes) -> UUID:
+    """The topic id of a sound value that `decode_committed_offset` reads; zero if it has none."""
+    if _is_plain(data):
+        return _remembered_topic_id(data[_PLAIN_TOPIC_ID_AT:])
+    return decode_committed_offset(data).topic_id
+
+
+def _is_plain(data: bytes) -> bool:
+    return (
+        len(data) == _PLAIN_OFFSET_VALUE.size
+        and data[:2] == _PLAIN_VERSION_BYTES
+        and data[14] == _NO_METADATA
+        and data[23:26] == _ONE_TOPIC_ID_FIELD
+    )
+
+
+@lru_cache(maxsize=TOPIC_IDS_REMEMBERED_MAX)
+def _remembered_topic_id(topic_id: bytes) -> UUID:
+    return UUID(bytes=topic_id)
 
 
 def encode_group(group: GroupRecord) -> bytes:

@@ -2,26 +2,29 @@
 
 A shard is the data that `rebalance`, `membership` and `offset_commits` work on: the groups whose id
 hashes to the partition, their offsets, and the writes in flight. Shards share nothing but the
-outbox, the timers and the counters, so that one can be loaded or given up on its own.
+outbox, the timers, the chores and the counters, so that one can be loaded or given up on its own.
+
+A shard that is *closed* is led here no more. What is left of it is answered and freed in pieces;
+meanwhile its timers do nothing, and it asks for no appends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from data_plane.groups.appends import Appends
+from data_plane.groups.chores import Chores, Pieces
 from data_plane.groups.config import GroupCoordinatorConfig
-from data_plane.groups.deadlines import Deadlines, Timer
+from data_plane.groups.deadlines import Deadlines, Timer, TimerAction
 from data_plane.groups.effects import Effect, GroupEvent, ReplyToken, Respond
-from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.group import ClassicGroup, GroupState, GroupTotals
 from data_plane.groups.offsets import OffsetStore
 from data_plane.groups.record_formats import (
-    CommittedOffset,
     GroupKey,
     GroupRecord,
     OffsetKey,
-    encode_committed_offset,
     encode_group,
     encode_key,
 )
@@ -52,8 +55,12 @@ class CoordinatorParts:
     append_ids: Iterator[int]
     new_uuid: Callable[[], str]
     counters: GroupCounters
+    chores: Chores
+    totals: GroupTotals
     # The date at a steady time: for what is written down, and what is held against that.
     wall_ms: Callable[[int], int]
+    # False while the date or the settings cannot be trusted: nothing expires by them.
+    may_expire: Callable[[], bool]
 
 
 class Shard:
@@ -64,18 +71,25 @@ class Shard:
         self.epoch = epoch
         self.config = parts.config
         self.counters = parts.counters
-        self.deadlines = parts.deadlines
-        self.new_uuid = parts.new_uuid
+        self.totals = parts.totals
         self.wall_ms = parts.wall_ms
+        self.may_expire = parts.may_expire
+        self.new_uuid = parts.new_uuid
+        self._deadlines = parts.deadlines
+        self._chores = parts.chores
         self._outbox = parts.outbox
         self.groups: dict[str, ClassicGroup] = {}
         self.offsets = OffsetStore()
+        # Since when requests are answered; None while groups are being restored.
+        self.opened_ms: int | None = None
+        self.is_closed = False
+        self._pending_bytes = 0
         self.expiry_timer = Timer()
         self.appends = Appends(
             partition,
             epoch,
             outbox=parts.outbox,
-            deadlines=parts.deadlines,
+            schedule=parts.deadlines.schedule,
             ids=parts.append_ids,
             timeout_ms=parts.config.offset_commit_timeout_ms,
         )
@@ -87,10 +101,51 @@ class Shard:
     def tell(self, group_id: str, kind: str, detail: str) -> None:
         self._outbox.append(GroupEvent(group_id, kind, detail))
 
+    def schedule(self, timer: Timer, due_ms: int, action: TimerAction) -> None:
+        """Let `timer` fire at `due_ms`, unless the shard is closed by then."""
+        self._deadlines.schedule(timer, due_ms, partial(self._fire, action))
+
+    def _fire(self, action: TimerAction, now_ms: int) -> None:
+        if not self.is_closed:
+            action(now_ms)
+
+    def begin(self, pieces: Pieces, now_ms: int) -> None:
+        """Begin a chore that ends with this shard."""
+        self._chores.begin(self, pieces, now_ms)
+
+    def close(self) -> None:
+        """This partition is led here no more."""
+        self.is_closed = True
+        self.expiry_timer.cancel()
+        self.appends.close()
+        self._chores.drop(self)
+        self.totals.offset_count -= self.offsets.count
+        self.totals.offset_bytes -= self.offsets.size_bytes
+        self.add_pending_bytes(-self._pending_bytes)
+
+    def take_offsets(self, offsets: OffsetStore) -> None:
+        """Begin with these; nobody else has them."""
+        assert not self.offsets.count
+        self.offsets = offsets
+        self.totals.offset_count += offsets.count
+        self.totals.offset_bytes += offsets.size_bytes
+
+    def apply_offset(self, key: OffsetKey, value: bytes | None) -> None:
+        """A record of an offset, or a tombstone, is in the log."""
+        offsets, totals = self.offsets, self.totals
+        count, size_bytes = offsets.count, offsets.size_bytes
+        offsets.apply(key, value)
+        totals.offset_count += offsets.count - count
+        totals.offset_bytes += offsets.size_bytes - size_bytes
+
+    def add_pending_bytes(self, growth_bytes: int) -> None:
+        """Commits in flight are to enlarge the offsets by so much more, or less."""
+        self._pending_bytes += growth_bytes
+        self.totals.pending_offset_bytes += growth_bytes
+
     def new_group(self, group_id: str, now_ms: int | None) -> ClassicGroup:
-        group = ClassicGroup(
-            group_id, now_ms, join_timer=Timer(), sync_timer=Timer(), wall_ms=self.wall_ms
-        )
+        group = ClassicGroup(group_id, now_ms, totals=self.totals, wall_ms=self.wall_ms)
+        assert group_id not in self.groups
         self.groups[group_id] = group
         return group
 
@@ -99,14 +154,10 @@ class Shard:
         group.transition_to(GroupState.DEAD, now_ms)
         group.join_timer.cancel()
         group.sync_timer.cancel()
-        for timer in group.pending_join_timers.values():
-            timer.cancel()
-        for member in group.members.values():
-            assert member.join_token is None
-            assert member.sync_token is None
-            member.session_timer.cancel()
+        group.forget_members()
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
+            self.totals.forget_group(group.state)
 
 
 def group_records(group_id: str, record: GroupRecord | None, wall_ms: int) -> list[NewRecord]:
@@ -115,7 +166,6 @@ def group_records(group_id: str, record: GroupRecord | None, wall_ms: int) -> li
     return [NewRecord(timestamp=wall_ms, key=encode_key(GroupKey(group_id)), value=value)]
 
 
-def offset_record(key: OffsetKey, committed: CommittedOffset | None, wall_ms: int) -> NewRecord:
+def offset_record(key: OffsetKey, value: bytes | None, wall_ms: int) -> NewRecord:
     """A record that sets an offset, or deletes it (None)."""
-    value = None if committed is None else encode_committed_offset(committed)
     return NewRecord(timestamp=wall_ms, key=encode_key(key), value=value)

@@ -355,6 +355,8 @@ def test_deleting_a_topic_deletes_its_offsets(is_made_anew: bool) -> None:
         broker.make_topic_anew("orders", 3)
     else:
         broker.delete_topic("orders")
+    # The commit, and then the tombstone that had to wait for it.
+    broker.settle()
     broker.settle()
     assert error_of_commit(answer(broker, result)) is ErrorCode.NONE
     assert broker.groups.coordinator.offset_count() == 1
@@ -386,8 +388,8 @@ def test_offsets_of_topics_that_an_old_image_does_not_name_stay() -> None:
     commit_as_nobody(broker)
     services = broker.services
     services.deletion_permit = DeletionPermit.refused("nobody has vouched for the image")
+    broker.load_again(partition_for_group("g", 3))
     services.image = replace(services.image, topics_by_name={}, topics_by_id={})
-    broker.groups._delete_orphans(broker.now_ms)
     services.tick(broker.now_ms)
     assert committed(broker) == 1
     services.deletion_permit = PERMITTED
@@ -436,6 +438,8 @@ def test_many_offsets_are_deleted_in_several_batches() -> None:
     answer(broker, broker.handle(Api.OFFSET_COMMIT, 9, request))
     broker.topic.hold = True
     result = broker.handle(Api.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=["g"]))
+    assert len(broker.topic.waiting) == 1, "as much as one turn has time for"
+    broker.advance(100)
     sizes = [len(records) for _, records, _ in broker.topic.waiting]
     assert sizes == [1_000, 1_000, 500, 1]
     broker.settle()

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 
 from data_plane.broker.groups import LOAD_RETRY_MS, LOADS_AT_ONCE_MAX
+from data_plane.groups.loading import Folded
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import (
-    GroupKey,
     GroupRecord,
     MemberRecord,
     decode_group,
@@ -204,14 +204,14 @@ def test_what_was_read_for_an_older_leadership_is_not_loaded() -> None:
     assert coordinator.start_loading(0, 5)
     assert not coordinator.start_loading(0, 5)
     coordinator.unload(0, broker.now_ms)
-    assert coordinator.load(0, 5, {}, broker.now_ms) == []
+    assert coordinator.load(0, 5, Folded(), broker.now_ms) == []
     assert not coordinator.is_loaded(0)
     assert coordinator.start_loading(0, 7)
-    coordinator.load(0, 5, {}, broker.now_ms)
+    coordinator.load(0, 5, Folded(), broker.now_ms)
     assert not coordinator.is_loaded(0)
     # Nor does it matter that it could not be read then.
     coordinator.load_failed(0, 5)
-    coordinator.load(0, 7, {}, broker.now_ms)
+    coordinator.load(0, 7, Folded(), broker.now_ms)
     assert coordinator.is_loaded(0)
 
 
@@ -265,7 +265,7 @@ def test_a_loaded_group_has_a_leader_whatever_the_log_says(leader_id: str | None
     partition = partition_for_group("g", 3)
     coordinator.unload(partition, broker.now_ms)
     coordinator.start_loading(partition, 9)
-    coordinator.load(partition, 9, {GroupKey("g"): record}, broker.now_ms)
+    coordinator.load(partition, 9, Folded(groups=[("g", record)]), broker.now_ms)
     (group,) = coordinator.groups()
     assert group.leader_id == "m-1"
 

@@ -448,12 +448,12 @@ def test_groups_are_bounded() -> None:
     for name, expected in (
         ("g-1", ErrorCode.MEMBER_ID_REQUIRED),
         ("g-2", ErrorCode.MEMBER_ID_REQUIRED),
-        ("g-3", ErrorCode.POLICY_VIOLATION),
+        ("g-3", ErrorCode.GROUP_MAX_SIZE_REACHED),
         ("g-2", ErrorCode.MEMBER_ID_REQUIRED),
     ):
         assert broker.handle(Api.JOIN_GROUP, 9, join(name)).error_code == expected
     result = broker.handle(Api.OFFSET_COMMIT, 9, commit("g-4", {("orders", 0): 1}))
-    assert error_of_commit(answer(broker, result)) is ErrorCode.POLICY_VIOLATION
+    assert error_of_commit(answer(broker, result)) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 def test_appends_in_flight_are_bounded() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from data_plane.broker.groups import service_of
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.loading import Folded, fold_records
-from data_plane.groups.record_formats import GroupKey, GroupRecord, OffsetKey
+from data_plane.groups.record_formats import GroupRecord
 from data_plane.log.errors import LogError
 from tests.simulation.admin import OFFSETS_TOPIC
 
@@ -44,11 +44,11 @@ def _check_partition(cell: Cell, node: Node, index: int, epoch: int) -> None:
         return
     try:
         reader = service.topic.reader(index)
-        folded: Folded = {} if reader is None else fold_records(reader())[0]
+        folded = Folded() if reader is None else fold_records(reader())[0]
     except LogError:
         return  # Damaged; history.py knows.
     cell.world.count("coordinators compared with their logs")
-    expected = {key: value for key, value in folded.items() if isinstance(key, OffsetKey)}
+    expected = folded.offsets.snapshot()
     actual = {
         key: value
         for key, value in coordinator.committed_offsets().items()
@@ -64,10 +64,11 @@ def _check_partition(cell: Cell, node: Node, index: int, epoch: int) -> None:
             f"{node.name} has other offsets of {OFFSETS_TOPIC}-{index} than its log: "
             f"{differing[:4]}"
         )
+    records = dict(folded.groups)
     for group in coordinator.groups():
         if coordinator.partition_of(group.group_id) == index:
-            record = folded.get(GroupKey(group.group_id))
-            if isinstance(record, GroupRecord):
+            record = records.get(group.group_id)
+            if record is not None:
                 _check_group(cell, node, group, record)
 
 

@@ -9,6 +9,7 @@ from data_plane.broker.groups import GroupService
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.offsets_topic import BrokerOffsetsTopic
 from data_plane.groups.coordinator import GroupCoordinator
+from data_plane.groups.loading import Folded
 from data_plane.groups.offset_commits import OffsetCommits
 from data_plane.log import log_appends, truncation
 from data_plane.log.flush import FlushJob
@@ -95,7 +96,7 @@ def _loading_coordinator_answers(patch: Patch) -> None:
 
     def start_loading(self: GroupCoordinator, partition: int, epoch: int) -> bool:
         found: bool = original(self, partition, epoch)
-        self.load(partition, epoch, {}, 0)
+        self.load(partition, epoch, Folded(), 0)
         return found
 
     patch.set(GroupCoordinator, "start_loading", start_loading)

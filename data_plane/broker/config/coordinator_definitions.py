@@ -41,6 +41,29 @@ COORDINATOR_DEFINITIONS = (
     ),
     define("group.max.size", "INT", INT32_MAX, "Members that one group may have.", at_least(1)),
     define(
+        "group.coordinator.groups.max",
+        "INT",
+        1_000_000,
+        "Groups that one broker coordinates. Not a property of Apache Kafka.",
+        at_least(1),
+    ),
+    define(
+        "group.coordinator.members.max.bytes",
+        "LONG",
+        256 * 1024 * 1024,
+        "About what all members of a broker's groups may take in memory, with their metadata and "
+        "assignments. Not a property of Apache Kafka.",
+        at_least(0),
+    ),
+    define(
+        "group.coordinator.offsets.max.bytes",
+        "LONG",
+        1024 * 1024 * 1024,
+        "About what all committed offsets of a broker may take in memory, with their metadata. "
+        "Not a property of Apache Kafka.",
+        at_least(0),
+    ),
+    define(
         "offset.metadata.max.bytes",
         "INT",
         4096,

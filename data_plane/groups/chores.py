@@ -1,0 +1,116 @@
+"""Work that grows with what a coordinator holds, done in pieces between requests.
+
+A coordinator may hold millions of offsets. To take them over, give them up, look for expired ones
+or list their groups in one go would hold the broker's loop for seconds, which ends sessions. So
+such work is a *chore*: a generator that does a piece and yields what that was worth, about a unit
+for each microsecond. `run` does as much as a turn of the loop may take; the rest is due a
+millisecond later, and requests, ticks and images come in between.
+
+So a chore must find the world changed whenever it goes on: it keeps names, not the things that they
+name, and looks each one up again. A chore that has to wait for an append yields WAITING, and is
+asked again when some append has settled.
+
+Invariants
+- All chores together do at most `work_per_turn_max` for each millisecond, and one piece more.
+- Loading and unloading come first: clients wait for them.
+- A chore whose owner is given up does not run again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import Final, TypeAlias
+
+# Yields what a piece was worth, or WAITING; is sent the time.
+Pieces: TypeAlias = Generator[int, int, None]
+
+WAITING: Final = -1
+# A few milliseconds.
+WORK_PER_TURN_MAX: Final = 2_000
+
+
+class _Chore:
+    __slots__ = ("is_begun", "is_urgent", "owner", "pieces")
+
+    def __init__(self, owner: object, pieces: Pieces, is_urgent: bool) -> None:
+        self.owner = owner
+        self.pieces = pieces
+        self.is_urgent = is_urgent
+        self.is_begun = False
+
+    def do_piece(self, now_ms: int) -> int:
+        if self.is_begun:
+            return self.pieces.send(now_ms)
+        self.is_begun = True
+        return next(self.pieces)
+
+
+class Chores:
+    """What is left to do, each of a kind in the order in which it was begun."""
+
+    def __init__(self, work_per_turn_max: int = WORK_PER_TURN_MAX) -> None:
+        self._work_per_turn_max = work_per_turn_max
+        self._urgent: deque[_Chore] = deque()
+        self._others: deque[_Chore] = deque()
+        self._waiting: list[_Chore] = []
+        self._is_running = False
+        self._turn_ms = -1
+        self._work_left = 0
+
+    def begin(self, owner: object, pieces: Pieces, now_ms: int, *, is_urgent: bool = False) -> None:
+        """Do `pieces`, beginning now if this turn has time left."""
+        self._enqueue(_Chore(owner, pieces, is_urgent))
+        self.run(now_ms)
+
+    def drop(self, owner: object) -> None:
+        """Leave the chores of `owner` as they are."""
+        for queue in (self._urgent, self._others):
+            kept = [chore for chore in queue if chore.owner is not owner]
+            queue.clear()
+            queue.extend(kept)
+        self._waiting = [chore for chore in self._waiting if chore.owner is not owner]
+
+    def wake(self, now_ms: int) -> None:
+        """An append has settled."""
+        if self._waiting:
+            for chore in self._waiting:
+                self._enqueue(chore)
+            self._waiting.clear()
+            self.run(now_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When there is something to do; None when there is not, or not before an append."""
+        return self._turn_ms + 1 if self._urgent or self._others else None
+
+    def run(self, now_ms: int) -> None:
+        """Do as many pieces as this turn has time for. A chore may begin others."""
+        if self._is_running:
+            return
+        if now_ms != self._turn_ms:
+            self._turn_ms = now_ms
+            self._work_left = self._work_per_turn_max
+        self._is_running = True
+        try:
+            while self._work_left > 0 and (queue := self._urgent or self._others):
+                chore = queue.popleft()
+                try:
+                    work = chore.do_piece(now_ms)
+                except StopIteration:
+                    continue
+                if work == WAITING:
+                    self._waiting.append(chore)
+                else:
+                    self._work_left -= work
+                    queue.appendleft(chore)
+        finally:
+            self._is_running = False
+
+    def finish(self, now_ms: int) -> None:
+        """Do all that waits for no append now: there will be no turns any more."""
+        while self._urgent or self._others:
+            self._turn_ms = -1
+            self.run(now_ms)
+
+    def _enqueue(self, chore: _Chore) -> None:
+        (self._urgent if chore.is_urgent else self._others).append(chore)
