@@ -209,6 +209,9 @@ def open_ends(cell: Cell) -> list[str]:
         broker = image.brokers.get(node.node_id)
         if broker is None or broker.is_fenced or broker.in_controlled_shutdown:
             found.append(f"{node.name} is registered as {broker}")
+        if node.services.deletion_permit.why_nothing:
+            reason = node.services.deletion_permit.why_nothing
+            found.append(f"{node.name} deletes nothing: {reason}")
     for topic in image.topics_by_id.values():
         for index, state in enumerate(topic.partitions):
             name = f"{topic.name}-{index}"
