@@ -64,7 +64,7 @@ class Dirt(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
 
-def cleanable_segments(log: Log, now_ms: int) -> list[Segment]:
+def cleanable_segments(log: Log, wall_ms: int) -> list[Segment]:
     """The sealed segments at the front of the log that may be rewritten."""
     config = log.config
     bound = min(log.last_stable_offset, log.high_watermark, log.checkpointed_recovery_point)
@@ -72,7 +72,7 @@ def cleanable_segments(log: Log, now_ms: int) -> list[Segment]:
     for segment in log.segments[:-1]:
         if segment.next_offset > bound:
             break
-        lag_ms = now_ms - segment.newest_ms()
+        lag_ms = wall_ms - segment.newest_ms()
         if config.min_compaction_lag_ms > 0 and lag_ms < config.min_compaction_lag_ms:
             break
         found.append(segment)
@@ -87,11 +87,11 @@ def awaits_checkpoint(log: Log) -> bool:
     return log.checkpointed_recovery_point < durable_end
 
 
-def measure_dirt(log: Log, now_ms: int) -> Dirt:
+def measure_dirt(log: Log, wall_ms: int) -> Dirt:
     """See Dirt."""
     clean = dirty = 0
-    oldest_ms = now_ms
-    for segment in cleanable_segments(log, now_ms):
+    oldest_ms = wall_ms
+    for segment in cleanable_segments(log, wall_ms):
         # One that is clean in part (the key map was full, or what followed was cut off) is due.
         if segment.next_offset <= log.cleaner_offset:
             clean += segment.size
@@ -102,15 +102,15 @@ def measure_dirt(log: Log, now_ms: int) -> Dirt:
     return Dirt(clean, dirty, oldest_ms)
 
 
-def compaction_priority(log: Log, now_ms: int) -> float:
+def compaction_priority(log: Log, wall_ms: int) -> float:
     """0 when nothing is due, otherwise more for dirtier logs; over 1 when a record has waited
     max.compaction.lag.ms."""
     if log.compacting or not log.is_compactable or _may_grow_back(log):
         return 0.0
-    dirt = measure_dirt(log, now_ms)
+    dirt = measure_dirt(log, wall_ms)
     if not dirt.dirty_bytes:
         return 0.0
-    if now_ms - dirt.oldest_ms > log.config.max_compaction_lag_ms:
+    if wall_ms - dirt.oldest_ms > log.config.max_compaction_lag_ms:
         return 1.0 + dirt.ratio
     return dirt.ratio if dirt.ratio >= log.config.min_cleanable_dirty_ratio else 0.0
 
@@ -122,14 +122,14 @@ def _may_grow_back(log: Log) -> bool:
     return doomed is not None and doomed[-1][0].next_offset > log.durable_log_start
 
 
-def plan_compaction(log: Log, now_ms: int) -> CompactionJob | None:
+def plan_compaction(log: Log, wall_ms: int) -> CompactionJob | None:
     """A job when compaction is due."""
     if log.log_directory.failure is not None or not log.config.compact:
         return None
-    if compaction_priority(log, now_ms) <= 0.0:
+    if compaction_priority(log, wall_ms) <= 0.0:
         return None
-    segments = cleanable_segments(log, now_ms)
-    return CompactionJob(log, segments, now_ms)
+    segments = cleanable_segments(log, wall_ms)
+    return CompactionJob(log, segments, wall_ms)
 
 
 class CompactionJob:
@@ -137,11 +137,11 @@ class CompactionJob:
 
     lane = Lane.CLEANER
 
-    def __init__(self, log: Log, segments: list[Segment], now_ms: int) -> None:
+    def __init__(self, log: Log, segments: list[Segment], wall_ms: int) -> None:
         self.log = log
         self._stop_sign = log.log_directory.stop_sign
         self._segments = segments
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._first_dirty_offset = max(log.cleaner_offset, segments[0].base_offset)
         self._end_offset = segments[-1].next_offset
         self._aborted = log.aborted_transactions(segments[0].base_offset, self._end_offset)
@@ -247,7 +247,7 @@ class CompactionJob:
             keys,
             self._aborted,
             self._last_offsets,
-            self._now_ms,
+            self._wall_ms,
             may_forget=self._forgets,
         )
         try:

@@ -94,7 +94,7 @@ class GroupWriter:
         keys: KeyMap,
         aborted: Iterable[AbortedTransaction],
         last_offsets: frozenset[int],
-        now_ms: int,
+        wall_ms: int,
         *,
         may_forget: bool = True,
     ) -> None:
@@ -104,8 +104,8 @@ class GroupWriter:
         self._keys = keys
         self._aborted = AbortedRanges(aborted)
         self._last_offsets = last_offsets
-        self._now_ms = now_ms
-        self._horizon_ms = now_ms + log.config.delete_retention_ms
+        self._wall_ms = wall_ms
+        self._horizon_ms = wall_ms + log.config.delete_retention_ms
         self._may_forget = may_forget
         self._has_forgotten = any(segment.aborted_transactions() for segment in group)
         self._interval_bytes = log.config.index_interval_bytes
@@ -174,7 +174,7 @@ class GroupWriter:
         )
 
     def _is_forgotten(self, horizon_ms: int | None) -> bool:
-        return self._may_forget and horizon_ms is not None and self._now_ms >= horizon_ms
+        return self._may_forget and horizon_ms is not None and self._wall_ms >= horizon_ms
 
     def _kept_marker(
         self, data: Buffer, header: BatchHeader, horizon_ms: int | None

@@ -186,6 +186,6 @@ class Log(LogReads):
             job.run()
             job.finish()
 
-    def compaction_job(self, now_ms: int) -> CompactionJob | None:
+    def compaction_job(self, wall_ms: int) -> CompactionJob | None:
         """A job that compacts what is due; None when nothing is."""
-        return plan_compaction(self, now_ms)
+        return plan_compaction(self, wall_ms)

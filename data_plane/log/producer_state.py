@@ -324,9 +324,9 @@ class ProducerStates:
             entry.transaction_first_offset = header.base_offset
             self.ongoing[header.base_offset] = producer_id
 
-    def note_write(self, producer_id: int, now_ms: int) -> None:
+    def note_write(self, producer_id: int, wall_ms: int) -> None:
         """The batch that `apply` has just taken in was stored now, whatever its timestamps say."""
-        self.producers[producer_id].written_ms = now_ms
+        self.producers[producer_id].written_ms = wall_ms
 
     def _apply_marker(
         self, entry: ProducerEntry, header: BatchHeader, buf: Buffer, position: int
@@ -404,14 +404,14 @@ class ProducerStates:
         found, self.aborted = self.aborted, []
         return found
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
+    def expire(self, wall_ms: int, expiration_ms: int) -> int:
         """Forget producers that were silent for `expiration_ms`; returns how many.
 
         By the clock where their batches were stored, and by their timestamps, which is all that is
         known of batches from before the process started."""
-        return sum(self.expire_in_slices(now_ms, expiration_ms))
+        return sum(self.expire_in_slices(wall_ms, expiration_ms))
 
-    def expire_in_slices(self, now_ms: int, expiration_ms: int) -> Iterator[int]:
+    def expire_in_slices(self, wall_ms: int, expiration_ms: int) -> Iterator[int]:
         """As `expire`, EXPIRED_SLICE_ENTRIES at a time, whatever is appended in between."""
         left = list(self.producers)
         while left:
@@ -421,7 +421,7 @@ class ProducerStates:
                 if (
                     entry is not None
                     and entry.transaction_first_offset < 0
-                    and now_ms - max(entry.last_timestamp, entry.written_ms) >= expiration_ms
+                    and wall_ms - max(entry.last_timestamp, entry.written_ms) >= expiration_ms
                 ):
                     del self.producers[producer_id]
                     expired_count += 1

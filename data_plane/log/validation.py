@@ -53,12 +53,12 @@ def check_size(header: BatchHeader, config: LogConfig) -> None:
 
 
 def timestamp_error(
-    buf: WritableBuffer, header: BatchHeader, now_ms: int, config: LogConfig
+    buf: WritableBuffer, header: BatchHeader, wall_ms: int, config: LogConfig
 ) -> AppendError:
     """For a batch that has records whose timestamps are too far from the broker's clock. One
     without a timestamp (-1) is not too old."""
-    oldest = now_ms - config.message_timestamp_before_max_ms
-    newest = now_ms + config.message_timestamp_after_max_ms
+    oldest = wall_ms - config.message_timestamp_before_max_ms
+    newest = wall_ms + config.message_timestamp_after_max_ms
 
     def name_records() -> list[tuple[int, str]]:
         return [
@@ -80,7 +80,7 @@ def timestamp_error(
 
 
 def prepare(
-    buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig, now_ms: int, name: str
+    buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig, wall_ms: int, name: str
 ) -> tuple[WritableBuffer, list[BatchHeader]]:
     """Walk and rewrite the batches of a client's append to partition `name` as the topic asks; all
     but `stamp`. It may run in any thread.
@@ -89,25 +89,25 @@ def prepare(
     """
     try:
         for header in batches:
-            _check_records(buf, header, config, now_ms, name)
+            _check_records(buf, header, config, wall_ms, name)
         return _recompressed(buf, batches, config)
     except InvalidRecords as error:
         raise AppendError(error.error_code, str(error)) from error
 
 
 def stamp(
-    buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig, now_ms: int
+    buf: WritableBuffer, batches: list[BatchHeader], config: LogConfig, wall_ms: int
 ) -> list[BatchHeader]:
     """Write the time of their append into the batches, in place, where the topic asks for it."""
     if config.message_timestamp_type != LOG_APPEND_TIME:
         return batches
     for header in batches:
-        set_log_append_time(buf, header.position, now_ms)
+        set_log_append_time(buf, header.position, wall_ms)
     return [read_batch_header(buf, header.position) for header in batches]
 
 
 def _check_records(
-    buf: WritableBuffer, header: BatchHeader, config: LogConfig, now_ms: int, name: str
+    buf: WritableBuffer, header: BatchHeader, config: LogConfig, wall_ms: int, name: str
 ) -> None:
     if header.attributes & 0x20:
         return
@@ -124,9 +124,9 @@ def _check_records(
     if (
         checks_age
         and oldest != NO_TIMESTAMP
-        and oldest < now_ms - config.message_timestamp_before_max_ms
+        and oldest < wall_ms - config.message_timestamp_before_max_ms
     ):
-        raise timestamp_error(buf, header, now_ms, config)
+        raise timestamp_error(buf, header, wall_ms, config)
 
 
 def _missing_key_error(

@@ -52,7 +52,7 @@ def _horizon_is_now(patch: Patch) -> None:
 
     def patched(self: GroupWriter, *arguments: Any, **options: Any) -> None:
         original(self, *arguments, **options)
-        self._horizon_ms = self._now_ms
+        self._horizon_ms = self._wall_ms
 
     patch.set(GroupWriter, "__init__", patched)
 
