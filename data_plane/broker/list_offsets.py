@@ -147,6 +147,8 @@ def _look_up(
         return
     limit, unknown_end = _readable_end(partition, request, context.api_version)
     log = partition.log
+    # As in Kafka: whoever asks for the end would wait for it in vain.
+    log.log_directory.check_online()
     timestamp = wanted.timestamp
     if timestamp == LATEST and unknown_end is not ErrorCode.NONE:
         answer.error_code = int(unknown_end)

@@ -302,7 +302,7 @@ class _Produce:
                 buf, start, end, now_ms=now_ms, batches=batches, prepared_for=prepared_for
             )
         except LogDirFailure as error:
-            answer.fail(error.error_code)
+            answer.fail(error.error_code, str(error))
             return
         except (AppendError, InvalidRecords) as error:
             self._refuse(self._checks.refusal(error, is_small=is_small), partition, answer)

@@ -83,9 +83,10 @@ class LogDirFailure(LogError):
     """A disk error took the data directory offline; all its logs answer with this from then on."""
 
     error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    WHAT_TO_DO = "make room on the disk or replace it, then start the broker again"
 
     def __init__(self, directory: str, reason: str) -> None:
-        super().__init__(f"log directory {directory} is offline: {reason}")
+        super().__init__(f"log directory {directory} is offline: {reason}; {self.WHAT_TO_DO}")
         self.directory = directory
         self.reason = reason
 

@@ -38,6 +38,7 @@ from data_plane.server.configuration import BrokerConfig
 from data_plane.server.connection import Connection
 from data_plane.server.disk_space import measure_space
 from data_plane.server.entry import Addresses, Entry, enter_cell, new_incarnation_id
+from data_plane.server.health import health
 from data_plane.server.http import HttpListener, HttpResponse
 from data_plane.server.interpreter import tune_interpreter
 from data_plane.server.listener import Listener
@@ -422,12 +423,13 @@ class BrokerProcess:
         return HttpResponse("200 OK", CONTENT_TYPE_LATEST, generate_latest(self._services.metrics))
 
     def _health_page(self) -> HttpResponse:
-        status = {"status": "ok" if self._is_ready else "starting or stopping"}
-        if self._is_open and (doubt := self._services.deletion_permit.why_not_by_date):
-            # It serves all the same; disks fill up meanwhile.
-            status["deletion_suspended"] = doubt
-        body = (json.dumps(status) + "\n").encode()
-        code = "200 OK" if self._is_ready else "503 Service Unavailable"
+        is_healthy, content = health(
+            is_ready=self._is_ready,
+            directories=self._services.logs.directories if self._is_open else (),
+            why_no_deletion=self._services.deletion_permit.why_not_by_date if self._is_open else "",
+        )
+        body = (json.dumps(content) + "\n").encode()
+        code = "200 OK" if is_healthy else "503 Service Unavailable"
         return HttpResponse(code, "application/json", body)
 
     def _add_metrics(self, services: Services) -> None:

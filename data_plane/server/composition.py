@@ -201,6 +201,11 @@ def _add_metrics(
     group_commit: GroupCommit,
 ) -> None:
     gauges: list[tuple[str, str, Callable[[], Any]]] = [
+        (
+            "tidewheel_offline_log_directories",
+            "Log directories whose disk is full or has failed.",
+            lambda: len(services.logs.offline_directories()),
+        ),
         ("tidewheel_topics", "Topics.", lambda: len(services.image.topics_by_id)),
         ("tidewheel_partitions_open", "Partitions in use.", lambda: len(services.partitions)),
         ("tidewheel_fetch_sessions", "Fetch sessions.", lambda: len(sessions.cache)),

@@ -84,12 +84,30 @@ def test_a_failed_write_is_told_and_stores_nothing(broker: BrokerPlayer) -> None
     broker.fs.faults.append(Fault("write", "Partition-0", errno.ENOSPC, partial_bytes=20))
     answer = only(broker.produce("orders", [b"lost"]).response)
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    directory = broker.logs.directories[0].path
+    assert answer.error_message is not None
+    assert f"log directory {directory} is offline" in answer.error_message
+    assert "make room" in answer.error_message
     assert broker.partition("orders").high_watermark == 3
     # The directory is offline; its other partitions say so, too.
     answer = only(broker.produce("orders", [b"lost"], index=1).response)
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     part = only(broker.fetch({("orders", 0): 0}, max_wait_ms=500).response)
     assert part.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_nobody_is_sent_to_the_end_of_what_cannot_be_read(broker: BrokerPlayer) -> None:
+    """Whoever wants to read until there would wait for ever."""
+    fill(broker)
+    broker.fs.faults.append(Fault("write", "Partition-0", errno.ENOSPC))
+    broker.produce("orders", [b"lost"])
+    for timestamp in (-1, -2, -3, 0):
+        wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name="orders", partitions=[wanted])]
+        )
+        answer = broker.ask(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions[0]
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_failed_sync_is_never_an_acknowledgement(broker: BrokerPlayer) -> None:
