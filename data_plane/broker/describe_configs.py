@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.api import Deferred, HandlerTable, KeptRequest, RequestContext
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, Update, unknown_property
 from data_plane.broker.config.effective import Source, Synonym, config_text, shown_value
@@ -19,6 +19,7 @@ from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.config_validation import effective_config
 from data_plane.broker.frames import begin_frame, finish_frame
+from data_plane.broker.large_requests import LARGE_BYTES, LargeRequest, sliced
 from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
 from data_plane.broker.log_threshold import ROOT_LOGGER, LogThreshold
 from data_plane.broker.placement import NewPartitions, registered_brokers
@@ -73,23 +74,60 @@ def handle_describe_configs(
     position: int,
     end: int,
     now_ms: int,
-) -> list[bytearray]:
+) -> list[bytearray] | Deferred[Any]:
     """A raw handler: configurations that topics have in common are encoded once."""
     version = context.api_version
+    if end - position > LARGE_BYTES:
+        return _describe_in_slices(services, context, buf, position, end)
     request = decode_describe_configs_request(Reader(buf, position, end), version)
-    place = _results_place(version)
     encoded: dict[Any, tuple[int, bytes]] = {}
-    # A resource that is named again and again is answered once: repetition must cost nothing.
-    resources = {(one.resource_type, one.resource_name): one for one in request.resources}
     results = [
         _encode_result(services, request, resource, version, encoded)
-        for resource in resources.values()
+        for resource in _different(request)
     ]
+    return _frame(context, results)
+
+
+def _different(request: DescribeConfigsRequest) -> list[DescribeConfigsResource]:
+    """A resource that is named again and again is answered once: repetition must cost nothing."""
+    return list({(one.resource_type, one.resource_name): one for one in request.resources}.values())
+
+
+def _frame(context: RequestContext, results: list[bytearray]) -> list[bytearray]:
+    version = context.api_version
+    place = _results_place(version)
     writer = Writer()
     writer.buf += begin_frame(context.correlation_id, place.is_flexible)
     writer.buf += place.splice(_empty_response(version), len(results), results)
     finish_frame([writer.buf])
     return [writer.buf]
+
+
+def _describe_in_slices(
+    services: Services,
+    context: RequestContext,
+    buf: bytearray | memoryview,
+    position: int,
+    end: int,
+) -> Deferred[Any]:
+    version = context.api_version
+    encoded: dict[Any, tuple[int, bytes]] = {}
+    results: list[bytearray] = []
+    requests: list[DescribeConfigsRequest] = []
+
+    def decode(kept: KeptRequest) -> list[Sequence[DescribeConfigsResource]]:
+        reader = Reader(kept.buf, position - kept.shift, end - kept.shift)
+        requests.append(decode_describe_configs_request(reader, version))
+        return sliced(_different(requests[0]))
+
+    def handle(resources: Sequence[DescribeConfigsResource], now_ms: int) -> None:
+        for resource in resources:
+            results.append(_encode_result(services, requests[0], resource, version, encoded))
+
+    kept = context.connection.keep(buf, position, end)
+    return LargeRequest(
+        services, context, kept, decode, handle, lambda: _frame(context, results)
+    ).deferred
 
 
 def _encode_result(

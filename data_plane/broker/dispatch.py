@@ -20,6 +20,7 @@ from __future__ import annotations
 import struct
 import traceback
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from data_plane.broker.api import (
@@ -28,13 +29,15 @@ from data_plane.broker.api import (
     ConnectionInfo,
     Deferred,
     HandlerEntry,
+    KeptRequest,
     RequestContext,
 )
 from data_plane.broker.frames import API_VERSIONS_KEY, encode_frame, new_response
+from data_plane.broker.large_requests import LARGE_BYTES, LargeRequest, sliced
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode, MalformedFrame, WireError
 from data_plane.wire.primitives import Reader
-from data_plane.wire.registry import API_BY_KEY, ApiSpec
+from data_plane.wire.registry import API_BY_KEY, ApiKey, ApiSpec
 
 _HEADER = struct.Struct(">hhih")
 
@@ -101,6 +104,8 @@ class Dispatcher:
         context = RequestContext(api_key, version, correlation_id, client_id, connection)
         if entry.raw_handler is not None:
             return self._call_raw(entry.raw_handler, context, buf, position, end, now_ms)
+        if end - position > LARGE_BYTES and api_key in LARGE_APIS:
+            return self._call_in_slices(entry, spec, context, buf, position, end)
         return self._call(entry, spec, context, Reader(buf, position, end), now_ms)
 
     def _call_raw(
@@ -146,6 +151,68 @@ class Dispatcher:
         if isinstance(response, Deferred):
             return self._encode_later(spec, context, response)
         return [self._encode(spec, context, response)]
+
+    def _call_in_slices(
+        self,
+        entry: HandlerEntry,
+        spec: ApiSpec,
+        context: RequestContext,
+        buf: bytearray | memoryview,
+        position: int,
+        end: int,
+    ) -> Deferred[Any]:
+        """A request of an API in LARGE_APIS, whose handlers keep nothing of its bytes and whose
+        responses are nobody else's."""
+        fields = LARGE_APIS[context.api_key]
+        version = context.api_version
+        handler = entry.handler
+        assert handler is not None
+        responses: list[Any] = []
+
+        def decode(kept: KeptRequest) -> list[Any]:
+            reader = Reader(kept.buf, position - kept.shift, end - kept.shift)
+            request = spec.decode_request(reader, version)
+            if fields is None:
+                return [request]
+            parts = []
+            for items in sliced(list(dict.fromkeys(getattr(request, fields[0])))):
+                part = copy(request)
+                setattr(part, fields[0], items)
+                parts.append(part)
+            return parts
+
+        def take(response: Any) -> None:
+            if responses and fields is not None:
+                getattr(responses[0], fields[1]).extend(getattr(response, fields[1]))
+            else:
+                responses.append(response)
+
+        def handle(part: Any, now_ms: int) -> Deferred[Any] | None:
+            self.has_called_handlers = True
+            try:
+                response = handler(self._services, context, part, now_ms)
+            except (WireError, CloseConnection):
+                raise
+            except Exception as error:
+                self._log_failure(context, error)
+                raise CloseConnection(f"request failed: {error!r}") from error
+            if not isinstance(response, Deferred):
+                take(response)
+                return None
+            taken: Deferred[Any] = Deferred()
+
+            def take_later(message: Any) -> None:
+                take(message)
+                taken.complete(message)
+
+            response.when_complete(take_later)
+            return taken
+
+        def encode() -> list[bytearray]:
+            return [encode_frame(spec, version, context.correlation_id, responses[0])]
+
+        kept = context.connection.keep(buf, position, end)
+        return LargeRequest(self._services, context, kept, decode, handle, encode).deferred
 
     def _encode_later(
         self, spec: ApiSpec, context: RequestContext, response: Deferred[Any]
@@ -212,6 +279,14 @@ class Dispatcher:
         )
 
 
+# APIs whose requests may have very many items, and the fields of these in request and response, or
+# None where all are handled in one go.
+LARGE_APIS: dict[int, tuple[str, str] | None] = {
+    int(ApiKey.FIND_COORDINATOR): ("coordinator_keys", "coordinators"),
+    int(ApiKey.DESCRIBE_GROUPS): ("groups", "groups"),
+    int(ApiKey.DELETE_GROUPS): ("groups_names", "results"),
+    int(ApiKey.LIST_OFFSETS): None,
+}
 # The cache of decoded client ids holds at most these many, of at most this size.
 CLIENT_IDS_MAX = 1024
 CLIENT_ID_CACHED_BYTES_MAX = 256

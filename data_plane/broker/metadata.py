@@ -8,13 +8,16 @@ the client asks again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Any
 from uuid import UUID
 
-from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.api import Buffer, Deferred, HandlerTable, KeptRequest, RequestContext
 from data_plane.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from data_plane.broker.auto_creation import auto_creation_of
 from data_plane.broker.cell_view import controller_id, live_brokers, live_ids
 from data_plane.broker.frames import begin_frame, finish_frame
+from data_plane.broker.large_requests import LARGE_BYTES, LargeRequest, sliced
 from data_plane.broker.metadata_encoding import (
     FLEXIBLE_VERSION,
     EncodedTopics,
@@ -23,7 +26,7 @@ from data_plane.broker.metadata_encoding import (
 )
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
-from data_plane.cell.metadata import INTERNAL_TOPICS, OFFSETS_TOPIC
+from data_plane.cell.metadata import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_request import (
     MetadataRequest,
@@ -53,9 +56,12 @@ def handle_metadata(
     position: int,
     end: int,
     now_ms: int,
-) -> list[bytearray]:
+) -> list[bytearray] | Deferred[Any]:
     """A raw handler: the response is put together from kept bytes, see metadata_encoding."""
     version = context.api_version
+    if end - position > LARGE_BYTES:
+        kept = context.connection.keep(buf, position, end)
+        return _LargeMetadata(services, context, position, end).begin(kept)
     # Bytes behind the request are passed over, as in the dispatcher: librdkafka sends some.
     request = decode_metadata_request(Reader(buf, position, end), version)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
@@ -70,6 +76,84 @@ def handle_metadata(
     encode_response(writer, response, items, version, operations, encoded)
     finish_frame([writer.buf])
     return [writer.buf]
+
+
+class _LargeMetadata:
+    """A request that names very many topics, of which few can exist."""
+
+    __slots__ = (
+        "_context",
+        "_end",
+        "_found",
+        "_live",
+        "_missing",
+        "_operations",
+        "_position",
+        "_response",
+        "_services",
+    )
+
+    def __init__(
+        self, services: Services, context: RequestContext, position: int, end: int
+    ) -> None:
+        self._services = services
+        self._context = context
+        self._position, self._end = position, end
+        self._response = MetadataResponse()
+        self._operations = NOT_ASKED
+        self._found: list[Item] = []
+        self._missing: list[Item] = []
+        self._live: frozenset[int] = frozenset()
+
+    def begin(self, kept: KeptRequest) -> Deferred[Any]:
+        return LargeRequest(
+            self._services, self._context, kept, self._decode, self._handle, self._encode
+        ).deferred
+
+    def _decode(self, kept: KeptRequest) -> list[MetadataRequest]:
+        version = self._context.api_version
+        reader = Reader(kept.buf, self._position - kept.shift, self._end - kept.shift)
+        request = decode_metadata_request(reader, version)
+        wanted = request.topics
+        if not wanted:
+            return [request]
+        if not _is_well_formed(wanted, version):
+            self._missing = _malformed(wanted)
+            return []
+        # Whether topics have names or ids is the whole request's matter.
+        has_ids = any(topic.topic_id != ZERO_ID for topic in wanted)
+        different = {topic.topic_id if has_ids else topic.name: topic for topic in wanted}
+        if has_ids:
+            different.pop(ZERO_ID, None)
+        parts = []
+        for topics in sliced(list(different.values())):
+            part = copy(request)
+            part.topics = list(topics)
+            parts.append(part)
+        return parts
+
+    def _handle(self, part: MetadataRequest, now_ms: int) -> None:
+        services = self._services
+        asked = part.include_topic_authorized_operations
+        self._operations = TOPIC_OPERATIONS if asked else NOT_ASKED
+        version = self._context.api_version
+        response, items = _answer(services, version, part, self._operations)
+        if not self._response.brokers:
+            self._response = response
+        for item in items:
+            (self._found if isinstance(item, TopicImage) else self._missing).append(item)
+        self._live = live_ids(services.image, services.node_id)
+
+    def _encode(self) -> list[Buffer]:
+        """Of what nobody changes: images and this request's own messages."""
+        version = self._context.api_version
+        writer = Writer()
+        writer.buf += begin_frame(self._context.correlation_id, version >= FLEXIBLE_VERSION)
+        items = self._found + self._missing
+        encoded = EncodedTopics(self._live)
+        encode_response(writer, self._response, items, version, self._operations, encoded)
+        finish_frame([writer.buf])
+        return [writer.buf]
 
 
 def _answer(

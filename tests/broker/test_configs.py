@@ -219,7 +219,8 @@ def test_naming_a_broker_again_and_again_costs_nothing(player: AdminPlayer) -> N
         )
         for n in range(1000)
     ] * 50
-    pending = player.send(ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=resources))
+    request = DescribeConfigsRequest(resources=resources)
+    pending = player.answered(player.send(ApiKey.DESCRIBE_CONFIGS, 4, request))
     assert pending.frames is not None
     assert sum(map(len, pending.frames)) < 1_500_000
     assert sum(result.error_code == 0 for result in pending.response.results) == 1

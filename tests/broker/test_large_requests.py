@@ -1,0 +1,153 @@
+"""Requests with very many items: handled in slices, answered as if they had not been."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from data_plane.broker import group_handlers
+from data_plane.broker.groups import GroupService
+from data_plane.broker.large_requests import LARGE_BYTES, SLICE_ITEMS_MAX
+from data_plane.cell.changes import RegisterBroker
+from data_plane.cell.metadata import BrokerImage
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
+from data_plane.wire.messages.describe_configs_request import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
+from data_plane.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from data_plane.wire.registry import ApiKey
+from tests.broker.admin_player import AdminPlayer
+from tests.broker.broker_player import NODE_ID
+
+NAMES = [f"name-{number:06}" for number in range(LARGE_BYTES // 10)]
+
+
+@pytest.fixture
+def broker() -> AdminPlayer:
+    return AdminPlayer()
+
+
+def answer(broker: AdminPlayer, api_key: ApiKey, version: int, message: Any) -> tuple[Any, int]:
+    """The response, and how often threads and the loop took turns until it came."""
+    pending = broker.send(api_key, version, message)
+    assert not pending.is_answered
+    turns_count = 0
+    while not pending.is_answered:
+        broker.executor.run_one()
+        broker.services.wakes.run(broker.now_ms)
+        turns_count += 1
+    assert not broker.executor.queue
+    return pending.response, turns_count
+
+
+def metadata_request(*names: str) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names],
+    )
+
+
+@pytest.mark.parametrize("version", [1, 4, 12, 13])
+def test_metadata_of_many_topics(broker: AdminPlayer, version: int) -> None:
+    broker.create_topic("here", 3)
+    few = broker.send(ApiKey.METADATA, version, metadata_request("here")).response
+    # Named twice, answered once.
+    request = metadata_request(*NAMES, "here", *NAMES[:500])
+    response, turns_count = answer(broker, ApiKey.METADATA, version, request)
+    assert turns_count >= len(NAMES) // SLICE_ITEMS_MAX
+    assert response.brokers == few.brokers
+    assert response.topics[0] == few.topics[0]
+    assert [topic.name for topic in response.topics[1:]] == NAMES
+    assert {topic.error_code for topic in response.topics[1:]} == {
+        int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    }
+
+
+def test_metadata_by_many_ids(broker: AdminPlayer) -> None:
+    topic_id = broker.create_topic("here", 3)
+    ids = [UUID(int=number) for number in range(1, 3000)]
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=None, topic_id=one) for one in [*ids, topic_id]]
+    )
+    response, _ = answer(broker, ApiKey.METADATA, 12, request)
+    assert response.topics[0].name == "here"
+    assert [topic.topic_id for topic in response.topics[1:]] == ids
+
+
+def test_metadata_that_is_not_well_formed(broker: AdminPlayer) -> None:
+    request = metadata_request(*NAMES)
+    assert request.topics is not None
+    request.topics[7] = MetadataRequestTopic(name=None)
+    response, _ = answer(broker, ApiKey.METADATA, 12, request)
+    assert {topic.error_code for topic in response.topics} == {int(ErrorCode.INVALID_REQUEST)}
+    assert len(response.topics) == len(NAMES)
+
+
+def test_describe_configs_of_one_topic_very_often(broker: AdminPlayer) -> None:
+    broker.create_topic("here")
+    resource = DescribeConfigsResource(
+        resource_type=2, resource_name="here", configuration_keys=None
+    )
+    few = DescribeConfigsRequest(resources=[resource])
+    request = DescribeConfigsRequest(resources=[resource] * LARGE_BYTES)
+    response, _ = answer(broker, ApiKey.DESCRIBE_CONFIGS, 1, request)
+    assert response == broker.send(ApiKey.DESCRIBE_CONFIGS, 1, few).response
+
+
+def with_groups(broker: AdminPlayer) -> None:
+    broker.services.groups = GroupService(broker.services)
+    broker.services.components.append(broker.services.groups)
+    group_handlers.register(broker.services.handlers)
+    broker.services.groups.start(broker.now_ms)
+    image = broker.services.store.apply(
+        (RegisterBroker(BrokerImage(NODE_ID, "host", 9092, None, is_fenced=False)),),
+        broker.services.image.version,
+        "register",
+    )
+    broker.services.apply_image(image, broker.now_ms)
+
+
+def test_coordinators_of_many_groups(broker: AdminPlayer) -> None:
+    """The first slice makes the topic, and the others wait for that."""
+    with_groups(broker)
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[*NAMES, *NAMES[:9]])
+    response, turns_count = answer(broker, ApiKey.FIND_COORDINATOR, 4, request)
+    assert turns_count > len(NAMES) // SLICE_ITEMS_MAX
+    assert [one.key for one in response.coordinators] == NAMES
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS])
+def test_many_groups(broker: AdminPlayer, api_key: ApiKey) -> None:
+    with_groups(broker)
+    request: Any = DescribeGroupsRequest(groups=NAMES)
+    if api_key is ApiKey.DELETE_GROUPS:
+        request = DeleteGroupsRequest(groups_names=NAMES)
+    response, turns_count = answer(broker, api_key, 1, request)
+    assert turns_count > len(NAMES) // SLICE_ITEMS_MAX
+    groups = response.groups if api_key is ApiKey.DESCRIBE_GROUPS else response.results
+    assert [group.group_id for group in groups] == NAMES
+
+
+def test_a_frame_that_cannot_be_read_closes_the_connection(broker: AdminPlayer) -> None:
+    data = bytearray(b"\0\x03\0\x04" + bytes(4) + b"\xff\xff" + b"\0\1\0\0" + bytes(LARGE_BYTES))
+    pending = broker.send_bytes(ApiKey.METADATA, 4, data)
+    broker.run_jobs()
+    assert not pending.is_answered
+    (reason,) = broker.close_reasons
+    assert "MetadataRequest" in reason or "items" in reason
+
+
+def test_nobody_waits_for_it_any_more(broker: AdminPlayer) -> None:
+    gone = broker.connect()
+    pending = broker.send(ApiKey.METADATA, 4, metadata_request(*NAMES), connection=gone)
+    broker.executor.run_one()
+    broker.services.wakes.run(broker.now_ms)
+    gone.closed = True
+    broker.run_jobs()
+    assert not pending.is_answered
+    assert len(broker.services.request_work) == 0
