@@ -25,6 +25,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
+from data_plane.log.file_system import File
+
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY = struct.Struct(">qI")
 ABORTED_ENTRY = struct.Struct(">hqqqq")
@@ -146,6 +148,19 @@ class TimeIndex:
     def encode(self) -> bytes:
         entries = zip(self._timestamps, self._offsets, strict=True)
         return b"".join(TIME_ENTRY.pack(timestamp, offset) for timestamp, offset in entries)
+
+    @staticmethod
+    def last_of_file(file: File) -> tuple[int, int] | None:
+        """`last` of the index in `file`, by its last two entries; None when there is none, or it
+        takes a look at the whole to know."""
+        size = file.size()
+        if not size or size % TIME_ENTRY.size:
+            return None
+        start = max(0, size - 2 * TIME_ENTRY.size)
+        *before, last = TIME_ENTRY.iter_unpack(file.read_at(start, size - start))
+        if before and (last[0] <= before[0][0] or last[1] <= before[0][1]):
+            return None
+        return last[0], last[1]
 
     @classmethod
     def decode(cls, data: bytes) -> TimeIndex:

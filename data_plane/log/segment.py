@@ -39,6 +39,7 @@ from data_plane.log.segment_checks import (
     INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     Indexes,
+    find_largest_timestamp,
     read_indexes,
 )
 from data_plane.wire.kernel_types import BATCH_HEADER_BYTES
@@ -447,8 +448,7 @@ class Segment:
         """The largest timestamp of a sealed segment; touches the disk the first time. Raises
         Retired in a worker thread."""
         if self.max_timestamp < 0 and self.sealed and self.size:
-            with cold_file(self) as file:
-                self.load_indexes(file)
+            find_largest_timestamp(self)
         return self.max_timestamp
 
     def newest_ms(self) -> int:

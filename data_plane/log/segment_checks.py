@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk, find_bad_ranges
+from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.file_system import File
 from data_plane.log.indexes import IndexCheck, InvalidIndex, OffsetIndex, TimeIndex
 
@@ -31,12 +32,44 @@ def read_indexes(segment: Segment, file: File) -> Indexes:
     try:
         offset_index = OffsetIndex.decode(fs.read_file(segment.path(INDEX_SUFFIX)), segment.size)
         time_index = TimeIndex.decode(fs.read_file(segment.path(TIME_INDEX_SUFFIX)))
-        if segment.size and time_index.last is None and not segment.has_untimed:
+        last = time_index.last
+        if segment.size and last is None and not segment.has_untimed:
             # Retention would take the segment for ages old.
             raise InvalidIndex("a sealed segment has timestamps, or records without them")
+        if last is not None and segment.base_offset + last[1] >= segment.next_offset:
+            raise InvalidIndex("the last entry lies beyond the segment")
     except (InvalidIndex, FileNotFoundError):
         return rebuild_indexes(segment, file)
     return offset_index, time_index
+
+
+def find_largest_timestamp(segment: Segment) -> None:
+    """Have the segment know its largest timestamp: by the end of its time index, and by all of both
+    indexes only where that is not sound. Raises Retired in a worker thread."""
+    with cold_file(segment) as file:
+        last = _last_of_time_index(segment)
+        if last is None:
+            segment.load_indexes(file)
+        else:
+            segment.max_timestamp_offset = segment.base_offset + last[1]
+            segment.max_timestamp = last[0]
+
+
+def _last_of_time_index(segment: Segment) -> tuple[int, int] | None:
+    if segment.has_unsound_index_files:
+        return None
+    try:
+        file = segment.directory.fs.open(segment.path(TIME_INDEX_SUFFIX), write=False)
+    except FileNotFoundError:
+        return None
+    try:
+        last = TimeIndex.last_of_file(file)
+    finally:
+        file.close()
+    if segment.retired:
+        raise Retired
+    is_inside = last is not None and segment.base_offset + last[1] < segment.next_offset
+    return last if is_inside else None
 
 
 def rebuild_indexes(segment: Segment, file: File) -> Indexes:
