@@ -4,12 +4,14 @@ get over them, whatever comes between."""
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.sim_file_system import Fault, PowerLoss
+from data_plane.wire.records import read_batch_header
 from tests.log.one_log import OneLog, batch_of
 from tests.log.test_compaction import compact, compacted_log, put, settle
 
@@ -30,6 +32,11 @@ def follow(one: OneLog, *batches: bytes | bytearray) -> None:
 def check(log: OneLog, offsets: list[int]) -> None:
     log.log.advance_high_watermark(log.log.log_end_offset)
     assert log.offsets() == offsets
+    for before, behind in pairwise(offsets):
+        for wanted in {before + 1, (before + behind) // 2 + 1, behind}:
+            for read in (log.log.read, log.log.read_cold):
+                found = read(wanted, 1, max_offset=1 << 62, at_least_one_batch=True)
+                assert read_batch_header(bytes(found.buffers[0]), 0).base_offset == behind
     for segment in log.log.segments:
         inside = [one for one in offsets if segment.base_offset <= one < segment.next_offset]
         assert not inside or inside[-1] - segment.base_offset <= INT32_MAX
