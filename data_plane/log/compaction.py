@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from data_plane.log import segment_age
 from data_plane.log.batch_walk import BatchWalk, pieces_around
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.compaction_swap import discard, swap_in
@@ -72,7 +73,7 @@ def cleanable_segments(log: Log, wall_ms: int) -> list[Segment]:
     for segment in log.segments[:-1]:
         if segment.next_offset > bound:
             break
-        lag_ms = wall_ms - segment.newest_ms()
+        lag_ms = wall_ms - segment_age.newest_ms(segment)
         if config.min_compaction_lag_ms > 0 and lag_ms < config.min_compaction_lag_ms:
             break
         found.append(segment)
@@ -98,7 +99,7 @@ def measure_dirt(log: Log, wall_ms: int) -> Dirt:
         else:
             dirty += segment.size
             if segment.size and log.config.max_compaction_lag_ms < INT64_MAX:
-                oldest_ms = min(oldest_ms, segment.oldest_ms())
+                oldest_ms = min(oldest_ms, segment_age.oldest_ms(segment))
     return Dirt(clean, dirty, oldest_ms)
 
 

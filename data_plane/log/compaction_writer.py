@@ -11,6 +11,7 @@ from data_plane.log.checkpoints import encode_value
 from data_plane.log.file_system import Buffer, SyncSite
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.log.segment import APPEND_TIME_SUFFIX, LOG_SUFFIX, Segment
+from data_plane.log.segment_age import append_ms
 from data_plane.log.segment_checks import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from data_plane.wire.kernel import list_keys
 from data_plane.wire.records import BatchHeader, filter_batch, read_batch_header, unpacked_records
@@ -217,7 +218,7 @@ class GroupWriter:
         }
         if segment.has_untimed:
             # Later than that of some, which is on the safe side.
-            segment.last_append_ms = max(one.append_ms() for one in self._group if one.size)
+            segment.last_append_ms = max(append_ms(one) for one in self._group if one.size)
             files[APPEND_TIME_SUFFIX] = encode_value(segment.last_append_ms)
         for suffix, content in files.items():
             file = self._fs.open(self._path(suffix), create=True)

@@ -34,6 +34,7 @@ from data_plane.log.partition_files import (
 )
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.segment import APPEND_TIME_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from data_plane.log.segment_age import append_ms
 from data_plane.log.segment_checks import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from data_plane.wire.records import BatchHeader
 
@@ -340,7 +341,7 @@ def write_index_files(log: Log, segment: Segment) -> None:
     encoded = encode_aborted(aborted) if aborted else None
     path = segment.path(TRANSACTION_INDEX_SUFFIX)
     _write_if_any(log, path, encoded, SyncSite.TRANSACTION_INDEX)
-    encoded = encode_value(segment.append_ms()) if segment.has_untimed else None
+    encoded = encode_value(append_ms(segment)) if segment.has_untimed else None
     _write_if_any(log, segment.path(APPEND_TIME_SUFFIX), encoded, SyncSite.APPEND_TIME)
 
 

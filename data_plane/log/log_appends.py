@@ -71,9 +71,8 @@ class LogAppends(LogState):
         """
         if self._segments is None:
             self.load()
-        directory = self._directory
-        if directory.failure is not None:
-            directory.check_online()
+        if self._directory.failure is not None:
+            self._directory.check_online()
         if wall_ms is None:
             wall_ms = now_ms
         config = self.config
@@ -81,13 +80,12 @@ class LogAppends(LogState):
         if batches is None:
             batches = self._headers_of(buf, start, end, is_client=is_client)
         if is_client and self._needs_preparation:
-            if prepared_for != config:
-                original, name = buf, f"{self.topic}-{self.partition}"
-                buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
-                if buf is not original:
-                    start, end = 0, len(buf)
-            batches = validation.stamp(buf, batches, config, wall_ms)
+            original = buf
+            buf, batches = self._prepared(buf, batches, wall_ms, prepared_for)
+            if buf is not original:
+                start, end = 0, len(buf)
         first_offset = next_offset = self.log_end_offset
+        log_start = self.log_start_offset
         timestamp_max = wall_ms + self._timestamp_after_max_ms
         producers = self._producers
         assert producers is not None
@@ -104,13 +102,8 @@ class LogAppends(LogState):
                     pending = {}
                 duplicate = producers.check(header, pending, is_client=is_client)
                 if duplicate is not None:
-                    return AppendResult(
-                        duplicate.first_offset,
-                        duplicate.last_offset,
-                        duplicate.timestamp,
-                        True,
-                        self.log_start_offset,
-                    )
+                    first, last = duplicate.first_offset, duplicate.last_offset
+                    return AppendResult(first, last, duplicate.timestamp, True, log_start)
             position = header.position
             _INT64.pack_into(buf, position, next_offset)
             _INT32.pack_into(buf, position + 12, leader_epoch)
@@ -123,9 +116,22 @@ class LogAppends(LogState):
             self.epochs.assign(leader_epoch, first_offset)
             self.dirty |= Dirty.EPOCHS
         append_time = wall_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
-        return AppendResult(
-            first_offset, next_offset - 1, append_time, False, self.log_start_offset
-        )
+        return AppendResult(first_offset, next_offset - 1, append_time, False, log_start)
+
+    def _prepared(
+        self,
+        buf: bytearray | memoryview,
+        batches: list[BatchHeader],
+        wall_ms: int,
+        prepared_for: LogConfig | None,
+    ) -> tuple[bytearray | memoryview, list[BatchHeader]]:
+        """The batches as the configuration wants them stored; in another buffer where they become
+        others. What the caller has had done for this configuration is not done again."""
+        config = self.config
+        if prepared_for != config:
+            name = f"{self.topic}-{self.partition}"
+            buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
+        return buf, validation.stamp(buf, batches, config, wall_ms)
 
     def _headers_of(
         self, buf: bytearray | memoryview, start: int, end: int, *, is_client: bool

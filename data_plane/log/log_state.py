@@ -24,6 +24,7 @@ from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.segment import Segment
+from data_plane.log.segment_age import newest_ms
 
 
 class LogState:
@@ -387,7 +388,7 @@ class LogState:
             self.cleaner_offset,
             not self.needs_flush and not self.doomed,
             self.tail_files_offset == self.log_end_offset,
-            -1 if self._directory.failure is not None else self.segments[0].newest_ms(),
+            -1 if self._directory.failure is not None else newest_ms(self.segments[0]),
             len(self.producers),
         )
 

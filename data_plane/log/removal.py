@@ -13,6 +13,7 @@ from data_plane.log import loading
 from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.partition_files import write_log_start
 from data_plane.log.segment import Segment, segment_name
+from data_plane.log.segment_age import newest_ms
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -52,7 +53,7 @@ def decide_removals(log: Log, wall_ms: int, *, by_date: bool) -> int:
         is_last = index == len(segments) - 1
         if (is_last and not segment.size) or end > log.high_watermark:
             break
-        too_old = by_time and wall_ms - segment.newest_ms() > config.retention_ms
+        too_old = by_time and wall_ms - newest_ms(segment) > config.retention_ms
         too_much = by_size and excess_bytes - segment.size >= 0
         too_low = end <= log.log_start_offset and not is_last
         if not (too_old or too_much or too_low):

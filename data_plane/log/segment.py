@@ -22,7 +22,6 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from data_plane.log.batch_walk import BadRange
-from data_plane.log.checkpoints import read_value
 from data_plane.log.cold_files import cold_file
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
@@ -42,8 +41,7 @@ from data_plane.log.segment_checks import (
     find_largest_timestamp,
     read_indexes,
 )
-from data_plane.wire.kernel_types import BATCH_HEADER_BYTES
-from data_plane.wire.records import BatchHeader, read_batch_header
+from data_plane.wire.records import BatchHeader
 
 LOG_SUFFIX = ".log"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
@@ -140,7 +138,7 @@ class Segment:
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.first_append_ms = -1
-        # -1 until `append_ms` has asked the disk.
+        # -1 where only the disk knows; see segment_age.py.
         self.last_append_ms = -1
         # Whether a batch is known to hold records without timestamps.
         self.has_untimed = False
@@ -450,40 +448,6 @@ class Segment:
         if self.max_timestamp < 0 and self.sealed and self.size:
             find_largest_timestamp(self)
         return self.max_timestamp
-
-    def newest_ms(self) -> int:
-        """How young the youngest record is: by its timestamp, and without one by when it was
-        appended. Touches the disk the first time. Raises Retired in a worker thread."""
-        largest = self.largest_timestamp()
-        if self.has_untimed or (largest < 0 and self.size):
-            return max(largest, self.append_ms())
-        return largest
-
-    def oldest_ms(self) -> int:
-        """How old its records are: when the first one was appended, or by the timestamp of the
-        first batch where only the disk knows, as in Kafka. Touches the disk the first time. Raises
-        Retired in a worker thread."""
-        if self.first_append_ms < 0 and self.size:
-            with cold_file(self) as file:
-                data = file.read_at(0, BATCH_HEADER_BYTES)
-            is_whole = len(data) == BATCH_HEADER_BYTES
-            timestamp = read_batch_header(data, 0).max_timestamp if is_whole else -1
-            self.first_append_ms = timestamp if timestamp >= 0 else self.append_ms()
-        return self.first_append_ms
-
-    def append_ms(self) -> int:
-        """When the last record was appended; if no process has kept that, when the file was last
-        written to. Touches the disk the first time. Raises Retired in a worker thread."""
-        if self.last_append_ms < 0:
-            fs = self.directory.fs
-            with cold_file(self):
-                found = read_value(fs, self.path(APPEND_TIME_SUFFIX))
-                kept_ms = found if isinstance(found, int) else -1
-                if kept_ms < 0 or not self.sealed:
-                    # What a clean stop has left may be older than the last append.
-                    kept_ms = max(kept_ms, fs.modified_ms(self.path()))
-                self.last_append_ms = kept_ms
-        return self.last_append_ms
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """The aborted transactions whose markers the segment holds."""
