@@ -16,9 +16,10 @@ from random import Random
 from uuid import UUID
 
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
-from tests.simulation import audit, slow_disks
+from tests.simulation import audit, brief_tables, clock_errors, slow_disks
 from tests.simulation.admin import OFFSETS_TOPIC, TopicPlan
 from tests.simulation.bit_rot import BitRot
+from tests.simulation.clock_errors import ClockErrors
 from tests.simulation.commits import CommitWatch
 from tests.simulation.drainer import BROKERS_MIN
 from tests.simulation.extras import draw_extras
@@ -29,12 +30,14 @@ from tests.simulation.keyed import is_keyed
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.promises import Promises
+from tests.simulation.settings import OldStarts
 from tests.simulation.slow_disks import SlowDisks
 from tests.simulation.stalls import Stalls
 from tests.simulation.store import CLUSTER_ID, HOST, CellStore
 from tests.simulation.throttler import is_peaceful
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
+from tests.simulation.worn_disks import JobWatch, WornDisks
 
 RACKS = ("east", "west", "north")
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -120,6 +123,10 @@ class Cell:
         properties = PROPERTIES | draw_properties(rng) | self.bit_rot.properties()
         if "slow disks" in self.extras:
             properties |= slow_disks.PROPERTIES
+        if "brief tables" in self.extras:
+            properties |= brief_tables.PROPERTIES
+        if "clock errors" in self.extras:
+            properties |= clock_errors.PROPERTIES
         properties |= self.options.properties
         self.is_synced = properties.get("log.durability") == "fsync"
         self._is_cleaning = properties["log.cleaner.enable"] == "true"
@@ -133,6 +140,10 @@ class Cell:
         }
         self.slow_disks = SlowDisks(self)
         self.stalls = Stalls(self)
+        self.worn_disks = WornDisks(self)
+        self.jobs = JobWatch(self)
+        self.old_starts = OldStarts(self)
+        self.clock_errors = ClockErrors(self)
         only = frozenset[str]() if self.is_peaceful else self.options.faults
         self.faults = Faults(self, only)
         self.workload = Workload(self)
@@ -171,6 +182,12 @@ class Cell:
             self.slow_disks.start()
         if "stalls" in self.extras and not self.is_peaceful:
             self.stalls.start()
+        if "worn disks" in self.extras and not self.is_peaceful:
+            self.worn_disks.start()
+        if "settings" in self.extras and not self.is_peaceful:
+            self.old_starts.start()
+        if "clock errors" in self.extras:
+            self.clock_errors.start()
 
     def run(self, steps: int) -> None:
         """Run `steps` events."""
@@ -190,6 +207,7 @@ class Cell:
 
     def settle(self) -> None:
         """End all faults; within SETTLE_US everything is served again and every wait is over."""
+        self.clock_errors.stop()
         self.faults.stop()
         self.slow_disks.stop()
         self.stalls.stop()
@@ -266,7 +284,7 @@ class Cell:
     def is_compacted(self, topic: TopicImage) -> bool:
         """Whether its disks may differ batch by batch (compacted.py)."""
         is_cleaned = self._is_cleaning or is_keyed(topic.name)
-        return is_cleaned and topic.configs.get("cleanup.policy") == "compact"
+        return is_cleaned and "compact" in topic.configs.get("cleanup.policy", "")
 
     def is_topic_gone(self, name: str) -> bool:
         return name not in self.store.image.topics_by_name

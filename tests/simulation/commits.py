@@ -41,6 +41,8 @@ UNCLEAN = "unclean.leader.election.enable"
 SILENCE_SHARE_MIN = 0.75
 # Who comes back while its fencing is under way is fenced all the same: so long after its return.
 RETURN_SHARE_MAX = 0.5
+# Clocks run up to 10 % slow, and a pass goes by what was known when it began.
+VOUCHED_SHARE_MAX = 1.3
 # A session's end is noticed with a heartbeat of the controller, and committed after retries.
 SILENCE_SHARE_MAX = 4.0
 
@@ -53,6 +55,8 @@ class CommitWatch:
         self._world = cell.world
         self._session_timeout_ms = session_timeout_ms
         self._unclean_topics: dict[UUID, None] = {}
+        # Of each topic: its settings, and since when they are the truth.
+        self._settings: dict[UUID, list[tuple[int, dict[str, str]]]] = {}
         self._controller_epoch = 0
         # Incarnation → when its session was last renewed, in microseconds the store was up for.
         self._renewed_us: dict[str, int] = {}
@@ -66,6 +70,26 @@ class CommitWatch:
     def allows_unclean(self, topic_id: UUID) -> bool:
         """Whether the topic's settings have ever allowed an unclean election."""
         return topic_id in self._unclean_topics
+
+    def vouched_settings(self, topic_id: UUID) -> list[dict[str, str]]:
+        """All that the topic's settings have been, oldest first, of which a broker may take the
+        store's word now: it has that for a session."""
+        known = self._settings.get(topic_id, [])
+        first_us = self._world.now_us - int(
+            self._session_timeout_ms * VOUCHED_SHARE_MAX * US_PER_MS
+        )
+        ends_us = [since_us for since_us, _ in known[1:]]
+        return [
+            configs
+            for (_, configs), end_us in zip(known, [*ends_us, self._world.now_us], strict=True)
+            if end_us >= first_us
+        ]
+
+    def _note_settings(self, after: MetadataImage) -> None:
+        for topic_id, topic in after.topics_by_id.items():
+            known = self._settings.setdefault(topic_id, [])
+            if not known or known[-1][1] != topic.configs:
+                known.append((self._world.now_us, dict(topic.configs)))
 
     # Sessions
 
@@ -108,6 +132,8 @@ class CommitWatch:
         for topic in after.topics_by_id.values():
             if topic.configs.get(UNCLEAN) == "true":
                 self._unclean_topics[topic.topic_id] = None
+        if after.topics_by_id is not before.topics_by_id:
+            self._note_settings(after)
         if commit.version != before.version + 1 or after.version != commit.version:
             self._world.violate(f"commit {commit.version} follows {before.version}")
         self._check_controller(who, commit)

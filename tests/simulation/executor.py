@@ -16,11 +16,20 @@ class SimExecutor:
     """The Executor port: work happens at one moment, its outcome comes back at a later one. A
     serial one has a single thread, which a work that blocks keeps to itself."""
 
-    def __init__(self, node: Node, *, is_serial: bool = False, is_of_disk: bool = False) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        is_serial: bool = False,
+        is_of_disk: bool = False,
+        work_ms_mean: int = 0,
+    ) -> None:
         self._node = node
         self._random = node.random
         self._is_serial = is_serial
         self._is_of_disk = is_of_disk
+        # How long work takes beside the usual moment: half of it before and half after.
+        self._work_ms_mean = work_ms_mean
         self._queue: deque[tuple[Callable[[], Any], Callable[..., None]]] = deque()
         self.open_count = 0
 
@@ -40,6 +49,8 @@ class SimExecutor:
 
     def _delay_us(self) -> int:
         usual_us = 20 + int(self._random.expovariate(1 / 200.0))
+        if self._work_ms_mean:
+            usual_us += int(self._random.expovariate(2 / (1000.0 * self._work_ms_mean)))
         if not self._is_of_disk:
             return usual_us
         return usual_us + self._node.cell.slow_disks.delay_us(self._node.node_id)

@@ -10,6 +10,11 @@ neither the known seeds nor the planted bugs that were found without it.
 - throttles: replicas move under rates that change; half of these cells have no faults.
 - drains: an administrator empties brokers and takes them back, in cells of four at least.
 - fetch sessions: consumers that name their partitions once (session_reader.py).
+- worn disks: reads fail, and descriptors run out (worn_disks.py).
+- brief tables: a topic that is compacted and forgets, too (brief_tables.py).
+- undated: a topic whose records do not say when they were made (undated.py).
+- settings: what topics keep and promise changes, while brokers begin with old images (settings.py).
+- clock errors: clocks are hours and days off, for a moment or for long (clock_errors.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -26,6 +31,11 @@ EXTRA_CHANCES = {
     "drains": 0.2,
     "fetch sessions": 0.2,
     "stalls": 0.15,
+    "settings": 0.2,
+    "clock errors": 0.2,
+    "undated": 0.15,
+    "brief tables": 0.2,
+    "worn disks": 0.15,
 }
 
 

@@ -29,6 +29,9 @@ Metadata store
 Clocks
 - each broker's clock has an offset of seconds and runs up to 10 % fast or slow; it is set back and
   forth.
+Besides, in some cells (extras.py): disks that are slow, or worn; descriptors that run out; loops
+that are held; clocks that are hours and weeks off; settings that change while brokers begin with
+old images.
 
 What does NOT go wrong: a disk that lies about a sync; messages that are altered or made up (that is
 TLS's matter). A broker that has seen nothing newer than a backup finds the store down while that

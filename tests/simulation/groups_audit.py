@@ -3,22 +3,47 @@
 Looked at where nothing is under way: all appends have settled, and all of the log is committed.
 Then the committed offsets are those of the log, and a group that is stable has the generation, the
 members and the shares that stand there. So has an empty one, unless that could not be written.
+
+`LoadedOffsetsTopic` looks at what a coordinator begins to load: it is committed. What lies above
+the high watermark may still be lost, with offsets of which members were told.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from data_plane.broker.groups import service_of
+from data_plane.broker.offsets_topic import BrokerOffsetsTopic
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.loading import Folded, fold_records
 from data_plane.groups.record_formats import GroupRecord
 from data_plane.log.errors import LogError
+from data_plane.wire.records import Record
 from tests.simulation.admin import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
+    from data_plane.broker.services import Services
     from tests.simulation.cell import Cell
     from tests.simulation.node import Node
+
+
+class LoadedOffsetsTopic(BrokerOffsetsTopic):
+    """The real one; see the module."""
+
+    def __init__(self, node: Node, services: Services) -> None:
+        super().__init__(services)
+        self._node = node
+
+    def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
+        found = super().reader(partition)
+        replica = self._services.partitions.get_by_name(OFFSETS_TOPIC, partition)
+        if replica is not None and replica.high_watermark < replica.log.log_end_offset:
+            self._node.cell.suspect(
+                f"{self._node.name} loads {OFFSETS_TOPIC}-{partition} up to "
+                f"{replica.log.log_end_offset}, committed is {replica.high_watermark}"
+            )
+        return found
 
 
 def check_groups(cell: Cell) -> None:

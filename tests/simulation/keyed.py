@@ -51,6 +51,23 @@ def plan_table(rng: Random) -> TopicPlan:
     return TopicPlan("table3", rng.randint(1, 2), 3, configs)
 
 
+def plan_brief_table(rng: Random) -> TopicPlan:
+    """One that forgets besides (compact,delete): retention takes what is being cleaned."""
+    configs = {
+        "cleanup.policy": "compact,delete",
+        "segment.ms": rng.choice(("150", "400")),
+        "min.cleanable.dirty.ratio": "0.01",
+        "delete.retention.ms": rng.choice(("200", "600")),
+        "file.delete.delay.ms": rng.choice(("0", "500")),
+    }
+    kind = rng.choice(("ms", "bytes", "both"))
+    if kind != "bytes":
+        configs["retention.ms"] = rng.choice(("700", "2000"))
+    if kind != "ms":
+        configs["retention.bytes"] = rng.choice(("1000", "4000"))
+    return TopicPlan("tablebrief", 1, 3, configs)
+
+
 def key_and_value(producer: str, number: int) -> tuple[bytes, bytes | None]:
     """What the record of that number says."""
     scrambled = number * 7919 % 104_729
@@ -158,11 +175,14 @@ class MapReader(Reader):
             self.world.count("maps read")
             for key, said in records.newest(partition).items():
                 is_forgotten = records.forgotten_us.get(key, -1) >= known.began_us
-                if said.offset >= position.offset or is_forgotten or key in records.revived:
+                is_deleted = said.offset < partition.start_offset
+                if said.offset >= position.offset or is_deleted or is_forgotten:
+                    continue
+                if key in records.revived:
                     continue
                 found = known.newest.get(key)
-                is_deleted = said.value is None and (found is None or found.value is None)
-                if found != said and not is_deleted:
+                is_gone = said.value is None and (found is None or found.value is None)
+                if found != said and not is_gone:
                     self.world.violate(
                         f"{self.name} has read {target} up to {position.offset} and found "
                         f"{found}; the newest is {said}"

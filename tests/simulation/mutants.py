@@ -7,6 +7,7 @@ import sys
 import time
 
 from tests.simulation.mutant import Mutant, hunt
+from tests.simulation.mutants_brief import BRIEF_MUTANTS
 from tests.simulation.mutants_broker import BROKER_MUTANTS
 from tests.simulation.mutants_bundles import BUNDLE_MUTANTS
 from tests.simulation.mutants_cell import CELL_MUTANTS
@@ -18,8 +19,10 @@ from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
 from tests.simulation.mutants_retention import RETENTION_MUTANTS
 from tests.simulation.mutants_returns import RETURN_MUTANTS
+from tests.simulation.mutants_sessions import SESSION_MUTANTS
 from tests.simulation.mutants_slow import SLOW_MUTANTS
 from tests.simulation.mutants_standing import STANDING_MUTANTS
+from tests.simulation.mutants_starts import START_MUTANTS
 from tests.simulation.mutants_static import STATIC_MUTANTS
 from tests.simulation.mutants_throttles import THROTTLE_MUTANTS
 
@@ -39,6 +42,9 @@ MUTANTS: tuple[Mutant, ...] = (
     *SLOW_MUTANTS,
     *THROTTLE_MUTANTS,
     *DRAIN_MUTANTS,
+    *BRIEF_MUTANTS,
+    *START_MUTANTS,
+    *SESSION_MUTANTS,
 )
 
 

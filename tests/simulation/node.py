@@ -24,12 +24,14 @@ from data_plane.broker.log_threshold import LogThreshold
 from data_plane.broker.membership import Membership
 from data_plane.broker.services import Services
 from data_plane.log.lanes import Lane
+from data_plane.log.open_files import OPEN_SEGMENTS_MAX
 from data_plane.log.sim_file_system import Fault, PowerLoss, SimFileSystem
 from data_plane.server.clock import Clock
 from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig, load_configuration
 from data_plane.server.entry import Entry
 from data_plane.server.ports import Ports
+from tests.simulation import brief_tables, worn_disks
 from tests.simulation.client import CLIENT_PORT, INTER_BROKER_PORT
 from tests.simulation.entrance import Entrance
 from tests.simulation.executor import SimExecutor
@@ -129,7 +131,12 @@ class Node:
 
     def _make_executors(self) -> None:
         self.executor = SimExecutor(self, is_of_disk=True)
+        is_long = "brief tables" in self.cell.extras
         self.maintenance_lanes = {lane: SimExecutor(self, is_serial=True) for lane in Lane}
+        if is_long:
+            self.maintenance_lanes[Lane.CLEANER] = SimExecutor(
+                self, is_serial=True, work_ms_mean=brief_tables.CLEANING_MS_MEAN
+            )
         self.store_executor = SimExecutor(self, is_serial=True)
 
     # Running
@@ -180,6 +187,7 @@ class Node:
         if self.fs.power_loss_at is not None and self.fs.operations >= self.fs.power_loss_at:
             return
         self.cell.history.pass_ended(self)
+        self.cell.jobs.look(self)
         unsent, self.unsent = self.unsent, {}
         for connection in unsent:
             connection.flush()
@@ -249,15 +257,19 @@ class Node:
             measure_space=lambda path: (1 << 40, 1 << 40),
             shared_store=StoreClient(self),
             sleep_ms=lambda ms: self.stall(ms * US_PER_MS),
+            open_segments_max=self._open_segments_max(),
         )
+
+    def _open_segments_max(self) -> int:
+        is_worn = "worn disks" in self.cell.extras
+        return worn_disks.OPEN_SEGMENTS_MAX if is_worn else OPEN_SEGMENTS_MAX
 
     def _entered(self, ports: Ports, entry: Entry) -> None:
         services = make_services(self.settings, ports, entry)
         self.services = services
         self._dispatcher = Dispatcher(services)
         services.timers.on_earlier = None
-        if "slow disks" in self.cell.extras:
-            watch_offsets_topic(self, services)
+        watch_offsets_topic(self, services)
         self.cell.history.node_opened(self)
         services.start(self.clock.now_ms())
         self.note("is up")
@@ -360,6 +372,11 @@ class Node:
 
     def _executors(self) -> tuple[SimExecutor, ...]:
         return (self.executor, *self.maintenance_lanes.values(), self.store_executor)
+
+    @property
+    def maintenance_count(self) -> int:
+        """How many jobs of maintenance a thread has, or waits to have."""
+        return sum(lane.open_count for lane in self.maintenance_lanes.values())
 
     def let_go(self) -> None:
         """The run is over."""

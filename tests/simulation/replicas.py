@@ -13,6 +13,7 @@ start it is compared with what recovery made of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -197,6 +198,10 @@ class DiskView:
             return True
         found = self.find(batch.base_offset)
         return found == batch
+
+    def whole_batches(self) -> Iterable[Batch]:
+        """Those that the disk holds as they were appended."""
+        return self.batches
 
     def find(self, offset: int) -> Batch | None:
         """The batch that holds `offset`."""

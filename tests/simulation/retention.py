@@ -13,7 +13,9 @@ After each pass of a broker in which a log came to begin later, one of these has
   retention.bytes; and none lay above the high watermark that the broker had before the pass.
 
 A log start goes back only where a log begins anew, and otherwise by power loss alone, never behind
-what was synced. At rest no log keeps what should have gone. What may go need not be in sync
+what was synced. At rest no log keeps what should have gone. Of a compacted
+log only the batches count that its cleaner has left whole: what is left of the others is neither as
+old nor as large as they were. What may go need not be in sync
 anywhere: a replica whose clock is fast begins later than its leader.
 """
 
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING
 from data_plane.log.segment import Segment
 from tests.simulation.partition_history import PartitionHistory
 from tests.simulation.replicas import DiskView, TopicPartition
+from tests.simulation.world import EPOCH_MS
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -38,6 +41,8 @@ TOPIC_CHANCE = 0.7
 DEFAULT_RETENTION_MS = 1_209_600_000
 # log.retention.check.interval.ms of the cells, and twice the tick of who looks at it.
 LATE_MS_MAX = 3000
+# How far a clock that nobody has set far off may be from the time of the world.
+CLOCK_ERROR_MS_MAX = 20_000
 
 
 def draw_retention(rng: Random, plans: list[TopicPlan]) -> None:
@@ -68,6 +73,17 @@ def draw_configs(rng: Random) -> dict[str, str]:
 
 def has_retention(configs: dict[str, str]) -> bool:
     return "retention.bytes" in configs or "retention.ms" in configs
+
+
+def _why_gone(configs: dict[str, str], age_ms: int, left_bytes: int) -> str:
+    """By which of a topic's settings a segment may go; "" for none."""
+    if "delete" not in configs.get("cleanup.policy", "delete"):
+        return ""
+    if 0 <= int(configs.get("retention.ms", DEFAULT_RETENTION_MS)) < age_ms:
+        return "age"
+    if 0 <= int(configs.get("retention.bytes", -1)) <= left_bytes:
+        return "size"
+    return ""
 
 
 class RetentionWatch:
@@ -111,7 +127,7 @@ class RetentionWatch:
                 f"{view} begins at {start}, is committed to {log.high_watermark} and ends at "
                 f"{log.log_end_offset}"
             )
-        if partition.is_lossy or partition.compacted is not None:
+        if partition.is_lossy:
             return
         if start < old_start:
             self._went_back(view, old_start, is_anew=is_anew)
@@ -157,35 +173,35 @@ class RetentionWatch:
         self._world.note(node.name, f"retention lets {partition} begin at {start}")
 
     def _check_segment(self, node: Node, view: DiskView, segment: Segment, end_offset: int) -> None:
-        configs = self._configs(node, view.topic_partition)
-        retention_ms = int(configs.get("retention.ms", DEFAULT_RETENTION_MS))
-        retention_bytes = int(configs.get("retention.bytes", -1))
         base, end = segment.base_offset, segment.next_offset
-        held = [one for one in view.batches if base <= one.base_offset < end]
+        held = [one for one in view.whole_batches() if base <= one.base_offset < end]
         left_bytes = sum(one.size for one in view.batches if end <= one.base_offset < end_offset)
         now_ms = node.date_ms
         newest_ms = max((one.max_timestamp for one in held), default=-1)
-        if retention_ms >= 0 and now_ms - newest_ms > retention_ms:
-            self._world.count("segments deleted by age")
-        elif 0 <= retention_bytes <= left_bytes:
-            self._world.count("segments deleted by size")
-        else:
-            self._world.violate(
-                f"{view}: the segment {base}..{end} went, its newest record {now_ms - newest_ms} "
-                f"ms old, {left_bytes} bytes left behind it; retention.ms is {retention_ms}, "
-                f"retention.bytes {retention_bytes}"
-            )
+        if held and newest_ms < 0:
+            # Without timestamps it is as old as its last append: not older than the world.
+            self._world.count("undated segments deleted")
+            newest_ms = EPOCH_MS - CLOCK_ERROR_MS_MAX
+        # Whatever the broker's clock shows: by an honest one it is so old, or will be in moments.
+        age_ms = min(now_ms, self._world.now_ms + CLOCK_ERROR_MS_MAX) - newest_ms
+        told = self._cell.commits.vouched_settings(view.topic_partition[0])
+        for configs in told:
+            why = _why_gone(configs, age_ms, left_bytes)
+            if why:
+                self._world.count(f"segments deleted by {why}")
+                return
+        self._world.violate(
+            f"{view}: the segment {base}..{end} went, its newest record {age_ms} ms old, "
+            f"{left_bytes} bytes left behind it; the settings that anybody could vouch for were "
+            f"{told}"
+        )
 
     # Lives
 
     def reopened(self, node: Node, old: DiskView, start: int) -> None:
         """A new process has opened the log of `old`, which begins at `start` now."""
         partition = self._cell.history.partition(old.topic_partition)
-        if (
-            partition.is_lossy
-            or partition.compacted is not None
-            or old.node_name in partition.rotten
-        ):
+        if partition.is_lossy or old.node_name in partition.rotten:
             return
         if start < old.kept_start:
             self._world.violate(
@@ -204,13 +220,16 @@ class RetentionWatch:
         configs = self._configs(node, view.topic_partition)
         if log is None or partition is None or not has_retention(configs):
             return []
+        if "delete" not in configs.get("cleanup.policy", "delete"):
+            return []
         found = []
-        held = [one for one in view.batches if one.last_offset >= log.log_start_offset]
+        held = [one for one in view.whole_batches() if one.last_offset >= log.log_start_offset]
         retention_ms = int(configs.get("retention.ms", -1))
-        age_ms = node.date_ms - max((one.max_timestamp for one in held), default=1 << 62)
+        newest_ms = max((one.max_timestamp for one in held), default=1 << 62)
+        age_ms = node.date_ms - newest_ms
         services = node.services
-        by_date = services is not None and not services.deletion_permit.why_not_by_date
-        if by_date and 0 <= retention_ms < age_ms - LATE_MS_MAX:
+        is_dated = services is not None and not services.deletion_permit.why_not_by_date
+        if is_dated and newest_ms >= 0 and 0 <= retention_ms < age_ms - LATE_MS_MAX:
             found.append(f"{name} on {node.name} keeps what is {age_ms} ms old")
         retention_bytes = int(configs.get("retention.bytes", -1))
         if retention_bytes >= 0 and log.is_loaded and len(log.segments) > 1:

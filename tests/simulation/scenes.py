@@ -505,6 +505,40 @@ def wrong_clock(stage: Stage) -> Steps:
     _delete_nothing(stage, before, f"after the clock of {who} was wrong for a moment")
 
 
+def cut_then_dark(stage: Stage) -> Steps:
+    """What was cut off and written anew is not what the checkpoint vouches for.
+
+    A leader that nobody follows has its records synced and stored in a checkpoint. It is deposed,
+    cuts them off, and gets the next leader's in their place. These are not synced yet when its
+    machine loses power; the checkpoint's recovery point lies behind them."""
+    first = stage.leader
+    second, third = stage.random.sample(stage.followers, 2)
+    begins_at = stage.end(first)
+    stage.part(first, second)
+    stage.part(first, third)
+    yield from stage.until(lambda: stage.end(first) >= begins_at + 6, 400)
+    stage.checkpoint(first)
+    vouched = stage.end(first)
+    stage.part_clients(first)
+    if vouched < begins_at + 4 or not stage.elect(second):
+        return
+    epoch = stage.state.leader_epoch
+    yield from stage.until(lambda: stage.known_epoch(first) == epoch, 300)
+    stage.join(first, second)
+    yield from stage.until(lambda: stage.end(first) < vouched, 300)
+    is_cut = stage.end(first) < vouched
+    yield from stage.until(lambda: stage.end(first) >= vouched, 300)
+    if not is_cut or not stage.node(first).is_up:
+        return
+    stage.reached("the power goes when what was cut is written anew")
+    stage.node(first).die(keeps_page_cache=False)
+    yield 100
+    stage.join_clients(first)
+    stage.node(first).start()
+    yield from stage.until(lambda: stage.node(first).is_up, 1000)
+    yield 300
+
+
 def _is_acknowledged(sent: Sequence[OffsetCommit], since_us: int = 0) -> bool:
     """Whether one of the commits was acknowledged, and sent no earlier."""
     return any(one.acknowledged_us is not None and one.sent_us >= since_us for one in sent)
@@ -527,6 +561,7 @@ PLAYS: dict[Play, dict[str, str]] = {
     old_coordinator: {},
     unclean_heir: {},
     unheard_elr: {},
+    cut_then_dark: {"log.flush.offset.checkpoint.interval.ms": "60000", "log.roll.ms": "60000"},
     old_retention: {},
     unheard_retention: {},
     wrong_clock: {},

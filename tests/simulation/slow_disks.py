@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from data_plane.broker.groups import service_of
-from data_plane.broker.offsets_topic import BrokerOffsetsTopic
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
 from tests.simulation.admin import OFFSETS_TOPIC
+from tests.simulation.groups_audit import LoadedOffsetsTopic
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
@@ -89,12 +89,8 @@ class SlowDisks:
         return int(min(self._random.expovariate(1 / slow[1]), WORK_MS_MAX) * US_PER_MS)
 
 
-class WatchedOffsetsTopic(BrokerOffsetsTopic):
-    """The real one; counts what has changed before an append was done."""
-
-    def __init__(self, node: Node, services: Services) -> None:
-        super().__init__(services)
-        self._node = node
+class WatchedOffsetsTopic(LoadedOffsetsTopic):
+    """Counts what has changed before an append was done."""
 
     def append(
         self,
@@ -133,5 +129,7 @@ class WatchedOffsetsTopic(BrokerOffsetsTopic):
 
 
 def watch_offsets_topic(node: Node, services: Services) -> None:
-    """Have the appends of this broker's groups counted."""
-    service_of(services).topic = WatchedOffsetsTopic(node, services)
+    """Have the appends of this broker's groups counted, and what it loads looked at."""
+    is_slow = "slow disks" in node.cell.extras
+    topic = WatchedOffsetsTopic if is_slow else LoadedOffsetsTopic
+    service_of(services).topic = topic(node, services)

@@ -286,6 +286,19 @@ class Stage:
             self.world.note("play", f"b{node_id} syncs")
             services.logs.get(*self.key).flush()
 
+    def checkpoint(self, node_id: int) -> None:
+        """That broker syncs all it has, and its directory's checkpoint says so."""
+        services = self.node(node_id).services
+        if services is None:
+            return
+        self.world.note("play", f"b{node_id} syncs, and stores a checkpoint")
+        for log in services.logs.logs():
+            log.flush()
+        for directory in services.logs.directories:
+            job = services.logs.checkpoint_job(directory)
+            job.run()
+            job.finish()
+
     def ask_offset(self, node_id: int, group: str, topic: str, index: int) -> list[Any]:
         """Somebody asks that broker what the group has committed; holds the answer once it is
         there, which was held against what it may be."""

@@ -9,7 +9,7 @@ from tests.simulation.mutants import MUTANTS
 
 
 def test_there_are_enough_and_each_has_its_name() -> None:
-    assert len(MUTANTS) >= 75
+    assert len(MUTANTS) >= 100
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 

@@ -96,6 +96,31 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "full fetches of sessions": 15_000,
         "partitions forgotten by a session": 1500,
     },
+    "worn disks": {
+        "worn disks": 2000,
+        "worn disks given up": 40,
+        "wants of descriptors": 2000,
+    },
+    "brief tables": {
+        "cleanings": 2000,
+        "segments deleted by age": 1500,
+        "segments deleted by size": 150,
+        "maps read": 2000,
+    },
+    "undated": {
+        "undated segments deleted": 80,
+    },
+    "settings": {
+        "settings changed": 9000,
+        "starts without the store": 500,
+        "starts that wait for the store": 1000,
+        "segments deleted by age": 1000,
+        "segments deleted by size": 500,
+    },
+    "clock errors": {
+        "clocks wrong": 1200,
+        "clocks of the store wrong": 1000,
+    },
     "stalls": {
         "stalls": 3000,
         "stalls longer than a session": 700,

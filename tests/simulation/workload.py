@@ -14,16 +14,25 @@ from tests.simulation.admin import Admin, TopicPlan
 from tests.simulation.administrator import Administrator
 from tests.simulation.bundler import BUNDLE_INTERVAL_MS, Bundler
 from tests.simulation.client import Client
+from tests.simulation.clock_errors import keep_for_long
 from tests.simulation.drainer import Drainer
 from tests.simulation.group_consumer import GroupConsumer
-from tests.simulation.keyed import KeyedProducer, MapReader, is_keyed, plan_table
+from tests.simulation.keyed import (
+    KeyedProducer,
+    MapReader,
+    is_keyed,
+    plan_brief_table,
+    plan_table,
+)
 from tests.simulation.producer import ACKS_ALL, Producer
 from tests.simulation.reader import Reader, SlowReader
 from tests.simulation.resizer import Resizer
 from tests.simulation.retention import draw_retention, has_retention
 from tests.simulation.session_reader import SessionReader
+from tests.simulation.settings import Settings
 from tests.simulation.static_members import StaticInstance
 from tests.simulation.throttler import Throttler
+from tests.simulation.undated import UNDATED, UndatedProducer, plan_undated
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
@@ -48,6 +57,11 @@ def is_user_topic(name: str) -> bool:
     return not name.startswith("__") and not is_keyed(name)
 
 
+def is_dated(name: str) -> bool:
+    """Topics whose records say when they were made."""
+    return is_user_topic(name) and name != UNDATED
+
+
 def is_promised(name: str) -> bool:
     """Topics for the idempotent producers: never deleted."""
     return name.startswith("data")
@@ -63,8 +77,18 @@ class Workload:
         drawn = self._plan_topics()
         if cell.options.topics is None:
             draw_retention(cell.world.stream("retention"), drawn)
+            if "brief tables" in cell.extras:
+                drawn.append(plan_brief_table(cell.world.stream("brief tables")))
+            if "clock errors" in cell.extras:
+                keep_for_long(cell.world.stream("long retention"), drawn)
+            if "undated" in cell.extras:
+                drawn.append(plan_undated(cell.world.stream("undated")))
         self.plans = drawn if cell.options.topics is None else list(cell.options.topics)
-        self.retained = {plan.name for plan in self.plans if has_retention(plan.configs)}
+        self.retained = {
+            plan.name
+            for plan in self.plans
+            if has_retention(plan.configs) and not is_keyed(plan.name)
+        }
         kinds = self._draw_admin_kinds()
         self.admin = Admin(cell, "admin", self.plans, kinds)
         self.administrators = self._make_administrators()
@@ -74,7 +98,7 @@ class Workload:
             for number in range(1, rng.randint(2, 3) + 1)
         ]
         self.producers += [
-            Producer(cell, f"plain{acks}", acks=acks, interval_ms=30, wants=is_user_topic)
+            Producer(cell, f"plain{acks}", acks=acks, interval_ms=30, wants=is_dated)
             for acks in (0, 1)
         ]
         if "bundles" in cell.extras:
@@ -84,7 +108,13 @@ class Workload:
                     "bundler",
                     acks=ACKS_ALL,
                     interval_ms=BUNDLE_INTERVAL_MS,
-                    wants=is_user_topic,
+                    wants=is_dated,
+                )
+            )
+        if "undated" in cell.extras:
+            self.producers.append(
+                UndatedProducer(
+                    cell, "undated", acks=ACKS_ALL, interval_ms=60, wants=UNDATED.__eq__
                 )
             )
         self.readers = [
@@ -147,6 +177,8 @@ class Workload:
             administrators.append(Resizer(self._cell, "resizer", self.plans))
         if "drains" in self._cell.extras:
             administrators.append(Drainer(self._cell, "drainer"))
+        if "settings" in self._cell.extras:
+            administrators.append(Settings(self._cell, "settings", self.plans))
         return administrators
 
     def _plan_topics(self) -> list[TopicPlan]:
