@@ -74,16 +74,7 @@ class Workload:
         self._cell = cell
         self._random = cell.world.stream("workload")
         rng = self._random
-        drawn = self._plan_topics()
-        if cell.options.topics is None:
-            draw_retention(cell.world.stream("retention"), drawn)
-            if "brief tables" in cell.extras:
-                drawn.append(plan_brief_table(cell.world.stream("brief tables")))
-            if "clock errors" in cell.extras:
-                keep_for_long(cell.world.stream("long retention"), drawn)
-            if "undated" in cell.extras:
-                drawn.append(plan_undated(cell.world.stream("undated")))
-        self.plans = drawn if cell.options.topics is None else list(cell.options.topics)
+        self.plans = self._draw_plans()
         self.retained = {
             plan.name
             for plan in self.plans
@@ -92,42 +83,8 @@ class Workload:
         kinds = self._draw_admin_kinds()
         self.admin = Admin(cell, "admin", self.plans, kinds)
         self.administrators = self._make_administrators()
-        interval_ms = rng.choice(PRODUCE_INTERVAL_MS_CHOICES)
-        self.producers = [
-            Producer(cell, f"p{number}", acks=ACKS_ALL, interval_ms=interval_ms, wants=is_promised)
-            for number in range(1, rng.randint(2, 3) + 1)
-        ]
-        self.producers += [
-            Producer(cell, f"plain{acks}", acks=acks, interval_ms=30, wants=is_dated)
-            for acks in (0, 1)
-        ]
-        if "bundles" in cell.extras:
-            self.producers.append(
-                Bundler(
-                    cell,
-                    "bundler",
-                    acks=ACKS_ALL,
-                    interval_ms=BUNDLE_INTERVAL_MS,
-                    wants=is_dated,
-                )
-            )
-        if "undated" in cell.extras:
-            self.producers.append(
-                UndatedProducer(
-                    cell, "undated", acks=ACKS_ALL, interval_ms=60, wants=UNDATED.__eq__
-                )
-            )
-        self.readers = [
-            Reader(cell, "reader", wants=is_user_topic),
-            Reader(cell, "near", rack=rng.choice(("east", "west", "north")), wants=is_promised),
-        ]
-        if "fetch sessions" in cell.extras:
-            self.readers += [
-                SessionReader(cell, "session", wants=is_user_topic),
-                SessionReader(cell, "near session", rack="west", wants=is_promised),
-            ]
-        if self.retained:
-            self.readers.append(SlowReader(cell, "slow", wants=self.retained.__contains__))
+        self.producers = self._make_producers()
+        self.readers = self._make_readers()
         self.keyed: list[KeyedProducer] = []
         self.maps: list[MapReader] = []
         if any(is_keyed(plan.name) for plan in self.plans):
@@ -156,6 +113,60 @@ class Workload:
         if "slow disks" in cell.extras and names:
             self._are_members_restless = True
             self._leave_interval_ms = HASTY_LEAVE_INTERVAL_MS
+
+    def _draw_plans(self) -> list[TopicPlan]:
+        cell = self._cell
+        drawn = self._plan_topics()
+        if cell.options.topics is not None:
+            return list(cell.options.topics)
+        draw_retention(cell.world.stream("retention"), drawn)
+        if "brief tables" in cell.extras:
+            drawn.append(plan_brief_table(cell.world.stream("brief tables")))
+        if "clock errors" in cell.extras:
+            keep_for_long(cell.world.stream("long retention"), drawn)
+        if "undated" in cell.extras:
+            drawn.append(plan_undated(cell.world.stream("undated")))
+        return drawn
+
+    def _make_producers(self) -> list[Producer]:
+        cell, rng = self._cell, self._random
+        interval_ms = rng.choice(PRODUCE_INTERVAL_MS_CHOICES)
+        count = rng.randint(2, 3)
+        producers = [
+            Producer(cell, f"p{number}", acks=ACKS_ALL, interval_ms=interval_ms, wants=is_promised)
+            for number in range(1, count + 1)
+        ]
+        producers += [
+            Producer(cell, f"plain{acks}", acks=acks, interval_ms=30, wants=is_dated)
+            for acks in (0, 1)
+        ]
+        # Each kind that is only in some cells, with what it writes to.
+        kinds: dict[str, tuple[type[Producer], str, int, Callable[[str], bool]]] = {
+            "bundles": (Bundler, "bundler", BUNDLE_INTERVAL_MS, is_dated),
+            "undated": (UndatedProducer, "undated", 60, UNDATED.__eq__),
+        }
+        producers += [
+            kind(cell, name, acks=ACKS_ALL, interval_ms=interval_ms, wants=wants)
+            for extra, (kind, name, interval_ms, wants) in kinds.items()
+            if extra in cell.extras
+        ]
+        return producers
+
+    def _make_readers(self) -> list[Reader]:
+        cell = self._cell
+        near_rack = self._random.choice(("east", "west", "north"))
+        readers = [
+            Reader(cell, "reader", wants=is_user_topic),
+            Reader(cell, "near", rack=near_rack, wants=is_promised),
+        ]
+        if "fetch sessions" in cell.extras:
+            readers += [
+                SessionReader(cell, "session", wants=is_user_topic),
+                SessionReader(cell, "near session", rack="west", wants=is_promised),
+            ]
+        if self.retained:
+            readers.append(SlowReader(cell, "slow", wants=self.retained.__contains__))
+        return readers
 
     def _draw_admin_kinds(self) -> list[str]:
         extras, wanted = self._cell.extras, self._cell.options.admin
