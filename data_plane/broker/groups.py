@@ -48,7 +48,9 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.primitives import ZERO_UUID
 from data_plane.wire.records import Record
 
-LOADS_AT_ONCE_MAX: Final = 4
+# Folding holds the interpreter: more threads would fold no faster, and the loop would have to wait
+# for each of them in turn.
+LOADS_AT_ONCE_MAX: Final = 1
 # A partition that could not be read is read again after so long: what kept it from being opened may
 # be over, such as a full disk beside another one.
 LOAD_RETRY_MS: Final = 30_000

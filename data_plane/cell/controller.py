@@ -228,6 +228,8 @@ class Controller:
         self._situation = Situation(NOTHING_OBSERVED, settings)
         # Nothing was to be done on this image in this situation.
         self._settled: tuple[MetadataImage, Situation] | None = None
+        # What was decided last: with thousands of partitions it takes long to decide it again.
+        self._decided: tuple[MetadataImage, Situation, Sequence[Change]] | None = None
         self._death_times = DeathTimes()
         self._recovery_waits = RecoveryWaits()
         self._leader_check_ms: int | None = None
@@ -305,7 +307,13 @@ class Controller:
 
     def decide(self, image: MetadataImage) -> Sequence[Change]:
         """What is to be committed on `image`, by what the last tick knew."""
-        return decide(image, self._situation) if self.epoch is not None else ()
+        if self.epoch is None:
+            return ()
+        decided = self._decided
+        if decided is None or decided[0] is not image or decided[1] is not self._situation:
+            changes = tuple(decide(image, self._situation))
+            decided = self._decided = (image, self._situation, changes)
+        return decided[2]
 
     @property
     def observed(self) -> Observed:
@@ -329,6 +337,7 @@ class Controller:
     def _forget_decisions(self) -> None:
         self._situation = Situation(NOTHING_OBSERVED, self.settings)
         self._settled = None
+        self._decided = None
         self._death_times.restart()
         self._recovery_waits.restart()
         self._leader_check_ms = None

@@ -69,6 +69,23 @@ def test_the_example_of_kip_966() -> None:
     assert player.orders().last_known_leader == -1
 
 
+def test_what_a_tick_has_decided_is_not_decided_again_for_the_same_image() -> None:
+    """With thousands of partitions that would hold the loop for twice as long."""
+    player = three(partition((1, 2, 3)), partition((1, 2, 3)))
+    player.settle()
+    controller, image = player.controller, player.image
+    fenced = replace(image.brokers[2], is_fenced=True)
+    changed = replace(image, brokers={**image.brokers, 2: fenced})
+    decided = controller.decide(changed)
+    assert decided
+    assert controller.decide(changed) is decided
+    # It is decided by the image that a commit is for, and by what is known of the brokers then.
+    assert not controller.decide(image)
+    player.kill(3)
+    player.settle()
+    assert player.image.brokers[3].is_fenced
+
+
 def test_a_clean_restart_between_two_looks_keeps_the_isr() -> None:
     player = three(partition((1, 2, 3)))
     player.settle()
