@@ -14,10 +14,15 @@ from uuid import UUID
 
 from data_plane.broker.api import Buffer, Deferred, HandlerTable, KeptRequest, RequestContext
 from data_plane.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from data_plane.broker.auto_creation import auto_creation_of
+from data_plane.broker.auto_creation import NAMES_MAX, auto_creation_of
 from data_plane.broker.cell_view import controller_id, live_brokers, live_ids
 from data_plane.broker.frames import begin_frame, finish_frame
-from data_plane.broker.large_requests import LARGE_BYTES, LargeRequest, sliced
+from data_plane.broker.large_requests import (
+    LARGE_BYTES,
+    SLICE_ITEMS_MAX,
+    LargeRequest,
+    sliced,
+)
 from data_plane.broker.metadata_encoding import (
     FLEXIBLE_VERSION,
     EncodedTopics,
@@ -78,6 +83,10 @@ def handle_metadata(
     return [writer.buf]
 
 
+# As many topics as may be in the making at a time.
+CREATING_SLICES_MAX = NAMES_MAX // SLICE_ITEMS_MAX
+
+
 class _LargeMetadata:
     """A request that names very many topics, of which few can exist."""
 
@@ -126,9 +135,12 @@ class _LargeMetadata:
         if has_ids:
             different.pop(ZERO_ID, None)
         parts = []
-        for topics in sliced(list(different.values())):
+        for number, topics in enumerate(sliced(list(different.values()))):
             part = copy(request)
             part.topics = list(topics)
+            if number >= CREATING_SLICES_MAX:
+                # Those of the slices before may be made by now, and would make room for more.
+                part.allow_auto_topic_creation = False
             parts.append(part)
         return parts
 

@@ -42,17 +42,23 @@ from data_plane.broker.api import (
     KeptRequest,
     RequestContext,
 )
-from data_plane.broker.produce_checks import Checked, ProduceChecks, Refusal
+from data_plane.broker.produce_checks import (
+    SPECIAL_BATCH_BITS,
+    Checked,
+    ProduceChecks,
+    Refusal,
+)
 from data_plane.broker.produce_response import PartitionAnswer, encode_produce_response
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
 from data_plane.broker.topic_partitions import UNKNOWN_PARTITION_CODES
+from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
 from data_plane.replica.waiters import Waiter
 from data_plane.wire.errors import ErrorCode, InvalidRecords, MalformedFrame
 from data_plane.wire.kernel import parse_produce
-from data_plane.wire.kernel_types import ProducePartition, ProduceTopic
+from data_plane.wire.kernel_types import BatchHeader, ProducePartition, ProduceTopic
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
@@ -168,26 +174,12 @@ class _Produce:
     looked at by a thread the request waits for it, and its connection with it; what was found is
     taken up when the pass ends."""
 
-    __slots__ = (
-        "_answers",
-        "_buf",
-        "_checks",
-        "_context",
-        "_deadline_ms",
-        "_end",
-        "_failure",
-        "_found",
-        "_kept",
-        "_needs_all",
-        "_next",
-        "_position",
-        "_services",
-        "_todo",
-        "_version",
-        "_view",
-        "_waiting",
-        "deferred",
-    )
+    # Few requests need these for more than a moment.
+    _next = 0
+    _kept: KeptRequest | None = None
+    _found: Found = Nothing.ABANDONED
+    _failure: BaseException | None = None
+    deferred: Deferred[list[Buffer]] | None = None
 
     def __init__(
         self,
@@ -198,36 +190,32 @@ class _Produce:
         end: int,
         now_ms: int,
     ) -> None:
-        view = parse_produce(buf, position, end, context.api_version)
+        version = context.api_version
+        self._view = view = parse_produce(buf, position, end, version)
         acks = view.acks
         self._services = services
         self._context = context
-        self._version = context.api_version
+        self._version = version
         self._buf = buf
-        self._position, self._end = position, end
-        self._view = view
+        self._position = position
+        self._end = end
         self._needs_all = acks == ACKS_ALL
-        tells_records = self._version >= RECORD_ERRORS_VERSION and acks != ACKS_NONE
-        self._checks = ProduceChecks(end - position, tells_records=tells_records)
-        self._deadline_ms = now_ms + max(0, view.timeout_ms)
-        if sum(len(topic.partitions) for topic in view.topics) > PARTITIONS_MAX:
-            raise MalformedFrame(f"a Produce request of more than {PARTITIONS_MAX} partitions")
+        tells_records = version >= RECORD_ERRORS_VERSION and acks != ACKS_NONE
+        self._checks = ProduceChecks(end - position, tells_records)
+        self._began_ms = now_ms
         self._answers: Answers = []
         self._todo: list[tuple[ProduceTopic, ProducePartition, PartitionAnswer]] = []
         for topic in view.topics:
-            partition_answers = [
-                PartitionAnswer(piece.partition_index) for piece in topic.partitions
-            ]
-            self._answers.append((topic, partition_answers))
-            for piece, answer in zip(topic.partitions, partition_answers, strict=True):
+            partition_answers = []
+            for piece in topic.partitions:
+                answer = PartitionAnswer(piece.partition_index)
+                partition_answers.append(answer)
                 self._todo.append((topic, piece, answer))
-        self._next = 0
+            self._answers.append((topic, partition_answers))
+        if len(self._todo) > PARTITIONS_MAX:
+            raise MalformedFrame(f"a Produce request of more than {PARTITIONS_MAX} partitions")
         # What to wait for when all is appended: (partition, answer, last offset).
         self._waiting: list[tuple[Partition, PartitionAnswer, int]] = []
-        self._kept: KeptRequest | None = None
-        self._found: Found = Nothing.ABANDONED
-        self._failure: BaseException | None = None
-        self.deferred: Deferred[list[Buffer]] | None = None
 
     def begin(self, now_ms: int) -> list[Buffer] | Deferred[list[Buffer]] | None:
         """What the handler returns. Raises CloseConnection."""
@@ -243,16 +231,17 @@ class _Produce:
         todo = self._todo
         is_valid = self._view.acks in VALID_ACKS
         pause_at = self._next + PARTITIONS_AT_ONCE_MAX
-        while self._next < len(todo):
-            if self._next == pause_at:
+        for at in range(self._next, len(todo)):
+            if at == pause_at:
+                self._next = at
                 self._work_elsewhere(_pause)
                 return False
-            topic, piece, answer = todo[self._next]
+            topic, piece, answer = todo[at]
             if not is_valid:
                 self._refuse_acks(topic, piece, answer)
             elif not self._append(topic, piece, answer, now_ms):
+                self._next = at
                 return False
-            self._next += 1
         return True
 
     def _append(
@@ -262,39 +251,39 @@ class _Produce:
         partition = self._find(topic, piece, answer)
         if partition is None:
             return not self._awaits_load(topic, piece, answer)
-        kept = self._kept
-        shift = 0 if kept is None else kept.shift
-        start, end = piece.records_start - shift, piece.records_end - shift
-        config = partition.log.config
+        start, end = piece.records_start, piece.records_end
+        if self._kept is not None:
+            start, end = start - self._kept.shift, end - self._kept.shift
         try:
-            checked = self._checks.check_here(
+            batches = self._checks.check_here(
                 self._buf,
                 start,
                 end,
-                config,
+                partition.log.config,
                 self._services.unpacker,
-                zstd_allowed=self._version >= ZSTD_VERSION,
+                self._version >= ZSTD_VERSION,
             )
         except InvalidRecords as error:
             self._refuse(self._checks.refusal(error), partition, answer)
             return True
-        if checked is None:
+        if batches is None:
             self._look_elsewhere(partition, piece, now_ms)
             return False
-        self._store(checked, partition, answer, now_ms, is_small=True)
+        self._store(partition, answer, self._buf, start, end, batches, now_ms)
         return True
 
     def _store(
         self,
-        checked: Checked,
         partition: Partition,
         answer: PartitionAnswer,
+        buf: bytearray | memoryview,
+        start: int,
+        end: int,
+        batches: list[BatchHeader],
         now_ms: int,
-        *,
-        is_small: bool,
+        prepared_for: LogConfig | None = None,
     ) -> None:
-        buf, start, end, batches, is_special, prepared_for = checked
-        if is_special:
+        if batches[0].attributes & SPECIAL_BATCH_BITS:
             self._refuse_special_batch(batches[0].is_control, partition, answer)
             return
         try:
@@ -305,6 +294,7 @@ class _Produce:
             answer.fail(error.error_code, str(error))
             return
         except (AppendError, InvalidRecords) as error:
+            is_small = prepared_for is None
             self._refuse(self._checks.refusal(error, is_small=is_small), partition, answer)
             return
         counters = self._services.counters
@@ -411,7 +401,8 @@ class _Produce:
         if isinstance(found, Refusal):
             self._refuse(found, partition, answer)
         else:
-            self._store(found, partition, answer, now_ms, is_small=False)
+            buf, start, end, batches, prepared_for = found
+            self._store(partition, answer, buf, start, end, batches, now_ms, prepared_for)
 
     def _complete(self) -> None:
         answer = self._answer()
@@ -440,7 +431,7 @@ class _Produce:
             self._context,
             answers,
             self._waiting,
-            self._deadline_ms,
+            self._began_ms + max(0, self._view.timeout_ms),
             self._needs_all,
         ).deferred
 

@@ -67,15 +67,14 @@ class Refusal(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What is to be appended. Special batches (control, transactional) were not looked into."""
+    """What a thread has found fit to be appended."""
 
     buf: WritableBuffer
     start: int
     end: int
     batches: list[BatchHeader]
-    is_special: bool
-    # The configuration for which they were prepared, where that was not left to the log.
-    prepared_for: LogConfig | None = None
+    # The configuration for which they were prepared.
+    prepared_for: LogConfig | None
 
 
 class ProduceChecks:
@@ -83,7 +82,7 @@ class ProduceChecks:
 
     __slots__ = ("_here_bytes_left", "_here_unpacked_left", "_outlined_max", "_unpacked_left")
 
-    def __init__(self, request_bytes: int, *, tells_records: bool) -> None:
+    def __init__(self, request_bytes: int, tells_records: bool) -> None:
         self._unpacked_left = UNPACKED_BYTES_MAX + UNPACKED_RATIO_MAX * request_bytes
         self._outlined_max = RECORDS_OUTLINED_MAX if tells_records else 0
         self._here_bytes_left = HERE_BYTES_MAX
@@ -96,41 +95,61 @@ class ProduceChecks:
         end: int,
         config: LogConfig,
         unpacker: Unpacker,
-        *,
         zstd_allowed: bool,
-    ) -> Checked | None:
-        """On the loop: None when a thread must do it. Raises InvalidRecords."""
+    ) -> list[BatchHeader] | None:
+        """On the loop: None when a thread must do it. Special batches (`is_special`) are not looked
+        into. Raises InvalidRecords."""
         size = end - start
         if size > self._here_bytes_left:
             return None
         self._here_bytes_left -= size
-        batches = _check(buf, start, end, config, zstd_allowed)
+        batches = check_batches(
+            buf,
+            start,
+            end,
+            batch_bytes_max=config.max_message_bytes,
+            zstd_allowed=zstd_allowed,
+            walk=True,
+            parts_max=BATCH_PARTS_MAX,
+        )
         batch = batches[0]
-        if batch.attributes & SPECIAL_BATCH_BITS:
-            return Checked(buf, start, end, batches, True)
-        rewrites = config.compression_type != COMPRESSION_PRODUCER
-        if rewrites and size > HERE_RECOMPRESSED_BYTES_MAX:
+        attributes = batch.attributes
+        if attributes & SPECIAL_BATCH_BITS:
+            return batches
+        if config.compression_type != COMPRESSION_PRODUCER and (
+            size > HERE_RECOMPRESSED_BYTES_MAX or attributes & CODEC_MASK
+        ):
             return None
-        if batch.attributes & CODEC_MASK:
-            if rewrites or self._here_unpacked_left <= 0:
-                return None
-            self._check_parts(batch)
-            size_max = min(self._here_unpacked_left, self._unpacked_left)
-            with memoryview(buf) as view:
-                packed = view[batch.records_position : batch.end_position]
-                try:
-                    records = unpacker.unpack_small(batch.compression, packed, size_max)
-                except InvalidRecords:
-                    self._here_unpacked_left -= self._charge(len(packed), size_max)
-                    raise
+        if attributes & CODEC_MASK:
+            records = self._unpacked_here(buf, batch, unpacker)
             if records is None:
-                # Nothing further is begun in vain.
-                self._here_unpacked_left = 0
                 return None
-            self._here_unpacked_left -= len(records)
-            self._unpacked_left -= len(records)
             batches = [_walked(records, batch)]
-        return Checked(buf, start, end, _with_max_timestamp(buf, start, batches), False)
+        if batches[0].max_timestamp != _INT64.unpack_from(buf, start + MAX_TIMESTAMP_POSITION)[0]:
+            return _with_max_timestamp(buf, start, batches)
+        return batches
+
+    def _unpacked_here(
+        self, buf: WritableBuffer, batch: BatchHeader, unpacker: Unpacker
+    ) -> bytes | bytearray | memoryview | None:
+        if self._here_unpacked_left <= 0:
+            return None
+        self._check_parts(batch)
+        size_max = min(self._here_unpacked_left, self._unpacked_left)
+        with memoryview(buf) as view:
+            packed = view[batch.records_position : batch.end_position]
+            try:
+                records = unpacker.unpack_small(batch.compression, packed, size_max)
+            except InvalidRecords:
+                self._here_unpacked_left -= self._charge(len(packed), size_max)
+                raise
+        if records is None:
+            # Nothing further is begun in vain.
+            self._here_unpacked_left = 0
+            return None
+        self._here_unpacked_left -= len(records)
+        self._unpacked_left -= len(records)
+        return records
 
     def check_in_thread(
         self,
@@ -147,10 +166,18 @@ class ProduceChecks:
         `config` included. `wall_ms` is the date, which timestamps are held against."""
         unpacker = Unpacker(0)
         try:
-            batches = _check(buf, start, end, config, zstd_allowed)
+            batches = check_batches(
+                buf,
+                start,
+                end,
+                batch_bytes_max=config.max_message_bytes,
+                zstd_allowed=zstd_allowed,
+                walk=True,
+                parts_max=BATCH_PARTS_MAX,
+            )
             batch = batches[0]
             if batch.attributes & SPECIAL_BATCH_BITS:
-                return Checked(buf, start, end, batches, True)
+                return Checked(buf, start, end, batches, None)
             if batch.attributes & CODEC_MASK:
                 batches = [self._unpacked_and_walked(buf, batch, unpacker)]
             unpacker.forget()
@@ -164,7 +191,7 @@ class ProduceChecks:
                 buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
                 if buf is not original:
                     start, end = 0, len(buf)
-            return Checked(buf, start, end, batches, False, config)
+            return Checked(buf, start, end, batches, config)
         except (AppendError, InvalidRecords) as error:
             return self.refusal(error)
         finally:
@@ -215,20 +242,6 @@ class ProduceChecks:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 "the batches before it in the request unpack to all that a request may",
             )
-
-
-def _check(
-    buf: WritableBuffer, start: int, end: int, config: LogConfig, zstd_allowed: bool
-) -> list[BatchHeader]:
-    return check_batches(
-        buf,
-        start,
-        end,
-        batch_bytes_max=config.max_message_bytes,
-        zstd_allowed=zstd_allowed,
-        walk=True,
-        parts_max=BATCH_PARTS_MAX,
-    )
 
 
 def _walked(records: bytes | bytearray | memoryview, batch: BatchHeader) -> BatchHeader:

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from data_plane.broker import group_handlers
+from data_plane.broker.auto_creation import NAMES_MAX
 from data_plane.broker.groups import GroupService
 from data_plane.broker.large_requests import LARGE_BYTES, SLICE_ITEMS_MAX
 from data_plane.cell.changes import RegisterBroker
@@ -151,3 +152,11 @@ def test_nobody_waits_for_it_any_more(broker: AdminPlayer) -> None:
     broker.run_jobs()
     assert not pending.is_answered
     assert len(broker.services.request_work) == 0
+
+
+def test_one_request_makes_no_more_topics_than_may_be_in_the_making(broker: AdminPlayer) -> None:
+    """What its first slices ask for is there before the last ones are handled."""
+    pending = broker.send(ApiKey.METADATA, 12, metadata_request(*NAMES))
+    broker.run_jobs()
+    assert len(pending.response.topics) == len(NAMES) > 2 * NAMES_MAX
+    assert 0 < len(broker.services.image.topics_by_name) <= NAMES_MAX
