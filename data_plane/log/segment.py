@@ -22,7 +22,6 @@ from collections.abc import Callable
 from operator import itemgetter
 
 from data_plane.log.batch_walk import BadRange
-from data_plane.log.cold_files import cold_file
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
 from data_plane.log.indexes import (
