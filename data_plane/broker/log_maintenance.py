@@ -48,7 +48,9 @@ class LogMaintenance:
         if now_ms < self._next_ms:
             return
         logs = self._services.logs
-        backoff_ms = cleaner_backoff_ms(self._services.config)
+        config = self._services.config
+        logs.set_cleaner_buffer_bytes(config.get_int("log.cleaner.dedupe.buffer.size"))
+        backoff_ms = cleaner_backoff_ms(config)
         if backoff_ms != self._cleaner_backoff_ms:
             self._cleaner_backoff_ms = backoff_ms
             logs.set_cleaner_backoff_ms(backoff_ms, now_ms)

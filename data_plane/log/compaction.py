@@ -37,18 +37,16 @@ from data_plane.log import segment_age
 from data_plane.log.batch_walk import BatchWalk, pieces_around
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.compaction_swap import discard, swap_in
-from data_plane.log.compaction_writer import CompactedSegment, GroupWriter, KeyMap
+from data_plane.log.compaction_writer import CompactedSegment, GroupWriter
 from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.file_system import File
+from data_plane.log.key_map import BUFFER_BYTES, KeyMap
 from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.segment import Segment
 from data_plane.log.segment_checks import verify
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
-
-# One pass maps at most this many keys (Kafka bounds it by log.cleaner.dedupe.buffer.size).
-KEYS_MAX = 5_000_000
 
 
 class Dirt(NamedTuple):
@@ -123,14 +121,16 @@ def _may_grow_back(log: Log) -> bool:
     return doomed is not None and doomed[-1][0].next_offset > log.durable_log_start
 
 
-def plan_compaction(log: Log, wall_ms: int) -> CompactionJob | None:
-    """A job when compaction is due."""
+def plan_compaction(
+    log: Log, wall_ms: int, buffer_bytes: int = BUFFER_BYTES
+) -> CompactionJob | None:
+    """A job when compaction is due, whose key map takes no more than `buffer_bytes`."""
     if log.log_directory.failure is not None or not log.config.compact:
         return None
     if compaction_priority(log, wall_ms) <= 0.0:
         return None
     segments = cleanable_segments(log, wall_ms)
-    return CompactionJob(log, segments, wall_ms)
+    return CompactionJob(log, segments, wall_ms, buffer_bytes)
 
 
 class CompactionJob:
@@ -138,8 +138,11 @@ class CompactionJob:
 
     lane = Lane.CLEANER
 
-    def __init__(self, log: Log, segments: list[Segment], wall_ms: int) -> None:
+    def __init__(
+        self, log: Log, segments: list[Segment], wall_ms: int, buffer_bytes: int = BUFFER_BYTES
+    ) -> None:
         self.log = log
+        self._buffer_bytes = buffer_bytes
         self._stop_sign = log.log_directory.stop_sign
         self._segments = segments
         self._wall_ms = wall_ms
@@ -163,7 +166,8 @@ class CompactionJob:
         directory.check_online()
         try:
             self._last_offsets = self._producers.last_offsets()
-            keys = KeyMap(KEYS_MAX, self._aborted)
+            dirty = self._end_offset - self._first_dirty_offset
+            keys = KeyMap(self._buffer_bytes, self._aborted, dirty)
             for segment in self._segments:
                 if segment.next_offset > self._first_dirty_offset:
                     self._map(segment, keys)

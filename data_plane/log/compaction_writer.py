@@ -1,4 +1,4 @@
-"""The two halves of a compaction's thread work: the key map, and the writer of a new segment."""
+"""The second half of a compaction's thread work: the writer of a new segment."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from data_plane.log.batch_walk import Chunk
 from data_plane.log.checkpoints import encode_value
 from data_plane.log.file_system import Buffer, SyncSite
 from data_plane.log.indexes import AbortedTransaction
+from data_plane.log.key_map import AbortedRanges, KeyMap
 from data_plane.log.segment import APPEND_TIME_SUFFIX, LOG_SUFFIX, Segment
 from data_plane.log.segment_age import append_ms
 from data_plane.log.segment_checks import INDEX_SUFFIX, TIME_INDEX_SUFFIX
@@ -21,56 +22,6 @@ if TYPE_CHECKING:
 
 CLEANED_SUFFIX = ".cleaned"
 WRITE_BYTES = 1 << 20
-
-
-class AbortedRanges:
-    """Whether a batch belongs to an aborted transaction."""
-
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        self._by_producer: dict[int, list[tuple[int, int]]] = {}
-        for entry in aborted:
-            ranges = self._by_producer.setdefault(entry.producer_id, [])
-            ranges.append((entry.first_offset, entry.last_offset))
-
-    def contains(self, header: BatchHeader) -> bool:
-        if not header.is_transactional or header.is_control:
-            return False
-        return any(
-            first <= header.base_offset <= last
-            for first, last in self._by_producer.get(header.producer_id, ())
-        )
-
-
-class KeyMap:
-    """Key → offset of its last record, over the dirty part of the log."""
-
-    def __init__(self, keys_max: int, aborted: Iterable[AbortedTransaction]) -> None:
-        self._last: dict[bytes, int] = {}
-        self._keys_max = keys_max
-        self._aborted = AbortedRanges(aborted)
-        self.end_offset = 0
-        self.is_full = False
-
-    def add(self, chunk: Chunk, first_offset: int) -> None:
-        """Take in the records at or above `first_offset`, batch by batch until it is full."""
-        last = self._last
-        for header in chunk.headers:
-            if self.is_full:
-                return
-            if header.last_offset < first_offset or header.is_control:
-                continue
-            if not self._aborted.contains(header):
-                data, start, end = unpacked_records(chunk.data, header)
-                base = header.base_offset
-                for delta, key, _ in list_keys(data, start, end, header.record_count):
-                    if key is not None:
-                        last[key] = base + delta
-            self.end_offset = header.next_offset
-            self.is_full = len(last) >= self._keys_max
-
-    def is_superseded(self, key: bytes | None, offset: int) -> bool:
-        """Whether a later record has the key, or there is none to keep it by."""
-        return key is None or self._last.get(key, -1) > offset
 
 
 class CompactedSegment(NamedTuple):

@@ -27,6 +27,7 @@ from data_plane.log import loading, removal, timestamps, truncation
 from data_plane.log.compaction import CompactionJob, plan_compaction
 from data_plane.log.errors import OffsetOutOfRange
 from data_plane.log.flush import Dirty, FlushJob
+from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.log_appends import CLIENT, COORDINATOR, AppendResult
 from data_plane.log.log_reads import LogReads
 
@@ -186,6 +187,8 @@ class Log(LogReads):
             job.run()
             job.finish()
 
-    def compaction_job(self, wall_ms: int) -> CompactionJob | None:
+    def compaction_job(
+        self, wall_ms: int, buffer_bytes: int = BUFFER_BYTES
+    ) -> CompactionJob | None:
         """A job that compacts what is due; None when nothing is."""
-        return plan_compaction(self, wall_ms)
+        return plan_compaction(self, wall_ms, buffer_bytes)

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from data_plane.log.compaction import awaits_checkpoint, compaction_priority
 from data_plane.log.errors import LogError
 from data_plane.log.flush import Dirty, FlushJob
+from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.lanes import Job, Lane
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.permit import PERMITTED, DeletionPermit
@@ -51,13 +52,15 @@ EXPIRED_SLICES_PER_TICK_MAX = 5
 class MaintenanceConfig:
     """Intervals in ms. Kafka's properties: log.retention.check.interval.ms,
     log.flush.offset.checkpoint.interval.ms, producer.id.expiration.check.interval.ms,
-    log.cleaner.backoff.ms. `scrub_bytes_per_second` bounds the scrubber's share of a disk;
-    `scrub_interval_ms` is the rest between two rounds over a directory, -1 for no scrubbing."""
+    log.cleaner.backoff.ms; and in bytes log.cleaner.dedupe.buffer.size (`cleaner_buffer_bytes`).
+    `scrub_bytes_per_second` bounds the scrubber's share of a disk; `scrub_interval_ms` is the rest
+    between two rounds over a directory, -1 for no scrubbing."""
 
     retention_check_interval_ms: int = 300_000
     checkpoint_interval_ms: int = 60_000
     producer_expiration_check_interval_ms: int = 600_000
     cleaner_backoff_ms: int = 15_000
+    cleaner_buffer_bytes: int = BUFFER_BYTES
     scrub_interval_ms: int = 7 * 24 * 3600 * 1000
     scrub_bytes_per_second: int = 16 << 20
 
@@ -124,6 +127,11 @@ class Maintenance:
         """From now on. A pause that has begun ends no later than a new one would."""
         self._config = replace(self._config, cleaner_backoff_ms=backoff_ms)
         self._compaction_due_ms = min(self._compaction_due_ms, now_ms + backoff_ms)
+
+    def set_cleaner_buffer_bytes(self, buffer_bytes: int) -> None:
+        """From the next compaction on."""
+        if buffer_bytes != self._config.cleaner_buffer_bytes:
+            self._config = replace(self._config, cleaner_buffer_bytes=buffer_bytes)
 
     def forget(self, log: Log) -> None:
         """`log` is being deleted."""
@@ -301,7 +309,7 @@ class Maintenance:
         job = None
         if chosen is not None:
             with self._attempting(chosen.log_directory, chosen.folder):
-                job = chosen.compaction_job(wall_ms)
+                job = chosen.compaction_job(wall_ms, self._config.cleaner_buffer_bytes)
         if chosen is None or job is None:
             self._compaction_due_ms = now_ms + self._config.cleaner_backoff_ms
             self._is_checkpoint_hastened = False

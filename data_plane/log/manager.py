@@ -442,6 +442,10 @@ class LogManager:
         """log.cleaner.backoff.ms has changed."""
         self._maintenance.set_cleaner_backoff_ms(backoff_ms, now_ms)
 
+    def set_cleaner_buffer_bytes(self, buffer_bytes: int) -> None:
+        """log.cleaner.dedupe.buffer.size may have changed."""
+        self._maintenance.set_cleaner_buffer_bytes(buffer_bytes)
+
     def tick(
         self, now_ms: int, wall_ms: int | None = None, permit: DeletionPermit = PERMITTED
     ) -> list[Job]:

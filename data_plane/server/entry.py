@@ -343,6 +343,7 @@ def maintenance_config(config: Config) -> MaintenanceConfig:
             "producer.id.expiration.check.interval.ms"
         ),
         cleaner_backoff_ms=cleaner_backoff_ms(config),
+        cleaner_buffer_bytes=config.get_int("log.cleaner.dedupe.buffer.size"),
         scrub_interval_ms=config.get_int("log.scrub.interval.ms"),
         scrub_bytes_per_second=config.get_int("log.scrub.bytes.per.second"),
     )

@@ -9,11 +9,11 @@ from itertools import pairwise
 
 import pytest
 
-from data_plane.log import compaction
 from data_plane.log.batch_walk import BadRange
 from data_plane.log.compaction import CompactionJob, awaits_checkpoint
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import AppendError, LogDirFailure
+from data_plane.log.key_map import BUFFER_BYTES, KEY_BYTES
 from data_plane.log.sim_file_system import Fault, PowerLoss
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from data_plane.wire.errors import ErrorCode
@@ -51,9 +51,9 @@ def settle(one: OneLog) -> None:
     one.checkpoint()
 
 
-def compact(one: OneLog) -> bool:
+def compact(one: OneLog, buffer_bytes: int = BUFFER_BYTES) -> bool:
     """Compact if it is due."""
-    job = one.log.compaction_job(one.now_ms)
+    job = one.log.compaction_job(one.now_ms, buffer_bytes)
     if job is None:
         return False
     job.run()
@@ -624,15 +624,14 @@ def test_nothing_is_compacted_behind_what_is_too_young() -> None:
     assert one.offsets() == [2]
 
 
-def test_more_keys_than_one_pass_can_hold_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "KEYS_MAX", 1)
+def test_more_keys_than_one_pass_can_hold_take_several() -> None:
     one = compacted_log()
     for index in range(10):
         put(one, (b"key-%d" % (index % 5), b"%d" % index))
     settle(one)
     passes = 0
     while one.log.cleaner_offset < 10:
-        assert compact(one)
+        assert compact(one, buffer_bytes=KEY_BYTES)
         passes += 1
         assert passes <= 10
     assert passes > 1

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_plane.log import compaction, compaction_writer
-from data_plane.log.compaction_writer import GroupWriter, KeyMap
+from data_plane.log.compaction_writer import GroupWriter
+from data_plane.log.key_map import NOT_THERE, KeyMap, OffsetsByKey
 from data_plane.log.log import Log
 from data_plane.wire import records
 from tests.simulation.admin import TopicPlan
@@ -58,18 +59,17 @@ def _horizon_is_now(patch: Patch) -> None:
 
 
 def _cleaner_keeps_the_older_value(patch: Patch) -> None:
+    original: Any = OffsetsByKey.__dict__["put"]
+
+    def put(self: OffsetsByKey, key: bytes, offset: int) -> None:
+        if self.get(key) == NOT_THERE:
+            original(self, key, offset)
+
     def is_superseded(self: KeyMap, key: bytes | None, offset: int) -> bool:
-        return key is None or self._last.get(key, offset) != offset
+        return key is None or self._last.get(key) not in (NOT_THERE, offset)
 
-    original: Any = KeyMap.__dict__["add"]
-
-    def add(self: KeyMap, chunk: Any, first_offset: int) -> None:
-        known = dict(self._last)
-        original(self, chunk, first_offset)
-        self._last.update(known)
-
+    patch.set(OffsetsByKey, "put", put)
     patch.set(KeyMap, "is_superseded", is_superseded)
-    patch.set(KeyMap, "add", add)
 
 
 def _cleaned_producer_state_lost(patch: Patch) -> None:

@@ -328,10 +328,10 @@ LOG_DEFINITIONS = (
         "log.cleaner.dedupe.buffer.size",
         "LONG",
         134_217_728,
-        "Memory of compaction.",
-        None,
+        "Memory for the keys of one compaction pass, 34 bytes each; what does not fit waits for "
+        "the next pass.",
+        at_least(1 << 20),
         CLUSTER,
-        _CLEANER,
     ),
     define(
         "log.cleaner.io.buffer.load.factor",
