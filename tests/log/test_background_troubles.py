@@ -171,7 +171,7 @@ def test_a_bad_sector_in_an_index_costs_one_disk_and_no_other() -> None:
     disks.add(disks.table, 30)
     disks.restart()
     assert (disks.table.log_directory.path, disks.plain.log_directory.path) == ("/a", "/b")
-    disks.fs.faults.append(Fault("read", ".index", errno.EIO))
+    disks.fs.faults.append(Fault("read", ".timeindex", errno.EIO))
     disks.run(2_000)
     assert [one.path for one in disks.manager.offline_directories()] == ["/a"]
     with pytest.raises(LogDirFailure):
@@ -186,7 +186,7 @@ def test_a_checkpoint_that_meets_a_bad_sector_costs_one_disk_and_no_other() -> N
     disks.restart()
     for log in (disks.table, disks.plain):
         log.update_config(PLAIN)
-    disks.fs.faults.append(Fault("read", ".index", errno.EIO))
+    disks.fs.faults.append(Fault("read", ".timeindex", errno.EIO))
     disks.run(20_000)
     assert [one.path for one in disks.manager.offline_directories()] == ["/a"]
     disks.assert_plain_is_kept()
@@ -196,7 +196,7 @@ def test_a_stop_that_meets_a_bad_sector_closes_the_other_disks_in_good_order() -
     disks = Disks("/a", "/b")
     disks.add(disks.table, 30)
     disks.restart()
-    disks.fs.faults.append(Fault("read", ".index", errno.EIO))
+    disks.fs.faults.append(Fault("read", ".timeindex", errno.EIO))
     disks.manager.close(disks.now_ms)
     assert "clean-shutdown" not in disks.fs.list_directory("/a")
     assert "clean-shutdown" in disks.fs.list_directory("/b")
