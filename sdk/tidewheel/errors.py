@@ -65,7 +65,10 @@ class BrokerNotFound(TidewheelError):
 class RequestTimedOut(TidewheelError):
     """A broker took a request but did not answer in time."""
 
-    default_hint = "Try again; if it lasts, look at the broker's log and load"
+    default_hint = (
+        "Try again; if it lasts, look at the broker's log and load, and at its /healthz, which "
+        "names a disk that is full or has failed"
+    )
     retriable = True
 
 
@@ -79,6 +82,16 @@ class Unsupported(TidewheelError):
     """The broker or the client library does not know this feature or version."""
 
     default_hint = "Compare the versions of broker and SDK; one of them is too old for this"
+
+
+class StorageFailed(TidewheelError):
+    """The disk that holds the partition is full or has failed."""
+
+    default_hint = (
+        "The broker's /healthz and log name the directory: make room there or replace the disk, "
+        "then start the broker again"
+    )
+    retriable = True
 
 
 class InvalidRequest(TidewheelError, ValueError):
@@ -130,7 +143,9 @@ class DeliveryTimedOut(SendError):
     """No acknowledgement came in time; the message may or may not be stored."""
 
     default_hint = (
-        "Check that the broker runs and is reachable; sending again may store the message twice"
+        "A broker that is down or cut off takes no messages, nor one whose disk is full or has "
+        "failed: `tidewheel status` and each broker's /healthz tell. Sending again may store the "
+        "message twice"
     )
     retriable = True
 
@@ -259,6 +274,7 @@ _BY_KAFKA_NAME: dict[str, _Factory] = {
     "REQUEST_TIMED_OUT": RequestTimedOut,
     "_TIMED_OUT_QUEUE": RequestTimedOut,
     "_MSG_TIMED_OUT": DeliveryTimedOut,
+    "KAFKA_STORAGE_ERROR": StorageFailed,
     "_QUEUE_FULL": QueueFull,
     "MSG_SIZE_TOO_LARGE": MessageTooLarge,
     "RECORD_LIST_TOO_LARGE": MessageTooLarge,

@@ -25,6 +25,8 @@ from tidewheel.message import TAG_HEADER, Message, TopicPartition
 
 BATCH_MAX: Final = 2_000
 IDLE_LOOK_S: Final = 0.2
+# After so many looks in a row that found nothing the leader is asked whether there is anything.
+IDLE_LOOKS_MAX: Final = 50
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -122,6 +124,7 @@ class _Reading:
         self._until_end = until_end
         self._ends: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, int] = {}
+        self._idle_looks = 0
 
     async def read(self, consumer: Consumer) -> None:
         if self._until_end:
@@ -152,8 +155,10 @@ class _Reading:
                     total += len(batch)
                     rate = total / max(time.monotonic() - started_s, 1e-9)
                     progress.update(task, count=total, rate=rate)
+                    self._idle_looks = 0
                 else:
                     await self._forget_reached(consumer)
+                    await self._check_stalled(consumer)
                 if self._is_done():
                     await self._commit(consumer)
                     return
@@ -182,6 +187,17 @@ class _Reading:
         for partition, end in list(self._ends.items()):
             if positions.get(partition, -1) >= end:
                 del self._ends[partition]
+
+    async def _check_stalled(self, consumer: Consumer) -> None:
+        """Where an end is not reached, its leader may not be able to read that far. Raises why."""
+        self._idle_looks += 1
+        if self._idle_looks < IDLE_LOOKS_MAX:
+            return
+        self._idle_looks = 0
+        for partition in list(self._ends):
+            _, end = await consumer.watermarks(partition)
+            # After an unclean election there may be less than there was.
+            self._ends[partition] = min(self._ends[partition], end)
 
     def _is_done(self) -> bool:
         return self._left == 0 or (self._until_end and not self._ends)
