@@ -19,10 +19,9 @@ from typing import Final
 from data_plane.groups.appends import Reply, response_error_of_append
 from data_plane.groups.config import MEMBER_ID_PREFIX_BYTES_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS
 from data_plane.groups.effects import ClientContext, ReplyToken
-from data_plane.groups.group import (
+from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.member import (
     MEMBER_OVERHEAD_BYTES,
-    ClassicGroup,
-    GroupState,
     Member,
     Protocols,
     bytes_of_protocols,

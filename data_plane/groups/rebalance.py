@@ -25,7 +25,8 @@ from typing import Final
 
 from data_plane.groups.appends import response_error_of_append
 from data_plane.groups.effects import ReplyToken
-from data_plane.groups.group import ClassicGroup, GroupState, Member
+from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.member import Member
 from data_plane.groups.shard import Shard, group_records
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember

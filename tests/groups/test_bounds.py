@@ -5,7 +5,7 @@ Who would take more is told so; who is there already goes on.
 
 from __future__ import annotations
 
-from data_plane.groups.group import MEMBER_OVERHEAD_BYTES
+from data_plane.groups.member import MEMBER_OVERHEAD_BYTES
 from data_plane.groups.offsets import OFFSET_OVERHEAD_BYTES
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.registry import ApiKey as Api

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.groups.group import ClassicGroup, Member
+from data_plane.groups.group import ClassicGroup
+from data_plane.groups.member import Member
 from data_plane.groups.membership import Membership
 from data_plane.groups.offset_commits import OffsetCommits
 from data_plane.groups.static_members import StaticMembers
