@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 
@@ -21,6 +22,10 @@ from stack.up import run_removal, run_request
 
 
 def main(arguments: list[str] | None = None) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that is not UTF-8 gets escapes for what it cannot show, and no error.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     given = sys.argv[1:] if arguments is None else arguments
     options = make_parser().parse_args(given)
     try:

@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from stack.up import DEFAULT_PORT, PROGRAM, default_data_path
+from stack.hints import PROGRAM, default_data_path
+from stack.up import DEFAULT_PORT
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -86,6 +86,20 @@ class BrokerLaunch:
             command += ["--set", setting]
         return command
 
+    def check(self) -> None:
+        """Have the broker look at its configuration, without starting it or touching a file.
+        Raises StackError with its words."""
+        looked = subprocess.run(
+            [*self.command(), "--check"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=_environment(self),
+            check=False,
+        )
+        if looked.returncode == EXIT_USAGE:
+            raise StackError(looked.stderr.strip(), EXIT_USAGE)
+
 
 @dataclass(frozen=True, slots=True)
 class Ready:

@@ -22,6 +22,22 @@ class PartEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class Restarting:
+    """No broker is left; these will be started again."""
+
+    broker_ids: list[int]
+    pause_s: float
+
+    def __str__(self) -> str:
+        named = ", ".join(map(str, self.broker_ids))
+        one = len(self.broker_ids) == 1
+        return (
+            f"No broker is left; broker{'' if one else 's'} {named} "
+            f"{'is' if one else 'are'} started again in {self.pause_s:.0f} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RequestDone:
     """What another command asked for has been done, or could not be."""
 
@@ -31,4 +47,4 @@ class RequestDone:
         return self.text
 
 
-StackEvent = PartEnded | RequestDone | StillStarting
+StackEvent = PartEnded | RequestDone | Restarting | StillStarting

@@ -15,6 +15,7 @@ from typing import Any
 from stack.broker_process import KILL_TIMEOUT_S, STOP_TIMEOUT_S
 from stack.errors import EXIT_FAILED, StackError
 from stack.folder import MetadataStoreKind, StackFolder, StackState, bootstrap
+from stack.hints import command
 from stack.processes import ProcessIdentity
 
 
@@ -86,6 +87,13 @@ def describe(folder: StackFolder) -> dict[str, Any]:
     return {
         "running": bool(living) and state is not None and state.is_up,
         "stopping": state is not None and state.is_stopping and state.supervisor.is_alive(),
+        "restarting": (
+            state is not None
+            and state.is_up
+            and not state.is_stopping
+            and not living
+            and state.supervisor.is_alive()
+        ),
         "data": str(folder.path),
         "cluster_id": state.cluster_id if state is not None and living else None,
         "started_at_ms": state.started_at_ms if state is not None and living else None,
@@ -130,13 +138,18 @@ def status(folder: StackFolder, *, as_json: bool) -> int:
 def _lines(found: dict[str, Any], folder: StackFolder) -> list[str]:
     """What `status` says, from `describe`."""
     parts, postgres = found["brokers"], found["postgres"]
-    if not parts and postgres is None:
+    if not parts and postgres is None and not found["restarting"]:
         return [f"No stack runs with the data in {folder.path}."]
     if found["stopping"]:
         lines = [f"Stopping, data in {folder.path}"]
     elif found["running"]:
         started = datetime.fromtimestamp(found["started_at_ms"] / 1000).astimezone()
         lines = [f"Up since {started:%Y-%m-%d %H:%M:%S}, data in {folder.path}"]
+    elif found["restarting"]:
+        lines = [
+            f"All brokers have ended; the stack (pid {found['supervisor_pid']}) starts them again, "
+            f"data in {folder.path}"
+        ]
     elif found["supervisor_pid"] is not None:
         lines = [f"A stack is starting or stopping with the data in {folder.path}"]
     else:
@@ -157,7 +170,7 @@ def _lines(found: dict[str, Any], folder: StackFolder) -> list[str]:
         lines.append(f"  postgres   not running   log {log}")
     if found["supervisor_pid"] is None:
         lines.append(
-            "The process that looked after them has ended. ./tidewheel down stops them, "
-            "./tidewheel up starts them again then."
+            f"The process that looked after them has ended. {command('down', folder)} stops them, "
+            f"{command('up', folder)} starts them again then."
         )
     return lines

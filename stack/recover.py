@@ -15,6 +15,7 @@ from pathlib import Path
 
 from stack.errors import EXIT_FAILED, EXIT_USAGE, StackError
 from stack.folder import MetadataStoreKind, StackFolder
+from stack.hints import command
 from stack.options import store_schema
 from stack.postgres import PostgresServer
 
@@ -74,7 +75,8 @@ def _store(folder: StackFolder, kind: MetadataStoreKind, database_url: str | Non
     if lock is None:
         raise StackError(
             "The stack runs, but its Postgres does not. Start that first, with "
-            "./tidewheel up --add postgres, or stop the stack with ./tidewheel down."
+            f"{command('up --add postgres', folder)}, or stop the stack with "
+            f"{command('down', folder)}."
         )
     server = PostgresServer(folder.postgres_data)
     try:

@@ -14,6 +14,7 @@ from stack import requests
 from stack.broker_process import BrokerProcess, Stopped
 from stack.errors import StackError, describe_os_error
 from stack.events import RequestDone, StackEvent
+from stack.hints import command
 
 if TYPE_CHECKING:
     from stack.supervisor import Supervisor
@@ -27,11 +28,15 @@ class RequestServer:
     def __init__(self, stack: Supervisor) -> None:
         self._stack = stack
         self._folder = stack.folder
-        self._starts: list[tuple[BrokerProcess, requests.Request]] = []
+        self._starts: list[tuple[BrokerProcess, requests.Request | None]] = []
 
     def starting(self) -> list[BrokerProcess]:
         """The brokers that somebody has asked for and that do not serve yet."""
         return [broker for broker, _ in self._starts]
+
+    def await_start(self, broker: BrokerProcess) -> None:
+        """Look after a broker that the stack itself has started: nobody has asked for it."""
+        self._starts.append((broker, None))
 
     def refuse_all(self, why: str) -> None:
         """Nobody is waited for any more."""
@@ -69,11 +74,13 @@ class RequestServer:
 
     def _answer(
         self,
-        request: requests.Request,
+        request: requests.Request | None,
         done: str | StackError,
         report: Report,
     ) -> None:
         report(RequestDone(str(done)))
+        if request is None:
+            return
         # Who asked finds no answer on a full disk; that is no reason to end the stack.
         with contextlib.suppress(OSError):
             if isinstance(done, StackError):
@@ -94,7 +101,7 @@ class RequestServer:
                 done = f"Broker {broker.broker_id} is up at 127.0.0.1:{ready.port}."
             except StackError as error:
                 done = error
-                self._stack.brokers.remove(broker)
+                self._stack.lost(broker)
             self._starts.remove(start)
             self._stack.record()
             self._answer(request, done, report)
@@ -102,12 +109,14 @@ class RequestServer:
     def _let_wait(
         self,
         broker: BrokerProcess,
-        request: requests.Request,
+        request: requests.Request | None,
         report: Report,
     ) -> None:
         still = broker.still_starting()
-        if still is not None:
-            report(still)
+        if still is None:
+            return
+        report(still)
+        if request is not None:
             with contextlib.suppress(OSError):
                 requests.let_wait(self._folder, request, str(still))
 
@@ -115,13 +124,14 @@ class RequestServer:
         broker_id = request.broker_id
         broker = next((b for b in self._stack.brokers if b.broker_id == broker_id), None)
         if broker is None:
-            running = ", ".join(str(b.broker_id) for b in self._stack.brokers)
-            verb = "does" if len(self._stack.brokers) == 1 else "do"
+            running = ", ".join(str(b.broker_id) for b in self._stack.brokers) or "none"
+            verb = "do" if len(self._stack.brokers) > 1 else "does"
             raise StackError(f"Broker {broker_id} does not run; {running} {verb}.")
         if len(self._stack.brokers) == 1:
-            raise StackError("This is the last broker; ./tidewheel down stops the stack.")
-        self._stack.brokers.remove(broker)
-        broker.stop()
+            raise StackError(
+                f"This is the last broker; {command('down', self._folder)} stops the stack."
+            )
+        self._stack.stop_broker(broker)
         for start in [start for start in self._starts if start[0] is broker]:
             self._starts.remove(start)
             refusal = StackError(f"Broker {broker_id} was stopped before it served.")

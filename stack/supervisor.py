@@ -4,7 +4,7 @@ One supervisor owns one data folder for as long as it lives: it holds the folder
 Postgres, where the stack has its own, and then all brokers, waits until all serve, and then only
 waits: for a request to stop, for a part to end by itself, or for a request of another command to
 start or stop one broker. A part that ends is reported and not started again by itself; a crash
-should be seen. When no broker is left the stack has failed.
+should be seen. When no broker is left, all that have ended are started again (restarts.py).
 
 A broker that lives and does not serve yet is waited for, however long it takes, and the person is
 told from time to time: after a crash it looks through its logs. `watch` goes on meanwhile, and the
@@ -40,7 +40,7 @@ from stack.broker_process import (
     wait_for_word,
 )
 from stack.errors import StackError
-from stack.events import PartEnded, StackEvent
+from stack.events import PartEnded, RequestDone, Restarting, StackEvent
 from stack.folder import (
     BrokerState,
     MetadataStoreKind,
@@ -49,6 +49,7 @@ from stack.folder import (
     StackState,
     bootstrap,
 )
+from stack.hints import command
 from stack.options import (
     StackOptions,
     cell_environment,
@@ -66,6 +67,7 @@ from stack.ports import (
     port_beside,
 )
 from stack.processes import identify
+from stack.restarts import Restarts
 from stack.serving import RequestServer
 
 if TYPE_CHECKING:
@@ -93,6 +95,7 @@ class Supervisor:
         self.folder = StackFolder(options.data)
         self.brokers: list[BrokerProcess] = []
         self._requests = RequestServer(self)
+        self._restarts = Restarts()
         self.postgres: PostgresServer | None = None
         self.state: StackState | None = None
         self._store_url: str | None = None
@@ -260,13 +263,14 @@ class Supervisor:
         if state is not None and not state.is_up:
             return (
                 f"A stack is just starting with the data in {self.folder.path} "
-                f"(pid {state.supervisor.pid}). Stop it with ./tidewheel down."
+                f"(pid {state.supervisor.pid}). Stop it with {command('down', self.folder)}."
             )
         where = f" at {bootstrap(state.brokers)} (pid {state.supervisor.pid})" if state else ""
         return (
             f"A stack already runs with the data in {self.folder.path}{where}.\n"
-            "Stop it with ./tidewheel down, add a broker to it with ./tidewheel up --add, or start "
-            "another one with its own --data and --port."
+            f"Stop it with {command('down', self.folder)}, add a broker to it with "
+            f"{command('up --add', self.folder)}, or start another one with its own --data and "
+            "--port."
         )
 
     def _refuse_orphans(self) -> None:
@@ -282,13 +286,13 @@ class Supervisor:
             pids = ", ".join(str(process.pid) for process in processes)
             raise StackError(
                 f"A part of an earlier start still runs on {self.folder.path} (pid {pids}). "
-                "Stop it with ./tidewheel down."
+                f"Stop it with {command('down', self.folder)}."
             )
 
     def watch(self, report: Callable[[StackEvent], None]) -> bool:
         """Look once after the parts and for requests of other commands; tells what happened.
 
-        True when the stack should go on, False when asked to stop or no broker is left.
+        True when the stack should go on, False when asked to stop.
         """
         self._requests.look_at_starts(report)
         has_changed = False
@@ -296,7 +300,7 @@ class Supervisor:
         for broker in list(self.brokers):
             status = None if broker in starting else broker.poll()
             if status is not None:
-                self.brokers.remove(broker)
+                self.lost(broker)
                 has_changed = True
                 report(PartEnded(f"broker-{broker.broker_id}", status, broker.log))
         if self.postgres is not None and (status := self.postgres.poll()) is not None:
@@ -306,7 +310,35 @@ class Supervisor:
         if has_changed or not self._is_recorded:
             self.record()
         self._requests.serve_next(report)
-        return bool(self.brokers) and not self._should_stop()
+        self._restart(report)
+        return not self._should_stop()
+
+    def lost(self, broker: BrokerProcess) -> None:
+        """A broker has ended by itself."""
+        self.brokers.remove(broker)
+        self._restarts.ended(broker.broker_id)
+
+    def _restart(self, report: Callable[[StackEvent], None]) -> None:
+        """Start the brokers again when none is left (restarts.py)."""
+        now_s = time.monotonic()
+        serves = any(broker.ready is not None for broker in self.brokers)
+        plan = self._restarts.plan(now_s, lives=bool(self.brokers), serves=serves)
+        if plan is not None:
+            report(Restarting(*plan))
+        due = [] if self._should_stop() else self._restarts.due(now_s)
+        if not due:
+            return
+        try:
+            if self.postgres is None and self.folder.store_kind() is MetadataStoreKind.POSTGRES:
+                self.restart_postgres()
+                report(RequestDone("Postgres runs again."))
+            for broker_id in due:
+                self._requests.await_start(self.begin_broker(broker_id))
+        except (StackError, OSError) as error:
+            # The brokers still count as ended: the next pause is longer.
+            report(RequestDone(f"They could not be started: {error}"))
+        except Stopped:
+            return
 
     def restart_postgres(self) -> None:
         """Start the Postgres that has ended, where it was. Raises StackError, Stopped."""
@@ -348,16 +380,23 @@ class Supervisor:
         if broker_id in known:
             does = "is starting" if known[broker_id].ready is None else "runs"
             raise StackError(f"Broker {broker_id} {does} already.")
-        if self._store_url is None:
-            raise StackError("A stack of a single broker cannot grow; start one with --brokers 3.")
         present = self.folder.broker_ids()
+        if self._store_url is None and broker_id not in present:
+            raise StackError("A stack of a single broker cannot grow; start one with --brokers 3.")
         if broker_id is None:
             # A broker that has just been started may have no folder yet.
             broker_id = max([*present, *known], default=0) + 1
         broker = BrokerProcess(self._launch(broker_id, self._port_of(broker_id, present)))
         self.brokers.append(broker)
+        self._restarts.forget(broker_id)
         self.record()
         return broker
+
+    def stop_broker(self, broker: BrokerProcess) -> None:
+        """Stop one for the person: it stays stopped."""
+        self.brokers.remove(broker)
+        broker.stop()
+        self._restarts.forget(broker.broker_id)
 
     def _port_of(self, broker_id: int, present: list[int]) -> int:
         """Where clients look for a broker: where it was, else the first port from the base on that

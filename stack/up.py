@@ -11,27 +11,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from stack.broker_process import StillStarting, Stopped
+from stack.broker_process import BrokerLaunch, StillStarting, Stopped
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError, describe_os_error
-from stack.events import PartEnded, RequestDone, StackEvent
+from stack.events import PartEnded, RequestDone, Restarting, StackEvent
 from stack.folder import StackFolder, StackState, bootstrap
+from stack.hints import PROGRAM, data_option
 from stack.log_view import LogTails, format_line
-from stack.options import StackOptions
+from stack.options import DEFAULT_BROKERS, StackOptions, cell_environment, cell_settings
 from stack.requests import Action, ask
 from stack.supervisor import Supervisor
 
 WATCH_INTERVAL_S = 0.1
-PROGRAM = "./tidewheel" if "TIDEWHEEL_CHECKOUT" in os.environ else "tidewheel"
+CLUSTER_ID_OF_NONE = "A" * 22
 DEFAULT_PORT = 9092
 
 
@@ -64,7 +63,7 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
     first_port = state.brokers[0].port
     prefix = "" if first_port == DEFAULT_PORT else f"TIDEWHEEL_URL={address} "
     metrics = [f"http://127.0.0.1:{broker.metrics_port}/metrics" for broker in state.brokers]
-    data = "" if folder.path == default_data_path() else f" --data {shlex.quote(str(folder.path))}"
+    data = data_option(folder)
     end = f"Stop it with:\n  {PROGRAM} down{data}\n\n" if detached else "Ctrl-C stops it. "
     return "\n".join(
         [
@@ -88,16 +87,33 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
     )
 
 
-def default_data_path() -> Path:
-    """Where `up` keeps data unless told: in the checkout, or in the home folder without one."""
-    checkout = os.environ.get("TIDEWHEEL_CHECKOUT")
-    if checkout:
-        return Path(checkout) / ".tidewheel" / "stack"
-    return Path.home() / ".tidewheel" / "stack"
+def refuse_wrong_settings(options: StackOptions) -> None:
+    """Have a broker look at what --set says before anything is made or started for it. Raises
+    StackError."""
+    options.check()
+    if not options.settings:
+        return
+    broker_id, brokers = options.first_id or 1, options.brokers or DEFAULT_BROKERS
+    settings, environment = options.settings_of(broker_id), {}
+    if brokers > 1:
+        settings = (*cell_settings(broker_id, 0), *settings)
+        # Nobody connects: only the configuration is looked at.
+        environment = cell_environment(broker_id, "postgresql://nobody@127.0.0.1/none", brokers)
+    environment = {k: v for k, v in environment.items() if k not in os.environ}
+    folder = StackFolder(options.data)
+    BrokerLaunch(
+        broker_id=broker_id,
+        data=folder.broker_data(broker_id),
+        log=folder.log_file(f"broker-{broker_id}"),
+        cluster_id=CLUSTER_ID_OF_NONE,
+        settings=settings,
+        environment=environment,
+    ).check()
 
 
 def run_foreground(options: StackOptions) -> int:
     """Run a stack until the user stops it. The exit status. Raises StackError."""
+    refuse_wrong_settings(options)
     with StopSignals() as signals:
         supervisor = Supervisor(options, lambda: signals.requested, _say)
         signals.on_again = supervisor.kill
@@ -105,14 +121,13 @@ def run_foreground(options: StackOptions) -> int:
             with supervisor:
                 assert supervisor.state is not None, "entering starts it"
                 print(banner(supervisor.state, supervisor.folder, detached=False), flush=True)
-                failed = _show_logs(supervisor)
-                print("\nStopping …" if signals.requested else "", flush=True)
+                _show_logs(supervisor)
+                print("\nStopping …", flush=True)
         except Stopped:
             print("\nStopped before it was up.", file=sys.stderr)
             return EXIT_INTERRUPTED
-        if not failed:
-            print("Stopped. The data stays.", flush=True)
-        return EXIT_FAILED if failed else 0
+        print("Stopped. The data stays.", flush=True)
+        return 0
 
 
 def _say(news: object) -> None:
@@ -120,14 +135,12 @@ def _say(news: object) -> None:
     print(news, file=sys.stderr, flush=True)
 
 
-def _show_logs(supervisor: Supervisor) -> bool:
-    """Show logs until the stack should stop. True when it failed instead."""
-    ended: list[StackEvent] = []
+def _show_logs(supervisor: Supervisor) -> None:
+    """Show logs until the stack should stop."""
 
     def report(event: StackEvent) -> None:
-        if isinstance(event, PartEnded):
-            ended.append(event)
-        print(event, file=sys.stderr if isinstance(event, PartEnded) else sys.stdout, flush=True)
+        is_bad = isinstance(event, PartEnded | Restarting)
+        print(event, file=sys.stderr if is_bad else sys.stdout, flush=True)
 
     colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     with LogTails() as tails:
@@ -139,7 +152,7 @@ def _show_logs(supervisor: Supervisor) -> bool:
             for name, line in tails.new_lines():
                 print(format_line(name, line, colored=colored), flush=True)
             if not go_on:
-                return bool(ended) and not supervisor.brokers
+                return
             time.sleep(WATCH_INTERVAL_S)
 
 
@@ -164,7 +177,7 @@ def run_request(folder: StackFolder, action: Action, part: str | None) -> int:
 
 def run_detached(options: StackOptions, arguments: list[str]) -> int:
     """Start the stack in the background and wait until it is up. Raises StackError."""
-    options.check()
+    refuse_wrong_settings(options)
     folder = StackFolder(options.data)
     folder.prepare()
     log = folder.open_log("stack")
@@ -220,6 +233,8 @@ def run_background(options: StackOptions, report_fd: int) -> int:
                 _log("part_ended", part=event.part, status=event.status)
             case StillStarting():
                 _log("still_starting", broker=event.broker_id, waited_s=round(event.waited_s))
+            case Restarting():
+                _log("restarting", brokers=event.broker_ids, pause_s=event.pause_s)
             case RequestDone():
                 _log("request_done", answer=str(event))
 
@@ -239,7 +254,6 @@ def run_background(options: StackOptions, report_fd: int) -> int:
                 _log("stack_up", bootstrap=supervisor.bootstrap)
                 while supervisor.watch(report):
                     time.sleep(WATCH_INTERVAL_S)
-                failed = not supervisor.brokers
                 _log("stack_stopping", requested=signals.requested)
         except StackError as error:
             _report(report_fd, {"error": str(error), "exit_status": error.exit_status})
@@ -252,7 +266,7 @@ def run_background(options: StackOptions, report_fd: int) -> int:
         except Stopped:
             _report(report_fd, {"error": "Stopped before it was up.", "exit_status": EXIT_FAILED})
             return EXIT_FAILED
-    return EXIT_FAILED if failed else 0
+    return 0
 
 
 def _report(report_fd: int, report: dict[str, object]) -> None:

@@ -52,6 +52,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         help='write {"event": "ready", "port": …, "metrics_port": …} there once serving; '
         "a broker whose starter has closed the other end before stops",
     )
+    parser.add_argument(
+        "--check", action="store_true", help="look at the configuration only; start nothing"
+    )
     return parser.parse_args(arguments)
 
 
@@ -84,6 +87,8 @@ def main(arguments: Sequence[str]) -> int:
         )
     except ConfigurationError as error:
         return _refuse(error)
+    if options.check:
+        return 0
     from data_plane.server.broker_process import SupersededError, run_broker
     from data_plane.server.entry import NodeIdTaken
     from data_plane.server.logging_setup import make_logger

@@ -16,6 +16,7 @@ from tidewheel.errors import (
     GroupNotEmpty,
     GroupNotFound,
     InvalidRequest,
+    TopicExists,
     TopicNotFound,
 )
 from tidewheel.headers import epoch_ms
@@ -89,14 +90,19 @@ class Admin:
         partitions: int = -1,
         replication_factor: int = -1,
         configs: Mapping[str, str | int | bool] | None = None,
+        exist_ok: bool = False,
     ) -> None:
         """Create a topic; -1 takes the broker's default.
 
         `configs` are Kafka's topic properties, e.g. {"retention.ms": 86_400_000}. Raises
-        TopicExists and InvalidRequest.
+        TopicExists and InvalidRequest; with `exist_ok` a topic that exists stays as it is.
         """
         texts = {key: config_text(value) for key, value in (configs or {}).items()}
-        await self._requests.create_topic(name, partitions, replication_factor, texts)
+        try:
+            await self._requests.create_topic(name, partitions, replication_factor, texts)
+        except TopicExists:
+            if not exist_ok:
+                raise
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and all its messages. Raises TopicNotFound."""

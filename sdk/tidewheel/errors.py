@@ -12,6 +12,7 @@ Invariants
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -327,11 +328,36 @@ _TRANSIENT = frozenset(
 """Errors that pass by themselves although librdkafka does not call them retriable here."""
 
 
+_LIBRDKAFKA_WORDS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"^(?:\S+:\d+/\S+: )+"), ""),
+    (re.compile(r"\b(?:Local|Broker): "), ""),
+    (re.compile(r"Failed to get metadata: |Unable to produce message: "), ""),
+    (re.compile(r"Invalid New(?:Topic|Partitions)\([^)]*\): (?:num_)?"), ""),
+    (re.compile(r"signed integer is (?:greater|less) than m\w+"), "a number is out of range"),
+    (re.compile(r"\d+/\d+ brokers are down"), "nothing that speaks the Kafka protocol"),
+    (re.compile(r"Failed while waiting for (?:response from broker|controller): "), ""),
+    (re.compile(r"Connect to ipv[46]#(\S+) failed: "), r"\1: "),
+    (re.compile(r"Failed to resolve '([^']+)': "), r"\1: "),
+    (re.compile(r" \(after \d+ms in state \w+(?:, [^)]*)?\)"), ""),
+    (
+        re.compile(r".*receive\.message\.max\.bytes.*"),
+        "what answers there does not speak the Kafka protocol",
+    ),
+)
+
+
+def plain(text: str) -> str:
+    """What librdkafka says, without what only its developers need."""
+    for pattern, instead in _LIBRDKAFKA_WORDS:
+        text = pattern.sub(instead, text)
+    return text
+
+
 def from_kafka(fault: KafkaFault, what: str) -> TidewheelError:
     """Make the typed error for `fault`; `what` says what was tried, e.g. `sending to "orders"`."""
     name = fault.name()
     make = _BY_KAFKA_NAME.get(name, BrokerError)
-    error = make(f"{what} failed: {fault.str()} ({name})", kafka_name=name)
+    error = make(f"{what} failed: {plain(fault.str())} ({name})", kafka_name=name)
     if make is BrokerError:
         error.retriable = fault.retriable() or name in _TRANSIENT
         error.hint = "Try again" if error.retriable else "Look at the broker's log for the reason"

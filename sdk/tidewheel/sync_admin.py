@@ -47,14 +47,16 @@ class Admin:
         partitions: int = -1,
         replication_factor: int = -1,
         configs: Mapping[str, str | int | bool] | None = None,
+        exist_ok: bool = False,
     ) -> None:
-        """Raises TopicExists, InvalidRequest."""
+        """Raises TopicExists (not with `exist_ok`), InvalidRequest."""
         self._call(
             self._inner.create_topic(
                 name,
                 partitions=partitions,
                 replication_factor=replication_factor,
                 configs=configs,
+                exist_ok=exist_ok,
             )
         )
 

@@ -122,7 +122,8 @@ async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor |
         while not task.done():
             await asyncio.wait([task], timeout=LOOK_UP_S)
             words = supervisor.last_words() if supervisor is not None else []
-            is_up = supervisor is None or supervisor.watch(report)
+            # A demo without a broker has failed; nobody waits for it to be started again.
+            is_up = supervisor is None or (supervisor.watch(report) and bool(supervisor.brokers))
             # Asked last: the stack goes down for it, too, which is no failure then.
             if signals.requested:
                 _limit_cleaning_up(supervisor)

@@ -74,6 +74,22 @@ def test_an_old_python_gets_a_sentence(checkout: Path, monkeypatch: pytest.Monke
         launcher.require_python()
 
 
+def test_a_newer_python_that_does_not_work_is_named_with_the_reason(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version managers put names into PATH for versions that are not installed."""
+    shim = checkout / "python3.14"
+    shim.write_text("#!/bin/sh\necho not installed here >&2\nexit 127\n")
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", str(checkout))
+    launcher = load(checkout)
+    monkeypatch.setattr(launcher, "PYTHON_MIN", (3, 14))
+    with pytest.raises(SystemExit) as caught:
+        launcher.require_python()
+    assert f"{shim}: not installed here" in str(caught.value)
+    assert f"({sys.executable})" in str(caught.value)
+
+
 def test_the_launcher_starts_on_pythons_that_it_then_refuses(checkout: Path) -> None:
     """Nothing above `require_python` may need a new Python: no match, no walrus, no typing."""
     source = (checkout / "tidewheel").read_text(encoding="utf-8")

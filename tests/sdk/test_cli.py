@@ -21,6 +21,8 @@ from tidewheel.cli.main import app
 from tidewheel.client import Client
 from typer.testing import CliRunner
 
+from tests.broker_process import BrokerProcess
+
 Result = subprocess.CompletedProcess[str]
 Run = Callable[..., Result]
 TIMEOUT_S = 60
@@ -216,11 +218,11 @@ def test_draining_needs_somewhere_to_go(run: Run, topic: str) -> None:
         (["topics", "create", "no/such"], 1, "no/such"),
         (["topics", "describe", ""], 1, "Empty topic name"),
         (["produce", "", "x"], 1, "Empty topic name"),
-        (["topics", "create", "x", "-p", "-5"], 1, "1..100000"),
-        (["topics", "create", "x", "-p", str(2**40)], 1, "Correct the value"),
+        (["topics", "create", "x", "-p", "-5"], 1, "failed: partitions out of expected range"),
+        (["topics", "create", "x", "-p", str(2**40)], 1, "a number is out of range"),
         (["topics", "create", "x", "--replication-factor", "99999"], 1, "10000"),
         (["topics", "create", "x", "-c", "novalue"], 2, "KEY=VALUE"),
-        (["topics", "create", "x", "-c", "novalue"], 2, "--config retention.ms=3600000"),
+        (["topics", "create", "x", "-c", "novalue"], 2, "--set retention.ms=3600000"),
         (["produce", "x", "v", "--header", "novalue"], 2, "--header source=sensor-7"),
         (["produce", "x", "v", "--delay", "abc"], 2, "--delay 'abc' is not a duration"),
         (["produce", "x", "v", "--delay", "-5s"], 2, "30s"),
@@ -234,6 +236,60 @@ def test_errors_say_what_to_do(run: Run, arguments: list[str], status: int, says
     assert (result.returncode, result.stdout) == (status, "")
     assert says in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_message_that_is_too_large_is_sent_with_the_option_that_the_hint_names(
+    run: Run, topic: str, tmp_path: Path
+) -> None:
+    (large := tmp_path / "large").write_bytes(b"x" * 2_000_000)
+    sending = ("produce", topic, "--format", "raw", "--file", str(large))
+    size = ("--message-bytes-max", "3000000")
+    for arguments in (sending, (*sending, *size)):
+        refused = run(*arguments)
+        assert refused.returncode == 1
+        assert "--message-bytes-max BYTES" in refused.stderr
+        assert f"topics config {topic} --set max.message.bytes=BYTES" in refused.stderr
+    assert run("topics", "config", topic, "--set", "max.message.bytes=3000000").returncode == 0
+    assert run(*sending, *size).stdout.startswith("Sent 1 message")
+
+
+def test_an_offset_past_the_end_is_said(run: Run, topic: str) -> None:
+    run("produce", topic, "a", "--partition", "0")
+    result = run("consume", topic, "--from", "99", "--until-end")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "99 is past the end, which is 1" in result.stderr
+    assert run("consume", topic, "--from", "1", "--until-end").stderr == ""
+
+
+def test_a_group_that_is_new_is_said_when_it_is_reset(run: Run, topic: str) -> None:
+    reset = ("groups", "reset", topic, topic, "--to", "end", "--yes")
+    assert f"There was no group {topic}" in run(*reset).stderr
+    assert run(*reset).stderr == ""
+
+
+def test_a_topic_that_the_broker_makes_is_said(tmp_path: Path, name: str) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        first, second = (
+            in_process_of_its_own(["produce", name, "x"], "", broker.bootstrap) for _ in range(2)
+        )
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert f"There was no topic {name}; the broker has made it, with 1 partition" in first.stderr
+    assert second.stderr == ""
+
+
+def test_what_an_ascii_terminal_cannot_show_is_escaped(
+    run: Run, topic: str, bootstrap: str
+) -> None:
+    run("produce", topic, "gr\u00fc\u00dfe")
+    result = subprocess.run(
+        [sys.executable, "-m", "tidewheel.cli.main", "consume", topic, "--until-end"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "TIDEWHEEL_URL": bootstrap},
+        capture_output=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert b"gr\\xfc\\xdfe" in result.stdout
 
 
 def test_a_partition_that_is_not_there_is_named_with_where_to_look(run: Run, topic: str) -> None:

@@ -573,3 +573,14 @@ async def test_closed_clients_say_so(make_client: MakeClient, name: str) -> None
         await waiting
     with pytest.raises(ClientClosed):
         client.topic(name).send_nowait(b"x")
+
+
+async def test_a_topic_that_exists_is_no_error_where_it_may(
+    make_client: Callable[..., Client], name: str
+) -> None:
+    async with make_client() as client:
+        await client.admin.create_topic(name, partitions=2, exist_ok=True)
+        await client.admin.create_topic(name, partitions=5, exist_ok=True)
+        assert len((await client.admin.describe_topic(name)).partitions) == 2
+        with pytest.raises(TopicExists):
+            await client.admin.create_topic(name)

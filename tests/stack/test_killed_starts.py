@@ -135,7 +135,7 @@ def test_what_a_killed_start_left_is_seen_and_stopped(
 
     seen = cells.run("status", "--data", tmp_path)
     assert (seen.returncode, "but parts of one" in seen.stdout) == (1, True)
-    assert "down stops them" in seen.stdout
+    assert f"down --data {tmp_path} stops them" in seen.stdout
     assert all(f"pid {pid}" in seen.stdout for pid in pids)
     refused = cells.up(tmp_path)
     assert refused.returncode == 1

@@ -85,6 +85,8 @@ def test_a_detached_stack_is_found_and_stopped(stacks: Stacks, tmp_path: Path) -
     again = stacks.up(tmp_path)
     assert again.returncode == 1
     assert "already runs" in again.stderr
+    assert f"down --data {shlex.quote(str(tmp_path))}" in again.stderr
+    assert f"up --add --data {shlex.quote(str(tmp_path))}" in again.stderr
     assert status["bootstrap"] in again.stderr
 
     stopped = stacks.run("down", "--data", tmp_path)
@@ -169,6 +171,7 @@ def test_an_unknown_property_is_an_error_that_names_it(
     assert result.returncode == 2
     assert "no.such.property" in result.stderr
     assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
     assert stacks.status(tmp_path)["running"] is False
 
 
@@ -338,16 +341,28 @@ def test_down_stops_a_foreground_stack(
     assert foreground.returncode == 0
 
 
-def test_a_broker_that_dies_is_reported(
+def test_the_last_broker_that_dies_is_reported_and_started_again(
     stacks: Stacks, foreground: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     (broker,) = stacks.status(tmp_path)["brokers"]
     os.kill(broker["pid"], signal.SIGKILL)
-    _, errors = foreground.communicate(timeout=TIMEOUT_S)
-    assert foreground.returncode == 1
+    again = broker
+
+    def serves_again() -> bool:
+        nonlocal again
+        again = next(iter(stacks.status(tmp_path)["brokers"]), broker)
+        return bool(again["port"]) and again["pid"] != broker["pid"]
+
+    until(serves_again)
+    assert again["port"] == broker["port"]
+    assert again["pid"] != broker["pid"]
+    foreground.send_signal(signal.SIGINT)
+    output, errors = foreground.communicate(timeout=TIMEOUT_S)
+    assert foreground.returncode == 0
     assert "signal 9" in errors
     assert broker["log"] in errors
-    assert stacks.up(tmp_path).returncode == 0
+    assert "No broker is left; broker 1 is started again in 1 s" in errors
+    assert f"Broker 1 is up at 127.0.0.1:{broker['port']}" in output
 
 
 def test_a_stack_that_lost_its_supervisor_is_still_found_and_stopped(

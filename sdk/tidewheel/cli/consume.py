@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn
 
-from tidewheel.cli.session import EXIT_INTERRUPTED, JsonOption, UrlOption, errors, run, usage
+from tidewheel.cli.session import EXIT_INTERRUPTED, JsonOption, UrlOption, errors, note, run, usage
 from tidewheel.client import Client
 from tidewheel.consumer import Consumer
 from tidewheel.consumer_options import Start
@@ -104,6 +104,8 @@ def consume(
 
     async def command(client: Client) -> None:
         async with client.subscribe(*topic, group=group, start=where) as consumer:
+            if isinstance(where, int):
+                await _tell_what_is_not_there(consumer, where)
             await reading.read(consumer)
 
     try:
@@ -113,6 +115,15 @@ def consume(
         if ended.exit_code == EXIT_INTERRUPTED and count is None and not until_end:
             raise typer.Exit(0) from None
         raise
+
+
+async def _tell_what_is_not_there(consumer: Consumer, start: int) -> None:
+    """An offset beyond the end is no error (what comes next is read), but a mistake perhaps."""
+    ends = [(await consumer.watermarks(partition))[1] for partition in consumer.assignment]
+    if ends and start > max(ends):
+        note(
+            f"{start} is past the end, which is {max(ends)}: only what is sent from now on is read"
+        )
 
 
 class _Reading:

@@ -15,6 +15,7 @@ from tidewheel.cli.session import (
     UrlOption,
     YesOption,
     confirm,
+    note,
     print_json,
     print_line,
     print_table,
@@ -146,7 +147,10 @@ def reset(
     confirm(f"Move group {group} in {topic} to {to}?", yes)
 
     async def command(client: Client) -> None:
+        is_new = group not in await client.admin.groups()
         moved = await client.admin.reset_offsets(group, topic, where)
+        if is_new:
+            note(f"There was no group {group}: it is new, and begins there")
         if as_json:
             offsets = {str(p.partition): offset for p, offset in sorted(moved.items())}
             print_json({"group": group, "topic": topic, "offsets": offsets})

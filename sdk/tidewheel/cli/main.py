@@ -18,7 +18,7 @@ import typer
 from tidewheel.cli import cell, groups, topics
 from tidewheel.cli.consume import consume
 from tidewheel.cli.produce import produce
-from tidewheel.cli.session import EXIT_USAGE, PROGRAM, errors
+from tidewheel.cli.session import EXIT_USAGE, PROGRAM, errors, write_any_text
 
 STACK_COMMANDS: Final = ("up", "down", "status", "demo", "reassign", "cell")
 CHECKOUT_COMMANDS: Final = ("test", "check", "bench")
@@ -61,6 +61,7 @@ def options(
 
 def main() -> None:
     """Run the command line; ends the process."""
+    write_any_text()
     if len(sys.argv) > 1:
         _hand_over(sys.argv[1:])
     app(prog_name=PROGRAM)

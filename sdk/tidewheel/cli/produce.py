@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -22,6 +23,7 @@ from tidewheel.cli.session import (
     UrlOption,
     errors,
     fail,
+    note,
     parse_pairs,
     print_json,
     print_line,
@@ -29,10 +31,15 @@ from tidewheel.cli.session import (
     usage,
 )
 from tidewheel.client import Client
-from tidewheel.errors import BatchSendFailed, ConfigurationError
+from tidewheel.errors import BatchSendFailed, ConfigurationError, MessageTooLarge
 from tidewheel.headers import duration_ms
 from tidewheel.message import ProducerRecord
-from tidewheel.settings import Acks, Compression, ProducerSettings
+from tidewheel.settings import (
+    MESSAGE_BYTES_MAX_DEFAULT,
+    Acks,
+    Compression,
+    ProducerSettings,
+)
 
 CHUNK_BYTES: Final = 256 * 1024
 PROGRESS_AFTER_S: Final = 0.5
@@ -78,6 +85,10 @@ def produce(
         Preset | None, typer.Option(help="Large batches, or every message at once.")
     ] = None,
     acks: Annotated[Acknowledgements, typer.Option(help="Who must have it.")] = "all",
+    message_bytes_max: Annotated[
+        int,
+        typer.Option(metavar="BYTES", min=1_000, max=1_000_000_000, help="Refuse larger messages."),
+    ] = MESSAGE_BYTES_MAX_DEFAULT,
     compression: Annotated[Compression | None, typer.Option(help="Of batches.")] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
@@ -96,9 +107,19 @@ def produce(
         key=key, headers=list(pairs.items()), tags=tag or [], delay=delay, partition=partition
     )
     template = Template(base, key_separator.encode() if key_separator is not None else None)
-    settings = _settings(preset, acks, compression, interactive=bool(values))
+    settings = replace(
+        _settings(preset, acks, compression, interactive=bool(values)),
+        message_bytes_max=message_bytes_max,
+    )
     source = _Source(values or [], file or [], input_format, template)
     run(lambda client: _produce(client, topic, source, as_json), url, producer=settings)
+
+
+def _too_large_hint(topic: str) -> str:
+    return (
+        "Give --message-bytes-max BYTES, and let the topic take them: `tidewheel topics config "
+        f"{topic} --set max.message.bytes=BYTES`"
+    )
 
 
 def _check_delay(delay: str | None) -> None:
@@ -228,7 +249,9 @@ async def _read_chunk(descriptor: int) -> bytes:
 async def _produce(client: Client, topic: str, source: _Source, as_json: bool) -> None:
     if not await client.admin.topic_exists(topic):
         # Brokers that create topics on first use do so now; the others say that there is none.
-        await client.topic(topic).prepare()
+        count = await client.partition_count(topic)
+        noun = "partition" if count == 1 else "partitions"
+        note(f"There was no topic {topic}; the broker has made it, with {count} {noun}")
     progress = Progress(
         TextColumn("sending"),
         BarColumn(),
@@ -257,7 +280,11 @@ async def _produce(client: Client, topic: str, source: _Source, as_json: bool) -
     except BatchSendFailed as failed:
         counts = f"{failed.sent} messages sent, {failed.failed} failed"
         hint = failed.first_error.hint
+        if isinstance(failed.first_error, MessageTooLarge):
+            hint = _too_large_hint(topic)
         fail(f"{counts}: {failed.first_error.message}", hint)
+    except MessageTooLarge as error:
+        fail(error.message, _too_large_hint(topic))
     except ConfigurationError as broken:
         before = source.records_read
         sent = f"; the {before:,} before it {'was' if before == 1 else 'were'} sent"

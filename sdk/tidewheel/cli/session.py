@@ -7,6 +7,7 @@ Results go to stdout, everything else to stderr.
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -55,6 +56,11 @@ def fail(message: str, hint: str = "", status: int = EXIT_FAILED) -> NoReturn:
     raise typer.Exit(status)
 
 
+def note(text: str) -> None:
+    """Something to know, beside the results."""
+    errors.print(_escaped(text))
+
+
 def usage(message: str, hint: str = "") -> NoReturn:
     """End because the arguments make no sense."""
     fail(message, hint, EXIT_USAGE)
@@ -101,6 +107,13 @@ def run(
         fail(f"{error.filename or 'The output'}: {error.strerror or error}")
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+def write_any_text() -> None:
+    """A terminal or pipe that is not UTF-8 gets escapes for what it cannot show, and no error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:

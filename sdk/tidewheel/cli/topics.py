@@ -79,13 +79,17 @@ def create(
     replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic property; repeatable."),
+        typer.Option(
+            *("--set", "--config", "-c"),
+            metavar="KEY=VALUE",
+            help="A topic property under Kafka's name; repeatable.",
+        ),
     ] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
-    """Create a topic, e.g. `tidewheel topics create orders -p 6 -c retention.ms=86400000`."""
-    configs = parse_pairs(config or [], "--config", "retention.ms=3600000")
+    """Create a topic, e.g. `tidewheel topics create orders -p 6 --set retention.ms=86400000`."""
+    configs = parse_pairs(config or [], "--set", "retention.ms=3600000")
 
     async def command(client: Client) -> None:
         await client.admin.create_topic(

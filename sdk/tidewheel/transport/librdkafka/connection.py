@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from tidewheel.errors import InvalidRequest, TidewheelError, from_kafka
+from tidewheel.errors import InvalidRequest, TidewheelError, from_kafka, plain
 from tidewheel.settings import REQUEST_TIMEOUT_MS, ClientSettings
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ def faults(what: str) -> Iterator[None]:
         raise
     except (ValueError, OverflowError) as raised:
         # librdkafka asks nobody about numbers that are out of its own ranges.
-        raise InvalidRequest(f"{what} failed: {raised}") from raised
+        raise InvalidRequest(f"{what} failed: {plain(str(raised))}") from raised
 
 
 def translated(raised: KafkaException, what: str) -> TidewheelError:

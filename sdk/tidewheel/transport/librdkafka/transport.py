@@ -9,12 +9,13 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from tidewheel.errors import BrokerUnreachable, ClientClosed
+from tidewheel.errors import BrokerUnreachable, ClientClosed, plain
 from tidewheel.settings import ClientSettings, ProducerSettings
 from tidewheel.transport.librdkafka.admin import LibrdkafkaAdmin
 from tidewheel.transport.librdkafka.connection import Connection, translated
 from tidewheel.transport.librdkafka.consumer import LibrdkafkaConsumer
 from tidewheel.transport.librdkafka.producer import LibrdkafkaProducer
+from tidewheel.transport.librdkafka.reachable import why_unreachable
 from tidewheel.transport.port import ConsumerPlan, RebalanceListener
 
 _FIRST_ANSWER_SLICE_S = 1.0
@@ -53,7 +54,16 @@ class LibrdkafkaTransport:
         return self._admin
 
     async def open(self) -> None:
-        """Wait for a first broker's answer, at most the connect time-out."""
+        """Wait for a first broker's answer, at most the connect time-out; not at all when every
+        address refuses connections, or has a name that nobody knows."""
+        connection, timeout_s = (
+            self._connection,
+            self._connection.settings.connect_timeout_ms / 1000,
+        )
+        if "bootstrap.servers" not in connection.settings.librdkafka:
+            why = await why_unreachable(connection.bootstrap, timeout_s)
+            if why is not None:
+                raise BrokerUnreachable(f"No broker answers at {connection.bootstrap} ({why})")
         client = AdminClient(self._connection.properties())
         await asyncio.to_thread(self._wait_for_broker, client)
         self._admin = LibrdkafkaAdmin(self._connection, client)
@@ -71,10 +81,10 @@ class LibrdkafkaTransport:
                     raise error from raised
                 client.poll(0)  # Brings the network error that says why.
                 if time.monotonic() >= deadline:
-                    reason = self._connection.last_network_error or error.message
+                    reason = plain(self._connection.last_network_error) or "no answer"
                     raise BrokerUnreachable(
                         f"No broker answered at {self._connection.bootstrap} within "
-                        f"{timeout_s:g} s: {reason}",
+                        f"{timeout_s:g} s ({reason})",
                         kafka_name=error.kafka_name,
                     ) from raised
             else:
