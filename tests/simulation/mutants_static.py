@@ -7,8 +7,8 @@ from typing import Any
 
 from data_plane.groups.group import ClassicGroup
 from data_plane.groups.member import Member
-from data_plane.groups.membership import Membership
 from data_plane.groups.offset_commits import OffsetCommits
+from data_plane.groups.rebalance import Rebalance
 from data_plane.groups.static_members import StaticMembers
 from data_plane.wire.errors import ErrorCode
 from tests.simulation.mutant import STATICS, Mutant, Patch
@@ -44,13 +44,13 @@ def _replacement_not_written(patch: Patch) -> None:
 
 
 def _static_for_ever(patch: Patch) -> None:
-    original: Any = Membership.__dict__["_expire_session"]
+    original: Any = Rebalance.__dict__["_expire_session"]
 
-    def expire_session(self: Membership, group: ClassicGroup, member: Member, now_ms: int) -> None:
+    def expire_session(self: Rebalance, group: ClassicGroup, member: Member, now_ms: int) -> None:
         if not member.is_static:
             original(self, group, member, now_ms)
 
-    patch.set(Membership, "_expire_session", expire_session)
+    patch.set(Rebalance, "_expire_session", expire_session)
 
 
 STATIC_MUTANTS: Iterable[Mutant] = (
