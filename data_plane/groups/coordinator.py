@@ -28,19 +28,18 @@ from itertools import count
 from typing import Any, Final
 from uuid import UUID
 
-from data_plane.groups.appends import response_error_of_append
 from data_plane.groups.chores import Chores, Pieces
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.deadlines import Deadlines
 from data_plane.groups.describe import GroupFilter, describe_group, list_group
 from data_plane.groups.effects import AppendRecords, ClientContext, Effect, ReplyToken, Respond
 from data_plane.groups.group import ClassicGroup, GroupTotals
+from data_plane.groups.group_deletion import DeletionCountdown
+from data_plane.groups.loaded_shard import LoadedShard
 from data_plane.groups.loading import Folded
-from data_plane.groups.membership import Membership
-from data_plane.groups.offset_commits import IsOrphan, OffsetCommits, commit_error_response
-from data_plane.groups.offset_expiry import OffsetExpiry
+from data_plane.groups.offset_commits import commit_error_response
+from data_plane.groups.offset_sweeps import IsOrphan
 from data_plane.groups.partitioning import partition_for_group
-from data_plane.groups.rebalance import Rebalance
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 from data_plane.groups.shard import CoordinatorParts, GroupCounters, Shard
 from data_plane.wire.errors import ErrorCode
@@ -68,25 +67,8 @@ from data_plane.wire.messages.offset_fetch_response import OffsetFetchResponseGr
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
 from data_plane.wire.messages.sync_group_response import SyncGroupResponse
 
-# What pieces of chores are worth (see chores).
-RESTORE_GROUP_WORK: Final = 10
-RESTORE_MEMBER_WORK: Final = 10
-DROP_WORK: Final = 4
-FREED_OFFSETS_PER_WORK: Final = 10
+# Of a piece of ListGroups: see chores.
 LISTED_GROUPS_PER_PIECE: Final = 500
-
-
-class _LoadedShard:
-    """A shard and the parts that work on it."""
-
-    __slots__ = ("commits", "expiry", "membership", "rebalance", "shard")
-
-    def __init__(self, partition: int, epoch: int, parts: CoordinatorParts) -> None:
-        self.shard = Shard(partition, epoch, parts)
-        self.rebalance = Rebalance(self.shard)
-        self.membership = Membership(self.shard, self.rebalance)
-        self.commits = OffsetCommits(self.shard, self.rebalance)
-        self.expiry = OffsetExpiry(self.shard, self.commits)
 
 
 class GroupCoordinator:
@@ -123,9 +105,9 @@ class GroupCoordinator:
         self._chores = self._parts.chores
         self._loading: dict[int, int] = {}
         # Those of them that have been read, and whose groups are being restored.
-        self._opening: dict[int, _LoadedShard] = {}
-        self._loaded: dict[int, _LoadedShard] = {}
-        self._unswept: list[_LoadedShard] = []
+        self._opening: dict[int, LoadedShard] = {}
+        self._loaded: dict[int, LoadedShard] = {}
+        self._unswept: list[LoadedShard] = []
         # Which shard an append in flight belongs to.
         self._append_shards: dict[int, Shard] = {}
 
@@ -149,14 +131,14 @@ class GroupCoordinator:
         from when `is_loaded` says so. That may be some ticks later."""
         if self._loading.get(partition) != epoch or partition in self._opening:
             return []  # Given up, or given anew, while it was read.
-        loaded = self._opening[partition] = _LoadedShard(partition, epoch, self._parts)
+        loaded = self._opening[partition] = LoadedShard(partition, epoch, self._parts)
         loaded.shard.take_offsets(folded.offsets)
         self._chores.begin(
             loaded.shard, self._open_or_fail(loaded, folded, now_ms), now_ms, is_urgent=True
         )
         return self._drain()
 
-    def _open_or_fail(self, loaded: _LoadedShard, folded: Folded, now_ms: int) -> Pieces:
+    def _open_or_fail(self, loaded: LoadedShard, folded: Folded, now_ms: int) -> Pieces:
         shard = loaded.shard
         try:
             yield from self._open(loaded, folded, now_ms)
@@ -168,27 +150,15 @@ class GroupCoordinator:
                 shard.close()
             raise
 
-    def _open(self, loaded: _LoadedShard, folded: Folded, now_ms: int) -> Pieces:
+    def _open(self, loaded: LoadedShard, folded: Folded, now_ms: int) -> Pieces:
         shard = loaded.shard
-        large_group_ids: list[str] = []
-        while folded.groups:
-            group_id, record = folded.groups.pop()
-            loaded.membership.restore(group_id, record, now_ms)
-            if len(record.members) > self.config.group_max_size:
-                large_group_ids.append(group_id)
-            now_ms = yield RESTORE_GROUP_WORK + RESTORE_MEMBER_WORK * len(record.members)
-        while folded.simple_groups:
-            shard.new_group(folded.simple_groups.pop(), now_ms)
-            now_ms = yield RESTORE_GROUP_WORK
-        shard.opened_ms = now_ms
+        now_ms = yield from loaded.restore(folded, now_ms)
         del self._opening[shard.partition]
         del self._loading[shard.partition]
         self._loaded[shard.partition] = loaded
         self._unswept.append(loaded)
         self._schedule_expiry(loaded, now_ms)
-        for group_id in large_group_ids:
-            loaded.membership.shrink(group_id, now_ms)
-            now_ms = yield RESTORE_GROUP_WORK
+        yield from loaded.shrink_groups(now_ms)
 
     def load_failed(self, partition: int, epoch: int) -> None:
         """The partition could not be read: its groups have no coordinator here."""
@@ -202,23 +172,8 @@ class GroupCoordinator:
         loaded = self._loaded.pop(partition, None) or self._opening.pop(partition, None)
         if loaded is not None:
             loaded.shard.close()
-            self._chores.begin(None, self._leave(loaded, now_ms), now_ms, is_urgent=True)
+            self._chores.begin(None, loaded.free(now_ms), now_ms, is_urgent=True)
         return self._drain()
-
-    def _leave(self, loaded: _LoadedShard, now_ms: int) -> Pieces:
-        shard = loaded.shard
-        groups = [*reversed(shard.groups.values())]
-        while groups:
-            group = groups.pop()
-            for member in group.members.values():
-                loaded.rebalance.answer_parked(group, member, ErrorCode.NOT_COORDINATOR)
-            work = DROP_WORK * (1 + len(group.members) + len(group.pending_join_timers))
-            shard.drop_group(group, now_ms)
-            now_ms = yield work
-        while shard.appends.abandon_oldest(now_ms):
-            now_ms = yield DROP_WORK
-        while freed_count := shard.offsets.free_group():
-            now_ms = yield 1 + freed_count // FREED_OFFSETS_PER_WORK
 
     def append_done(self, append_id: int, error: ErrorCode, now_ms: int) -> list[Effect]:
         """The outcome of an `AppendRecords`; in the order of the log for those that it took."""
@@ -357,7 +312,7 @@ class GroupCoordinator:
     def topics_deleted(self, topics: Mapping[str, UUID], now_ms: int) -> list[Effect]:
         """Delete all groups' offsets in topics that exist no more, by name and id."""
         for loaded in (*self._loaded.values(), *self._opening.values()):
-            loaded.commits.topics_deleted(topics, now_ms)
+            loaded.sweeps.topics_deleted(topics, now_ms)
         return self._drain()
 
     @property
@@ -375,7 +330,7 @@ class GroupCoordinator:
         unswept, self._unswept = self._unswept, []
         for loaded in unswept:
             if not loaded.shard.is_closed:
-                loaded.commits.delete_orphans(is_orphan, now_ms)
+                loaded.sweeps.delete_orphans(is_orphan, now_ms)
         return self._drain()
 
     # ---- administration
@@ -419,19 +374,19 @@ class GroupCoordinator:
     ) -> list[Effect]:
         """Delete Empty groups with their offsets; answered when all of them are settled."""
         results = {each: DeletableGroupResult(group_id=each) for each in group_ids}
-        deletable: list[tuple[_LoadedShard, str]] = []
+        deletable: list[tuple[LoadedShard, str]] = []
         for group_id, result in results.items():
             loaded, error = self._writable(group_id)
             if loaded is not None:
-                error = loaded.commits.delete_group_error(group_id)
+                error = loaded.deletion.error_of(group_id)
             result.error_code = error
             if loaded is not None and error is ErrorCode.NONE:
                 deletable.append((loaded, group_id))
         response = DeleteGroupsResponse(results=list(results.values()))
-        answer = _Countdown(len(deletable), lambda: self._queue(token, response))
+        answer = DeletionCountdown(len(deletable), lambda: self._queue(token, response))
         for loaded, group_id in deletable:
             on_outcome = partial(answer.note, results[group_id])
-            loaded.commits.delete_group(group_id, now_ms, on_outcome)
+            loaded.deletion.delete(group_id, now_ms, on_outcome)
         return self._drain()
 
     # ---- for metrics and tests
@@ -461,7 +416,7 @@ class GroupCoordinator:
 
     # ---- inside
 
-    def _shard_of(self, group_id: str) -> tuple[_LoadedShard | None, ErrorCode]:
+    def _shard_of(self, group_id: str) -> tuple[LoadedShard | None, ErrorCode]:
         partition = self.partition_of(group_id)
         loaded = self._loaded.get(partition)
         if loaded is not None:
@@ -470,7 +425,7 @@ class GroupCoordinator:
             return None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return None, ErrorCode.NOT_COORDINATOR
 
-    def _writable(self, group_id: str) -> tuple[_LoadedShard | None, ErrorCode]:
+    def _writable(self, group_id: str) -> tuple[LoadedShard | None, ErrorCode]:
         """Like `_shard_of`, for requests that may have to write: too many writes in flight mean
         that the log does not keep up, and clients had better try again later."""
         loaded, error = self._shard_of(group_id)
@@ -478,7 +433,7 @@ class GroupCoordinator:
             return None, ErrorCode.COORDINATOR_NOT_AVAILABLE
         return loaded, error
 
-    def _is_full(self, loaded: _LoadedShard, group_id: str) -> bool:
+    def _is_full(self, loaded: LoadedShard, group_id: str) -> bool:
         """Whether `group_id` would be one group too many."""
         if group_id in loaded.shard.groups:
             return False
@@ -487,12 +442,12 @@ class GroupCoordinator:
     def _group_id_error(self, group_id: str) -> ErrorCode:
         return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
 
-    def _schedule_expiry(self, loaded: _LoadedShard, now_ms: int) -> None:
+    def _schedule_expiry(self, loaded: LoadedShard, now_ms: int) -> None:
         check_ms = now_ms + self.config.offsets_retention_check_interval_ms
         action = partial(self._expire, loaded)
         self._deadlines.schedule(loaded.shard.expiry_timer, check_ms, action)
 
-    def _expire(self, loaded: _LoadedShard, now_ms: int) -> None:
+    def _expire(self, loaded: LoadedShard, now_ms: int) -> None:
         loaded.expiry.check(now_ms)
         self._schedule_expiry(loaded, now_ms)
 
@@ -509,19 +464,3 @@ class GroupCoordinator:
             if isinstance(effect, AppendRecords):
                 self._append_shards[effect.append_id] = self._loaded[effect.partition].shard
         return effects
-
-
-class _Countdown:
-    """Calls `on_zero` when `count` outcomes have been noted; at once when there are none."""
-
-    def __init__(self, expected_count: int, on_zero: Callable[[], None]) -> None:
-        self._left = expected_count
-        self._on_zero = on_zero
-        if expected_count == 0:
-            on_zero()
-
-    def note(self, result: DeletableGroupResult, error: ErrorCode, now_ms: int) -> None:
-        result.error_code = error if error is ErrorCode.NONE else response_error_of_append(error)
-        self._left -= 1
-        if self._left == 0:
-            self._on_zero()

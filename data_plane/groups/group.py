@@ -2,7 +2,7 @@
 
 This module holds data and the questions that can be answered from it alone. When a group moves
 from one state to the next, who is answered and what is written to the log is decided in
-`rebalance`, `membership` and `offset_commits`.
+`rebalance`, `membership` and `group_deletion`.
 
     Empty ──first join──► PreparingRebalance ──all joined, or time-out──► CompletingRebalance
       ▲                     │      ▲    ▲                                  │            │

@@ -1,27 +1,24 @@
-"""Committing, fetching and deleting the offsets of one shard; expiry is in offset_expiry.
+"""Committing, fetching and deleting the offsets of one shard, as clients ask for it.
 
 A commit is answered when its records are in the log, and only then can it be fetched. Who may
 commit: members of the present generation, and anybody (generation -1) while a group has no
 members; the first such commit creates a simple group.
 
 Invariants
-- Offsets and deletions take effect when their append settles (see `appends`).
-- A group that is being deleted is Dead meanwhile; if the deletion fails, it is Empty again.
-- What is done for more offsets than TOMBSTONES_PER_APPEND_MAX is a chore, with at most
-  CHORE_APPENDS_MAX of its appends in flight.
+- Offsets change when their append settles (see `Shard.append_offsets`).
 - Commits do not enlarge what all offsets of the broker take beyond `offsets_max_bytes`; commits in
   flight count. What is there already can be committed anew.
+
+Deliberately absent: what the broker deletes by itself (`offset_sweeps`, `offset_expiry`), and whole
+groups (`group_deletion`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from functools import partial
 from typing import Final
-from uuid import UUID
 
-from data_plane.groups.appends import Outcome, Reply
-from data_plane.groups.chores import WAITING, Pieces
+from data_plane.groups.appends import Reply
 from data_plane.groups.effects import ReplyToken
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.rebalance import Rebalance
@@ -29,9 +26,8 @@ from data_plane.groups.record_formats import (
     CommittedOffset,
     OffsetKey,
     encode_committed_offset,
-    topic_id_of_value,
 )
-from data_plane.groups.shard import Shard, group_records, offset_record
+from data_plane.groups.shard import Shard
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -54,26 +50,12 @@ from data_plane.wire.messages.offset_fetch_response import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from data_plane.wire.primitives import ZERO_UUID
 
 COMMIT_VERSION_WITH_GROUP_ID_NOT_FOUND: Final = 9
 DEFAULT_RETENTION_TIME_MS: Final = -1
 INVALID_OFFSET: Final = -1
 # The latest time that a record can name.
 NEVER_MS: Final = 2**63 - 1
-
-# Tombstones of one append: about a hundred bytes each, so that a batch stays far below
-# message.max.bytes however many offsets a group has.
-TOMBSTONES_PER_APPEND_MAX: Final = 1_000
-# Appends of chores that may be in flight in a shard: the log sets the pace.
-CHORE_APPENDS_MAX: Final = 16
-# What pieces of chores are worth: see chores.
-TOMBSTONE_WORK: Final = 8
-TOPIC_WORK: Final = 2
-OFFSETS_PER_WORK: Final = 4
-
-# Whether an offset of this topic, committed while it had this id, is of a topic that is gone.
-IsOrphan = Callable[[str, UUID], bool]
 
 
 class OffsetCommits:
@@ -82,10 +64,6 @@ class OffsetCommits:
     def __init__(self, shard: Shard, rebalance: Rebalance) -> None:
         self._shard = shard
         self._rebalance = rebalance
-        self._chore_appends_count = 0
-        # Deleted topics, with the ids that they had, whose offsets have not been looked for.
-        self._deleted_topics: dict[str, set[UUID]] = {}
-        self._is_sweeping_deleted = False
 
     # ---- commit
 
@@ -148,7 +126,7 @@ class OffsetCommits:
         if group is None:
             self._shard.new_group(request.group_id, now_ms)
         self._shard.counters.offset_commits += len(commits)
-        self._append(
+        self._shard.append_offsets(
             commits,
             now_ms,
             reply=Reply(token, response, partial(commit_error_response, request)),
@@ -185,47 +163,6 @@ class OffsetCommits:
         if metadata is not None and len(metadata) > size_max:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
-
-    def _append(
-        self,
-        changes: dict[OffsetKey, bytes | None],
-        now_ms: int,
-        *,
-        reply: Reply | None = None,
-        growth_bytes: int = 0,
-        on_settled: Outcome | None = None,
-    ) -> None:
-        """Write offset changes; apply them when the log has them."""
-        wall_ms = self._shard.wall_ms(now_ms)
-        batch = [offset_record(key, value, wall_ms) for key, value in changes.items()]
-        self._shard.offsets.add_pending(changes)
-        self._shard.add_pending_bytes(growth_bytes)
-        self._shard.appends.append(
-            batch,
-            now_ms,
-            replies=() if reply is None else (reply,),
-            on_settled=partial(self._settle, changes, growth_bytes, on_settled),
-        )
-
-    def _settle(
-        self,
-        changes: dict[OffsetKey, bytes | None],
-        growth_bytes: int,
-        on_settled: Outcome | None,
-        error: ErrorCode,
-        now_ms: int,
-    ) -> None:
-        self._shard.offsets.remove_pending(changes)
-        self._shard.add_pending_bytes(-growth_bytes)
-        if error is ErrorCode.NONE:
-            for key, value in changes.items():
-                if value is not None and key.group_id not in self._shard.groups:
-                    self._shard.new_group(key.group_id, now_ms)
-                self._shard.apply_offset(key, value)
-        else:
-            self._shard.counters.append_failures += 1
-        if on_settled is not None:
-            on_settled(error, now_ms)
 
     # ---- fetch
 
@@ -304,185 +241,11 @@ class OffsetCommits:
             self._shard.respond(token, response)
             return
         self._shard.counters.offset_deletions += len(changes)
-        self._append(
+        self._shard.append_offsets(
             changes,
             now_ms,
             reply=Reply(token, response, lambda error: OffsetDeleteResponse(error_code=error)),
         )
-
-    def delete_group_error(self, group_id: str) -> ErrorCode:
-        """Whether DeleteGroups may delete this group."""
-        group = self._shard.groups.get(group_id)
-        if group is None or group.state is GroupState.DEAD:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP
-
-    def delete_group(self, group_id: str, now_ms: int, on_outcome: Outcome | None) -> None:
-        """Delete an Empty group and all its offsets. `on_outcome` is told once."""
-        group = self._shard.groups[group_id]
-        assert group.is_empty
-        while group.pending_join_timers:
-            group.take_pending_member(next(iter(group.pending_join_timers)))
-        # From now on nobody commits for it: these are all.
-        group.transition_to(GroupState.DEAD, now_ms)
-        append_id = self._shard.appends.announce(
-            now_ms, on_outcome=on_outcome, on_settled=partial(self._end_delete_group, group)
-        )
-        offsets = self._shard.offsets
-        pending = offsets.pending_of_group(group_id)
-        if offsets.count_of_group(group_id) + len(pending) > TOMBSTONES_PER_APPEND_MAX:
-            self._shard.begin(self._delete_large_group(group_id, append_id, now_ms), now_ms)
-            return
-        keys = dict.fromkeys(key for key, _ in offsets.of_group(group_id))
-        keys.update(dict.fromkeys(pending))
-        if keys:
-            self._append(dict.fromkeys(keys), now_ms)
-        wall_ms = self._shard.wall_ms(now_ms)
-        self._shard.appends.append_announced(append_id, group_records(group_id, None, wall_ms))
-
-    def delete_expired_group(self, group_id: str, now_ms: int) -> None:
-        """Delete an Empty group, for a chore."""
-        self._chore_appends_count += 1
-        self.delete_group(group_id, now_ms, self._chore_append_settled)
-
-    def _delete_large_group(self, group_id: str, append_id: int, now_ms: int) -> Pieces:
-        pending = self._shard.offsets.pending_of_group(group_id)
-        for topic in self._shard.offsets.topics_of(group_id):
-            now_ms = yield from self.sweep(group_id, topic, lambda value: True, now_ms)
-        for start in range(0, len(pending), TOMBSTONES_PER_APPEND_MAX):
-            while not self.has_room:
-                now_ms = yield WAITING
-            keys = pending[start : start + TOMBSTONES_PER_APPEND_MAX]
-            self.delete_keys(keys, now_ms)
-            now_ms = yield len(keys) * TOMBSTONE_WORK
-        wall_ms = self._shard.wall_ms(now_ms)
-        self._shard.appends.append_announced(append_id, group_records(group_id, None, wall_ms))
-
-    def _end_delete_group(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
-        if error is ErrorCode.NONE:
-            self._shard.counters.groups_deleted += 1
-            self._shard.tell(group.group_id, "deleted", f"generation {group.generation_id}")
-            self._shard.drop_group(group, now_ms)
-        else:
-            # Back to what the log says: the group is there, and nobody is in it.
-            self._shard.tell(group.group_id, "append_failed", error.name)
-            group.state = GroupState.EMPTY
-
-    # ---- sweeping
-
-    def topics_deleted(self, topics: Mapping[str, UUID], now_ms: int) -> None:
-        """These topics exist no more, under these ids: nor do offsets in them, in any group."""
-        for name, topic_id in topics.items():
-            self._deleted_topics.setdefault(name, set()).add(topic_id)
-        if not self._is_sweeping_deleted:
-            self._is_sweeping_deleted = True
-            self._shard.begin(self._sweep_deleted(now_ms), now_ms)
-
-    def _sweep_deleted(self, now_ms: int) -> Pieces:
-        while self._deleted_topics:
-            deleted, self._deleted_topics = self._deleted_topics, {}
-
-            def is_orphan(
-                name: str, topic_id: UUID, deleted: dict[str, set[UUID]] = deleted
-            ) -> bool:
-                # Whoever commits for a topic made anew says its new id.
-                return topic_id in deleted[name] or topic_id == ZERO_UUID
-
-            now_ms = yield from self._sweep_groups(deleted, is_orphan, now_ms)
-        self._is_sweeping_deleted = False
-
-    def delete_orphans(self, is_orphan: IsOrphan, now_ms: int) -> None:
-        """Delete offsets that no topic has any more. Those that are being committed stay: they are
-        of a topic that is there."""
-        self._shard.begin(self._sweep_orphans(is_orphan, now_ms), now_ms)
-
-    def _sweep_orphans(self, is_orphan: IsOrphan, now_ms: int) -> Pieces:
-        yield from self._sweep_groups(None, is_orphan, now_ms)
-
-    def _sweep_groups(
-        self, topics: Collection[str] | None, is_orphan: IsOrphan, now_ms: int
-    ) -> Generator[int, int, int]:
-        """Delete orphans in these topics, or in all (None), of all groups. What an append in flight
-        is to change is judged by what it will be."""
-        offsets = self._shard.offsets
-        unsettled: list[tuple[str, str]] = []
-        group_ids = offsets.group_ids()
-        group_ids += [each for each in offsets.pending_group_ids() if not offsets.has_offsets(each)]
-        for group_id in group_ids:
-            pending = {key.topic for key in offsets.pending_of_group(group_id)}
-            wanted = pending.union(offsets.topics_of(group_id))
-            if topics is not None:
-                wanted.intersection_update(topics)
-            for topic in wanted:
-                if topic in pending:
-                    unsettled.append((group_id, topic))
-                now_ms = yield from self._sweep_orphans_of(group_id, topic, is_orphan, now_ms)
-            now_ms = yield TOPIC_WORK + len(pending) // OFFSETS_PER_WORK
-        while unsettled:
-            now_ms = yield WAITING
-            still_unsettled = []
-            for group_id, topic in unsettled:
-                if any(key.topic == topic for key in offsets.pending_of_group(group_id)):
-                    still_unsettled.append((group_id, topic))
-                else:
-                    now_ms = yield from self._sweep_orphans_of(group_id, topic, is_orphan, now_ms)
-            unsettled = still_unsettled
-        return now_ms
-
-    def _sweep_orphans_of(
-        self, group_id: str, topic: str, is_orphan: IsOrphan, now_ms: int
-    ) -> Generator[int, int, int]:
-        return (
-            yield from self.sweep(
-                group_id, topic, lambda value: is_orphan(topic, topic_id_of_value(value)), now_ms
-            )
-        )
-
-    def sweep(
-        self,
-        group_id: str,
-        topic: str,
-        is_due: Callable[[bytes], bool],
-        now_ms: int,
-        note_count: Callable[[int], None] = lambda count: None,
-    ) -> Generator[int, int, int]:
-        """Delete those of a group's offsets in a topic that are due. Not those that an append in
-        flight is about to change: nobody has seen what they will be."""
-        offsets = self._shard.offsets
-        partitions = list(offsets.values_of(group_id, topic))
-        for start in range(0, len(partitions), TOMBSTONES_PER_APPEND_MAX):
-            chunk = partitions[start : start + TOMBSTONES_PER_APPEND_MAX]
-            values = offsets.values_of(group_id, topic)
-            due = [each for each in chunk if each in values and is_due(values[each])]
-            now_ms = yield TOPIC_WORK + len(chunk) // OFFSETS_PER_WORK
-            if not due:
-                continue
-            while not self.has_room:
-                now_ms = yield WAITING
-            keys = []
-            for partition in due:
-                key = OffsetKey(group_id, topic, partition)
-                value = offsets.value(key)
-                if value is not None and not offsets.is_pending(key) and is_due(value):
-                    keys.append(key)
-            if keys:
-                self.delete_keys(keys, now_ms)
-                note_count(len(keys))
-                now_ms = yield len(keys) * TOMBSTONE_WORK
-        return now_ms
-
-    @property
-    def has_room(self) -> bool:
-        """Whether a chore may write."""
-        return self._chore_appends_count < CHORE_APPENDS_MAX
-
-    def delete_keys(self, keys: Iterable[OffsetKey], now_ms: int) -> None:
-        """Write tombstones, for a chore."""
-        self._chore_appends_count += 1
-        self._append(dict.fromkeys(keys), now_ms, on_settled=self._chore_append_settled)
-
-    def _chore_append_settled(self, error: ErrorCode, now_ms: int) -> None:
-        self._chore_appends_count -= 1
 
 
 def commit_error_response(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

@@ -18,11 +18,12 @@ from typing import Final
 
 from data_plane.groups.chores import WAITING, Pieces
 from data_plane.groups.group import ClassicGroup, GroupState
-from data_plane.groups.offset_commits import (
+from data_plane.groups.group_deletion import GroupDeletion
+from data_plane.groups.offset_sweeps import (
     TOMBSTONE_WORK,
     TOMBSTONES_PER_APPEND_MAX,
     TOPIC_WORK,
-    OffsetCommits,
+    OffsetSweeps,
 )
 from data_plane.groups.record_formats import OffsetKey, decode_committed_offset
 from data_plane.groups.shard import Shard
@@ -33,9 +34,10 @@ LARGE_GROUP_MIN: Final = TOMBSTONES_PER_APPEND_MAX
 class OffsetExpiry:
     """The checks of one shard."""
 
-    def __init__(self, shard: Shard, commits: OffsetCommits) -> None:
+    def __init__(self, shard: Shard, sweeps: OffsetSweeps, deletion: GroupDeletion) -> None:
         self._shard = shard
-        self._commits = commits
+        self._sweeps = sweeps
+        self._deletion = deletion
         self._is_checking = False
 
     def check(self, now_ms: int) -> None:
@@ -47,7 +49,7 @@ class OffsetExpiry:
 
     def _check(self, now_ms: int) -> Pieces:
         for group_id in list(self._shard.groups):
-            while not self._commits.has_room:
+            while not self._sweeps.has_room:
                 now_ms = yield WAITING
             if not self._shard.may_expire():
                 break
@@ -57,7 +59,7 @@ class OffsetExpiry:
             count = self._shard.offsets.count_of_group(group_id)
             if count > LARGE_GROUP_MIN:
                 for topic in self._shard.offsets.topics_of(group_id):
-                    now_ms = yield from self._commits.sweep(
+                    now_ms = yield from self._sweeps.sweep(
                         group_id, topic, self._when_due(group, topic, now_ms), now_ms, self._count
                     )
             else:
@@ -81,10 +83,10 @@ class OffsetExpiry:
         self._count(len(expired))
         is_idle = group.is_empty and not group.pending_join_timers
         if is_all and is_idle and not offsets.has_pending(group_id):
-            self._commits.delete_expired_group(group_id, now_ms)
+            self._deletion.delete_expired(group_id, now_ms)
             return TOMBSTONE_WORK * (1 + len(expired))
         if expired:
-            self._commits.delete_keys(expired, now_ms)
+            self._sweeps.delete_keys(expired, now_ms)
         return TOMBSTONE_WORK * len(expired)
 
     def _count(self, expired_count: int) -> None:

@@ -1,8 +1,12 @@
 """What the coordinator knows of one partition of `__consumer_offsets` that it leads.
 
-A shard is the data that `rebalance`, `membership` and `offset_commits` work on: the groups whose id
-hashes to the partition, their offsets, and the writes in flight. Shards share nothing but the
-outbox, the timers, the chores and the counters, so that one can be loaded or given up on its own.
+A shard is the data that `rebalance`, `membership`, `offset_commits` and the others work on: the
+groups whose id hashes to the partition, their offsets, and the writes in flight. Shards share
+nothing but the outbox, the timers, the chores and the counters, so that one can be loaded or given
+up on its own.
+
+Offsets change when the append that carries the change settles, and by loading: so memory is what
+the log says, and two commits in flight count in the order of the log.
 
 A shard that is *closed* is led here no more. What is left of it is answered and freed in pieces;
 meanwhile its timers do nothing, and it asks for no appends.
@@ -14,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from data_plane.groups.appends import Appends
+from data_plane.groups.appends import Appends, Outcome, Reply
 from data_plane.groups.chores import Chores, Pieces
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.deadlines import Deadlines, Timer, TimerAction
@@ -28,6 +32,7 @@ from data_plane.groups.record_formats import (
     encode_group,
     encode_key,
 )
+from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
 
 
@@ -121,7 +126,7 @@ class Shard:
         self._chores.drop(self)
         self.totals.offset_count -= self.offsets.count
         self.totals.offset_bytes -= self.offsets.size_bytes
-        self.add_pending_bytes(-self._pending_bytes)
+        self._add_pending_bytes(-self._pending_bytes)
 
     def take_offsets(self, offsets: OffsetStore) -> None:
         """Begin with these; nobody else has them."""
@@ -130,7 +135,49 @@ class Shard:
         self.totals.offset_count += offsets.count
         self.totals.offset_bytes += offsets.size_bytes
 
-    def apply_offset(self, key: OffsetKey, value: bytes | None) -> None:
+    def append_offsets(
+        self,
+        changes: dict[OffsetKey, bytes | None],
+        now_ms: int,
+        *,
+        reply: Reply | None = None,
+        growth_bytes: int = 0,
+        on_settled: Outcome | None = None,
+    ) -> None:
+        """Write these values of offsets, None for a tombstone. They count when the log has them;
+        until then they are pending, and are to enlarge the offsets by `growth_bytes`."""
+        wall_ms = self.wall_ms(now_ms)
+        batch = [offset_record(key, value, wall_ms) for key, value in changes.items()]
+        self.offsets.add_pending(changes)
+        self._add_pending_bytes(growth_bytes)
+        self.appends.append(
+            batch,
+            now_ms,
+            replies=() if reply is None else (reply,),
+            on_settled=partial(self._offsets_settled, changes, growth_bytes, on_settled),
+        )
+
+    def _offsets_settled(
+        self,
+        changes: dict[OffsetKey, bytes | None],
+        growth_bytes: int,
+        on_settled: Outcome | None,
+        error: ErrorCode,
+        now_ms: int,
+    ) -> None:
+        self.offsets.remove_pending(changes)
+        self._add_pending_bytes(-growth_bytes)
+        if error is ErrorCode.NONE:
+            for key, value in changes.items():
+                if value is not None and key.group_id not in self.groups:
+                    self.new_group(key.group_id, now_ms)
+                self._apply_offset(key, value)
+        else:
+            self.counters.append_failures += 1
+        if on_settled is not None:
+            on_settled(error, now_ms)
+
+    def _apply_offset(self, key: OffsetKey, value: bytes | None) -> None:
         """A record of an offset, or a tombstone, is in the log."""
         offsets, totals = self.offsets, self.totals
         count, size_bytes = offsets.count, offsets.size_bytes
@@ -138,7 +185,7 @@ class Shard:
         totals.offset_count += offsets.count - count
         totals.offset_bytes += offsets.size_bytes - size_bytes
 
-    def add_pending_bytes(self, growth_bytes: int) -> None:
+    def _add_pending_bytes(self, growth_bytes: int) -> None:
         """Commits in flight are to enlarge the offsets by so much more, or less."""
         self._pending_bytes += growth_bytes
         self.totals.pending_offset_bytes += growth_bytes

@@ -7,8 +7,9 @@ from itertools import count
 
 from data_plane.groups.chores import WAITING, Chores, Pieces
 from data_plane.groups.config import GroupCoordinatorConfig
-from data_plane.groups.coordinator import RESTORE_GROUP_WORK, RESTORE_MEMBER_WORK, GroupCoordinator
+from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.effects import ClientContext, Effect, Respond
+from data_plane.groups.loaded_shard import RESTORE_GROUP_WORK, RESTORE_MEMBER_WORK
 from data_plane.groups.loading import Folded
 from data_plane.groups.record_formats import GroupRecord, MemberRecord
 from data_plane.wire.errors import ErrorCode

@@ -24,7 +24,7 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from data_plane.groups import offset_commits, offset_expiry
+from data_plane.groups import group_deletion, offset_expiry, offset_sweeps
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.effects import (
@@ -601,9 +601,9 @@ class MachineInPieces(GroupMachine):
 class TestMachineInPieces(MachineInPieces.TestCase):  # type: ignore[misc, valid-type]
     def runTest(self) -> None:  # noqa: N802 -- unittest's name
         with pytest.MonkeyPatch.context() as patch:
-            for module in (offset_commits, offset_expiry):
+            for module in (offset_sweeps, group_deletion, offset_expiry):
                 patch.setattr(module, "TOMBSTONES_PER_APPEND_MAX", 2)
-            patch.setattr(offset_commits, "CHORE_APPENDS_MAX", 1)
+            patch.setattr(offset_sweeps, "CHORE_APPENDS_MAX", 1)
             patch.setattr(offset_expiry, "LARGE_GROUP_MIN", 2)
             super().runTest()
 

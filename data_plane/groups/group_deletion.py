@@ -1,0 +1,111 @@
+"""Deleting whole groups of one shard, with their offsets: for DeleteGroups, and for expiry.
+
+A group is Dead as soon as its deletion begins, so that nobody commits for it or joins it; the
+tombstone of the group goes to the log behind those of its offsets. If the log refuses it the group
+is Empty again, without the offsets whose tombstones the log has taken.
+
+Invariants
+- Only Empty groups are deleted.
+- What is deleted is forgotten when its tombstone has settled, and not before.
+- Offsets of a group with more than TOMBSTONES_PER_APPEND_MAX are deleted by a chore (see
+  `offset_sweeps`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from data_plane.groups.appends import Outcome, response_error_of_append
+from data_plane.groups.chores import WAITING, Pieces
+from data_plane.groups.group import ClassicGroup, GroupState
+from data_plane.groups.offset_sweeps import (
+    TOMBSTONE_WORK,
+    TOMBSTONES_PER_APPEND_MAX,
+    OffsetSweeps,
+)
+from data_plane.groups.shard import Shard, group_records
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.delete_groups_response import DeletableGroupResult
+
+
+class GroupDeletion:
+    """The deletions of one shard."""
+
+    def __init__(self, shard: Shard, sweeps: OffsetSweeps) -> None:
+        self._shard = shard
+        self._sweeps = sweeps
+
+    def error_of(self, group_id: str) -> ErrorCode:
+        """Whether DeleteGroups may delete this group."""
+        group = self._shard.groups.get(group_id)
+        if group is None or group.state is GroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if group.is_empty else ErrorCode.NON_EMPTY_GROUP
+
+    def delete(self, group_id: str, now_ms: int, on_outcome: Outcome | None) -> None:
+        """Delete an Empty group and all its offsets. `on_outcome` is told once."""
+        group = self._shard.groups[group_id]
+        assert group.is_empty
+        while group.pending_join_timers:
+            group.take_pending_member(next(iter(group.pending_join_timers)))
+        # From now on nobody commits for it: these are all.
+        group.transition_to(GroupState.DEAD, now_ms)
+        append_id = self._shard.appends.announce(
+            now_ms, on_outcome=on_outcome, on_settled=partial(self._settled, group)
+        )
+        offsets = self._shard.offsets
+        pending = offsets.pending_of_group(group_id)
+        if offsets.count_of_group(group_id) + len(pending) > TOMBSTONES_PER_APPEND_MAX:
+            self._shard.begin(self._delete_large(group_id, append_id, now_ms), now_ms)
+            return
+        keys = dict.fromkeys(key for key, _ in offsets.of_group(group_id))
+        keys.update(dict.fromkeys(pending))
+        if keys:
+            self._shard.append_offsets(dict.fromkeys(keys), now_ms)
+        wall_ms = self._shard.wall_ms(now_ms)
+        self._shard.appends.append_announced(append_id, group_records(group_id, None, wall_ms))
+
+    def delete_expired(self, group_id: str, now_ms: int) -> None:
+        """Delete an Empty group, for a chore."""
+        self.delete(group_id, now_ms, self._sweeps.take_room())
+
+    def _delete_large(self, group_id: str, append_id: int, now_ms: int) -> Pieces:
+        pending = self._shard.offsets.pending_of_group(group_id)
+        for topic in self._shard.offsets.topics_of(group_id):
+            now_ms = yield from self._sweeps.sweep(group_id, topic, lambda value: True, now_ms)
+        for start in range(0, len(pending), TOMBSTONES_PER_APPEND_MAX):
+            while not self._sweeps.has_room:
+                now_ms = yield WAITING
+            keys = pending[start : start + TOMBSTONES_PER_APPEND_MAX]
+            self._sweeps.delete_keys(keys, now_ms)
+            now_ms = yield len(keys) * TOMBSTONE_WORK
+        wall_ms = self._shard.wall_ms(now_ms)
+        self._shard.appends.append_announced(append_id, group_records(group_id, None, wall_ms))
+
+    def _settled(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
+        if error is ErrorCode.NONE:
+            self._shard.counters.groups_deleted += 1
+            self._shard.tell(group.group_id, "deleted", f"generation {group.generation_id}")
+            self._shard.drop_group(group, now_ms)
+        else:
+            # Back to what the log says: the group is there, and nobody is in it.
+            self._shard.tell(group.group_id, "append_failed", error.name)
+            group.state = GroupState.EMPTY
+
+
+class DeletionCountdown:
+    """Calls `on_zero` when `expected_count` outcomes have been noted; at once when there are none.
+    The groups that one request names may live in several shards."""
+
+    def __init__(self, expected_count: int, on_zero: Callable[[], None]) -> None:
+        self._left = expected_count
+        self._on_zero = on_zero
+        if expected_count == 0:
+            on_zero()
+
+    def note(self, result: DeletableGroupResult, error: ErrorCode, now_ms: int) -> None:
+        result.error_code = error if error is ErrorCode.NONE else response_error_of_append(error)
+        self._left -= 1
+        if self._left == 0:
+            self._on_zero()
