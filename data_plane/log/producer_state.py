@@ -408,7 +408,9 @@ class ProducerStates:
         """Forget producers that were silent for `expiration_ms`; returns how many.
 
         By the clock where their batches were stored, and by their timestamps, which is all that is
-        known of batches from before the process started."""
+        known of batches from before the process started. Of one whose batches have none nothing is
+        known then: it counts from when it is first looked at. A retry of a producer that was
+        forgotten too soon would be stored a second time."""
         return sum(self.expire_in_slices(wall_ms, expiration_ms))
 
     def expire_in_slices(self, wall_ms: int, expiration_ms: int) -> Iterator[int]:
@@ -418,11 +420,12 @@ class ProducerStates:
             expired_count = 0
             for producer_id in left[-EXPIRED_SLICE_ENTRIES:]:
                 entry = self.producers.get(producer_id)
-                if (
-                    entry is not None
-                    and entry.transaction_first_offset < 0
-                    and wall_ms - max(entry.last_timestamp, entry.written_ms) >= expiration_ms
-                ):
+                if entry is None or entry.transaction_first_offset >= 0:
+                    continue
+                newest_ms = max(entry.last_timestamp, entry.written_ms)
+                if newest_ms < 0:
+                    entry.written_ms = wall_ms
+                elif wall_ms - newest_ms >= expiration_ms:
                     del self.producers[producer_id]
                     expired_count += 1
             del left[-EXPIRED_SLICE_ENTRIES:]

@@ -192,6 +192,22 @@ def test_a_producer_is_as_old_as_its_last_batch() -> None:
     assert log.states.expire(13_000, 5_000) == 1
 
 
+@pytest.mark.parametrize("restart", ["kill", "restart"])
+def test_a_producer_of_undated_records_is_not_forgotten_at_the_first_look_after_a_start(
+    restart: str,
+) -> None:
+    """Its retry would be stored a second time."""
+    one = OneLog()
+    one.append(batch_of(b"v", timestamps=[-1], producer=(7, 0, 0)))
+    assert one.log.producers.expire(one.now_ms, 5_000) == 0
+    getattr(one, restart)()
+    assert one.log.is_loaded or one.offsets() == [0]
+    assert one.log.producers.expire(one.now_ms, 5_000) == 0
+    assert one.append(batch_of(b"v", timestamps=[-1], producer=(7, 0, 0))).duplicate
+    assert one.log.producers.expire(one.now_ms + 4_999, 5_000) == 0
+    assert one.log.producers.expire(one.now_ms + 5_000, 5_000) == 1
+
+
 def test_a_plain_batch_inside_a_transaction_is_refused() -> None:
     log = Log()
     log.append(0, in_txn=True)
