@@ -16,7 +16,7 @@ from random import Random
 from uuid import UUID
 
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
-from tests.simulation import audit, brief_tables, clock_errors, slow_disks
+from tests.simulation import audit, brief_tables, clock_errors, leaps, slow_disks
 from tests.simulation.admin import OFFSETS_TOPIC, TopicPlan
 from tests.simulation.bit_rot import BitRot
 from tests.simulation.clock_errors import ClockErrors
@@ -27,6 +27,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.groups_audit import check_groups
 from tests.simulation.history import History
 from tests.simulation.keyed import is_keyed
+from tests.simulation.leaps import Leaps
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.promises import Promises
@@ -127,6 +128,8 @@ class Cell:
             properties |= brief_tables.PROPERTIES
         if "clock errors" in self.extras:
             properties |= clock_errors.PROPERTIES
+        if "leaps" in self.extras:
+            properties |= leaps.PROPERTIES
         properties |= self.options.properties
         self.is_synced = properties.get("log.durability") == "fsync"
         self._is_cleaning = properties["log.cleaner.enable"] == "true"
@@ -144,6 +147,7 @@ class Cell:
         self.jobs = JobWatch(self)
         self.old_starts = OldStarts(self)
         self.clock_errors = ClockErrors(self)
+        self.leaps = Leaps(self)
         only = frozenset[str]() if self.is_peaceful else self.options.faults
         self.faults = Faults(self, only)
         self.workload = Workload(self)
@@ -188,6 +192,8 @@ class Cell:
             self.old_starts.start()
         if "clock errors" in self.extras:
             self.clock_errors.start()
+        if "leaps" in self.extras and not self.is_peaceful:
+            self.leaps.start()
 
     def run(self, steps: int) -> None:
         """Run `steps` events."""

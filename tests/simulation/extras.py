@@ -12,6 +12,8 @@ neither the known seeds nor the planted bugs that were found without it.
 - fetch sessions: consumers that name their partitions once (session_reader.py).
 - worn disks: reads fail, and descriptors run out (worn_disks.py).
 - brief tables: a topic that is compacted and forgets, too (brief_tables.py).
+- leaps: a compacted topic with holes of two billion offsets (leaps.py).
+- namesakes: topics are deleted and made anew under the same name (namesakes.py).
 - undated: a topic whose records do not say when they were made (undated.py).
 - settings: what topics keep and promise changes, while brokers begin with old images (settings.py).
 - clock errors: clocks are hours and days off, for a moment or for long (clock_errors.py).
@@ -34,6 +36,8 @@ EXTRA_CHANCES = {
     "settings": 0.2,
     "clock errors": 0.2,
     "undated": 0.15,
+    "namesakes": 0.15,
+    "leaps": 0.1,
     "brief tables": 0.2,
     "worn disks": 0.15,
 }

@@ -15,6 +15,7 @@ from tests.simulation.mutants_cleaner import CLEANER_MUTANTS
 from tests.simulation.mutants_drains import DRAIN_MUTANTS
 from tests.simulation.mutants_factors import FACTOR_MUTANTS
 from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
+from tests.simulation.mutants_leaps import LEAP_MUTANTS
 from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
 from tests.simulation.mutants_retention import RETENTION_MUTANTS
@@ -45,6 +46,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *BRIEF_MUTANTS,
     *START_MUTANTS,
     *SESSION_MUTANTS,
+    *LEAP_MUTANTS,
 )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
@@ -75,6 +76,7 @@ class Reader(Client):
         self._rack = rack
         self._wants = wants
         self.positions: dict[Target, Position] = {}
+        self._topic_ids: dict[str, UUID] = {}
         self._busy_nodes: dict[int, None] = {}
         self.is_stopped = False
 
@@ -96,11 +98,20 @@ class Reader(Client):
         if wants is not None:
             for topic, info in self.topics.items():
                 if wants(topic):
+                    if self._topic_ids.setdefault(topic, info.topic_id) != info.topic_id:
+                        self._begin_anew(topic, info.topic_id)
                     for index in info.partitions:
                         self.positions.setdefault((topic, index), Position(0))
         for target in [one for one in self.positions if one[0] not in self.topics]:
             if self.cell.is_topic_gone(target[0]):
                 del self.positions[target]
+
+    def _begin_anew(self, topic: str, topic_id: UUID) -> None:
+        """It is another topic under the same name."""
+        self.world.count("readers that met a namesake")
+        self._topic_ids[topic] = topic_id
+        for target in [one for one in self.positions if one[0] == topic]:
+            del self.positions[target]
 
     def _source(self, target: Target, position: Position) -> int:
         leader = self.leader(*target)
@@ -184,6 +195,9 @@ class Reader(Client):
                 position = self.positions.get(found.target)
                 if position is None or position.offset != found.offset:
                     continue
+                known = self.topics.get(found.target[0])
+                if known is not None and known.topic_id != topic.topic_id:
+                    continue  # Of another topic that had this name.
                 self._check_epoch(node_id, found, topic.topic_id, piece)
                 is_stale |= not self._take(node_id, found, position, piece, topic.topic_id)
         if is_stale:

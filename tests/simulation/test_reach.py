@@ -9,6 +9,7 @@ import pytest
 
 from tests.simulation.cell import Options
 from tests.simulation.extras import EXTRA_CHANCES
+from tests.simulation.mutants_leaps import LEAPS
 from tests.simulation.runs import run_seed
 
 # The last one elects from ELRs: some have several of such elections, most have none.
@@ -107,6 +108,13 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "segments deleted by size": 150,
         "maps read": 2000,
     },
+    "leaps": {
+        "leaps": 1500,
+    },
+    "namesakes": {
+        "names used again": 700,
+        "readers that met a namesake": 400,
+    },
     "undated": {
         "undated segments deleted": 80,
     },
@@ -154,6 +162,16 @@ def _missed(reached: Counter[str], minima: dict[str, int], seeds_count: int) -> 
 def test_histories_reach_what_matters() -> None:
     missed = _missed(_reached(SEEDS), REACHED_PER_THOUSAND_MIN, len(SEEDS))
     assert not missed, f"per thousand seeds only {missed}"
+
+
+@pytest.mark.timeout(300)
+def test_brokers_get_over_holes_of_two_billion_offsets() -> None:
+    for seed in range(1, 13):
+        outcome = run_seed(seed, 10_000, LEAPS)
+        assert outcome.failure is None, outcome.failure
+        if outcome.counters["holes of two billion offsets"]:
+            return
+    raise AssertionError("no broker meets one")
 
 
 @pytest.mark.timeout(300)

@@ -24,6 +24,8 @@ from tests.simulation.keyed import (
     plan_brief_table,
     plan_table,
 )
+from tests.simulation.leaps import plan_leaps
+from tests.simulation.namesakes import NAMES, Namesakes
 from tests.simulation.producer import ACKS_ALL, Producer
 from tests.simulation.reader import Reader, SlowReader
 from tests.simulation.resizer import Resizer
@@ -60,6 +62,11 @@ def is_user_topic(name: str) -> bool:
 def is_dated(name: str) -> bool:
     """Topics whose records say when they were made."""
     return is_user_topic(name) and name != UNDATED
+
+
+def is_bundled(name: str) -> bool:
+    """What is told of a name says nothing of another topic that had it."""
+    return is_dated(name) and name not in NAMES
 
 
 def is_promised(name: str) -> bool:
@@ -122,6 +129,10 @@ class Workload:
         draw_retention(cell.world.stream("retention"), drawn)
         if "brief tables" in cell.extras:
             drawn.append(plan_brief_table(cell.world.stream("brief tables")))
+        if "leaps" in cell.extras:
+            # Brokers get empty disks there, so none holds anything alone.
+            drawn = [plan for plan in drawn if plan.replicas > 1]
+            drawn.append(plan_leaps(cell.world.stream("leap topic")))
         if "clock errors" in cell.extras:
             keep_for_long(cell.world.stream("long retention"), drawn)
         if "undated" in cell.extras:
@@ -142,7 +153,7 @@ class Workload:
         ]
         # Each kind that is only in some cells, with what it writes to.
         kinds: dict[str, tuple[type[Producer], str, int, Callable[[str], bool]]] = {
-            "bundles": (Bundler, "bundler", BUNDLE_INTERVAL_MS, is_dated),
+            "bundles": (Bundler, "bundler", BUNDLE_INTERVAL_MS, is_bundled),
             "undated": (UndatedProducer, "undated", 60, UNDATED.__eq__),
         }
         producers += [
@@ -190,6 +201,8 @@ class Workload:
             administrators.append(Drainer(self._cell, "drainer"))
         if "settings" in self._cell.extras:
             administrators.append(Settings(self._cell, "settings", self.plans))
+        if "namesakes" in self._cell.extras:
+            administrators.append(Namesakes(self._cell, "namesakes"))
         return administrators
 
     def _plan_topics(self) -> list[TopicPlan]:
