@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from data_plane.broker.fetch_poll import Poll
 from data_plane.broker.fetch_sessions import FetchPartition, FetchSet
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
@@ -20,16 +21,16 @@ SESSIONS = Options(
 )
 
 
-def _news_of_one_are_missed(patch: Patch) -> None:
-    """What changes in a session's last partition is not noticed."""
-    original: Any = FetchPartition.__dict__["partition_changed"]
+def _errors_are_the_last_word(patch: Patch) -> None:
+    """Of a partition that had an error, a session speaks no more."""
+    original: Any = Poll.__dict__["_error"]
 
-    def partition_changed(self: FetchPartition) -> None:
-        is_last = self.owner.session_id and self.index == 2
-        if not is_last:
-            original(self)
+    def error(self: Any, target: FetchPartition, code: Any) -> Any:
+        if self._fetch_set.session_id:
+            self._fetch_set.dirty.pop(target, None)
+        return original(self, target, code)
 
-    patch.set(FetchPartition, "partition_changed", partition_changed)
+    patch.set(Poll, "_error", error)
 
 
 def _forgotten_stays(patch: Patch) -> None:
@@ -39,9 +40,9 @@ def _forgotten_stays(patch: Patch) -> None:
 
 SESSION_MUTANTS: Iterable[Mutant] = (
     Mutant(
-        "news missed by a session",
-        "a partition of a session has records, and nobody looks",
-        _news_of_one_are_missed,
+        "last word of a session",
+        "a partition of a session that had an error counts as told",
+        _errors_are_the_last_word,
         options=SESSIONS,
         is_quick=True,
     ),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_plane.broker.groups import GroupService
-from data_plane.log import recovery
+from data_plane.log import recovery, removal
 from data_plane.log.maintenance import _TrackedJob
 from data_plane.log.segment import Segment
 from tests.simulation import scenes
@@ -92,10 +92,10 @@ def _job_lost(patch: Patch) -> None:
 
 
 def _undated_is_ancient(patch: Patch) -> None:
-    def newest_ms(self: Segment) -> int:
-        return self.largest_timestamp()
+    def newest_ms(segment: Segment) -> int:
+        return segment.largest_timestamp()
 
-    patch.set(Segment, "newest_ms", newest_ms)
+    patch.set(removal, "newest_ms", newest_ms)
 
 
 START_MUTANTS: Iterable[Mutant] = (
