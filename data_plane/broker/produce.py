@@ -10,17 +10,10 @@ header's highest timestamp is put right where it is not that of the records. A b
 is looked at by a thread (produce_checks.py); until that is done and appended, the connection keeps
 the requests that follow (`ConnectionInfo.keep`), so nothing overtakes it.
 
-When the answer leaves:
-- acks=0: never. An error closes the connection, the only way to tell (as Kafka does).
-- acks=1: when this leader has the records, synced where the topic asks for that.
-- acks=all: when they are committed: every in-sync replica has them, and these are enough. A
-  partition whose ISR is below the effective min ISR is refused before the append
-  (NOT_ENOUGH_REPLICAS). One that falls below it afterwards waits: nothing is committed then
-  (KIP-966), so NOT_ENOUGH_REPLICAS_AFTER_APPEND, Kafka's word for committed by too few, has no
-  case left.
-- A duplicate of an idempotent producer waits like its original, which may not be committed yet.
-- What is not there at the request's timeout is a REQUEST_TIMED_OUT; what a leader that is replaced
-  still owes a NOT_LEADER_OR_FOLLOWER, with the new leader where the version has room (KIP-951).
+When all is appended the answer leaves, or waits until the records are as safe as the request asks
+(produce_waits.py). With acks=0 there is none; an error closes the connection, the only way to tell
+(as Kafka does). With acks=all a partition whose ISR is below the effective min ISR is refused
+before the append (NOT_ENOUGH_REPLICAS).
 
 Refused as Kafka refuses it: more or less than one batch per partition, control batches, internal
 topics, acks other than -1, 0, 1, old message formats. Transactional batches get INVALID_TXN_STATE,
@@ -48,14 +41,13 @@ from data_plane.broker.produce_checks import (
     ProduceChecks,
     Refusal,
 )
-from data_plane.broker.produce_response import PartitionAnswer, encode_produce_response
+from data_plane.broker.produce_response import Answers, PartitionAnswer, encode_produce_response
+from data_plane.broker.produce_waits import WaitingProduce
 from data_plane.broker.services import Services
-from data_plane.broker.timers import Timer
 from data_plane.broker.topic_partitions import UNKNOWN_PARTITION_CODES
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
-from data_plane.replica.waiters import Waiter
 from data_plane.wire.errors import ErrorCode, InvalidRecords, MalformedFrame
 from data_plane.wire.kernel import parse_produce
 from data_plane.wire.kernel_types import BatchHeader, ProducePartition, ProduceTopic
@@ -88,81 +80,8 @@ class Nothing(enum.Enum):
 
 
 Found = Checked | Refusal | Nothing
-Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
 
 _NONE = int(ErrorCode.NONE)
-
-
-class _WaitingProduce:
-    """A produce whose records are appended and not all as safe yet as it asked."""
-
-    __slots__ = ("_answers", "_context", "_open", "_services", "_timer", "_waiters", "deferred")
-
-    def __init__(
-        self,
-        services: Services,
-        context: RequestContext,
-        answers: Answers,
-        waiting: list[tuple[Partition, PartitionAnswer, int]],
-        deadline_ms: int,
-        needs_all: bool,
-    ) -> None:
-        self._services = services
-        self._context = context
-        self._answers = answers
-        self._open: dict[int, PartitionAnswer] = {}
-        self._timer: Timer | None = None
-        self._waiters: list[Waiter] = []
-        self.deferred: Deferred[list[Buffer]] = Deferred()
-        for number, (_, answer, _) in enumerate(waiting):
-            self._open[number] = answer
-        for number, (partition, _, offset) in enumerate(waiting):
-            done = functools.partial(self._done, number)
-            if needs_all:
-                waiter = partition.when_committed(offset, done)
-            else:
-                waiter = partition.when_appended(offset, done)
-            if waiter is not None:
-                self._waiters.append(waiter)
-        if self._open:
-            self._timer = services.timers.schedule(deadline_ms, self._timed_out)
-            # The client chooses the deadline, and may be gone long before.
-            context.connection.on_close[self._abandon] = None
-
-    def _done(self, number: int, error: ErrorCode) -> None:
-        answer = self._open.pop(number, None)
-        if answer is None:
-            return
-        if error is not ErrorCode.NONE:
-            # The offsets stay, as in Kafka: that is where the records are, if they are anywhere.
-            answer.error_code = int(error)
-        if not self._open:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._finish()
-
-    def _timed_out(self, now_ms: int) -> None:
-        for answer in self._open.values():
-            answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
-        self._stop_waiting()
-        self._finish()
-
-    def _abandon(self) -> None:
-        """The connection is closed."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._stop_waiting()
-
-    def _stop_waiting(self) -> None:
-        self._open.clear()
-        for waiter in self._waiters:
-            waiter.cancel()
-
-    def _finish(self) -> None:
-        self._context.connection.on_close.pop(self._abandon, None)
-        self.deferred.complete(
-            encode_produce_response(self._services, self._context, self._answers)
-        )
 
 
 def _pause() -> Nothing:
@@ -426,7 +345,7 @@ class _Produce:
             return None
         if not self._waiting:
             return encode_produce_response(self._services, self._context, answers)
-        return _WaitingProduce(
+        return WaitingProduce(
             self._services,
             self._context,
             answers,

@@ -56,6 +56,10 @@ class PartitionAnswer:
         self.log_append_time_ms = -1
 
 
+# By topic, in the order of the request.
+Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
+
+
 def encode_produce_response(
     services: Services,
     context: RequestContext,

@@ -221,15 +221,15 @@ def _sync_does_nothing(patch: Patch) -> None:
 
 
 def _timeout_is_success(patch: Patch) -> None:
-    from data_plane.broker import produce
+    from data_plane.broker import produce_waits
 
-    original: Any = produce._WaitingProduce.__dict__["_timed_out"]
+    original: Any = produce_waits.WaitingProduce.__dict__["_timed_out"]
 
     def timed_out(self: Any, now_ms: int) -> None:
         self._open.clear()
         original(self, now_ms)
 
-    patch.set(produce._WaitingProduce, "_timed_out", timed_out)
+    patch.set(produce_waits.WaitingProduce, "_timed_out", timed_out)
 
 
 def _consumers_read_everything(patch: Patch) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.broker import produce
+from data_plane.broker import produce, produce_waits
 from data_plane.wire.errors import ErrorCode
 from tests.simulation.mutant import BUNDLES, Mutant, Patch
 
 
 def _first_commit_answers_all(patch: Patch) -> None:
-    original: Any = produce._WaitingProduce.__dict__["_done"]
+    original: Any = produce_waits.WaitingProduce.__dict__["_done"]
 
     def done(self: Any, number: int, error: ErrorCode) -> None:
         if number in self._open:
@@ -20,7 +20,7 @@ def _first_commit_answers_all(patch: Patch) -> None:
                     del self._open[other]
             original(self, number, error)
 
-    patch.set(produce._WaitingProduce, "_done", done)
+    patch.set(produce_waits.WaitingProduce, "_done", done)
 
 
 def _refusal_answers_all(patch: Patch) -> None:
@@ -37,14 +37,14 @@ def _refusal_answers_all(patch: Patch) -> None:
 
 
 def _timeout_of_one(patch: Patch) -> None:
-    original: Any = produce._WaitingProduce.__dict__["_timed_out"]
+    original: Any = produce_waits.WaitingProduce.__dict__["_timed_out"]
 
     def timed_out(self: Any, now_ms: int) -> None:
         for number in list(self._open)[1:]:
             del self._open[number]
         original(self, now_ms)
 
-    patch.set(produce._WaitingProduce, "_timed_out", timed_out)
+    patch.set(produce_waits.WaitingProduce, "_timed_out", timed_out)
 
 
 BUNDLE_MUTANTS: Iterable[Mutant] = (
