@@ -1,20 +1,17 @@
 """One client connection: bytes to frames, frames to the dispatcher, answers back in order.
 
 Requests are handled as soon as their frame is complete; several of one read are handled in one go.
-An answer that is not ready keeps a slot, and later answers queue behind it:
-
-    requests   A  B  C          slots: [A waiting] [B ready] [C waiting]
-    A done  →  A and B leave    slots: [C waiting]
+An answer that is not ready keeps a slot, and later answers queue behind it (outgoing.py).
 
 A request may need its bytes for longer than its handler runs (`ConnectionInfo.keep`). Until it is
 done with them the connection is not read and handles nothing further: what stands behind it must
 not overtake it.
 
-Back-pressure: while more than UNSENT_BYTES_MAX are unsent or OPEN_SLOTS_MAX answers are open the
-connection is not read, and a pass stops after PASS_BYTES_MAX or PASS_MS_MAX, or does not begin in
-an iteration of the loop whose share for requests is used up (loop_share.py); complete frames that
-were already read wait in the backlog (at most one shared buffer's size, and counted with the half
-frames of all connections). Answers that are held behind one which is not ready count as unsent.
+Back-pressure: while too much is unsent or too many answers are open (outgoing.py) the connection is
+not read, and a pass stops after PASS_BYTES_MAX or PASS_MS_MAX, or does not begin in an iteration of
+the loop whose share for requests is used up (loop_share.py); complete frames that were already read
+wait in the backlog (at most one shared buffer's size, and counted with the half frames of all
+connections).
 
 Invariants
 - At most one half frame, and it is the last thing read. Reads for it never go beyond its end.
@@ -28,7 +25,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -41,6 +37,7 @@ from data_plane.broker.api import (
     KeptRequest,
     keep_copy,
 )
+from data_plane.server.outgoing import UNSENT_BYTES_MAX, Outgoing, Slot
 from data_plane.server.receive_buffers import HalfFrame
 from data_plane.wire.errors import WireError
 from data_plane.wire.registry import API_BY_KEY
@@ -51,26 +48,8 @@ if TYPE_CHECKING:
 _SIZE = struct.Struct(">i")
 SIZE_BYTES = 4
 
-# Answers made in one pass before the socket gets them and the other connections a turn.
-PASS_BYTES_MAX = 4 << 20
 # Requests that take long, one after the other, must not keep the others waiting for all of them.
 PASS_MS_MAX = 50
-# A client that leaves more than this unread is not served further. One answer may be larger; what
-# is left unread is counted (`Listener.unsent_bytes`), and Fetch gives less when it is much.
-UNSENT_BYTES_MAX = 64 << 10
-# Answers a connection may be waiting for; beyond, its requests wait in the socket.
-OPEN_SLOTS_MAX = 256
-
-
-class _Slot:
-    """The place of an answer that is not ready."""
-
-    __slots__ = ("buffers", "held_bytes")
-
-    def __init__(self) -> None:
-        self.buffers: Sequence[Buffer] | None = None
-        # Of an answer that is ready and waits for an earlier one.
-        self.held_bytes = 0
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -81,19 +60,13 @@ class Connection(asyncio.BufferedProtocol):
         "_busy_count",
         "_dispatched_half",
         "_half",
-        "_held_bytes",
         "_is_in_pass",
         "_is_reading",
         "_is_stopping",
         "_is_turn_due",
-        "_is_write_paused",
         "_listener",
-        "_out",
-        "_out_bytes",
+        "_outgoing",
         "_proven_bytes",
-        "_slots",
-        "_unsent_bytes",
-        "_unsent_bytes_swept",
         "closing_since_ms",
         "info",
         "last_active_ms",
@@ -109,21 +82,15 @@ class Connection(asyncio.BufferedProtocol):
         self._half: HalfFrame | None = None
         self._backlog: bytearray | None = None
         self._proven_bytes = 0
-        self._held_bytes = 0
         # Requests that were handled and are not done with: nothing further is, as long as there are
         # any.
         self._busy_count = 0
         self._dispatched_half: HalfFrame | None = None
-        self._slots: deque[_Slot] = deque()
-        self._out: list[Buffer] = []
-        self._out_bytes = 0
-        self._unsent_bytes = 0
+        self._outgoing = Outgoing(listener)
         self._is_in_pass = False
         self._is_reading = True
         self._is_turn_due = False
         self._is_stopping = False
-        self._is_write_paused = False
-        self._unsent_bytes_swept = 0
 
     # What the event loop calls.
 
@@ -174,8 +141,9 @@ class Connection(asyncio.BufferedProtocol):
             # Consumers that wait for what this read brought get it before the producer's answer:
             # the other way round the producer's thread takes the processor that they need.
             listener.end_pass(now_ms)
-            if self._out:
-                self._flush()
+            outgoing = self._outgoing
+            if outgoing.buffers:
+                outgoing.flush(self.transport)
             self._adjust_reading()
         finally:
             turns.end()
@@ -202,34 +170,21 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._is_write_paused = True
-        if self.transport is not None:
-            self._count_unsent(self.transport.get_write_buffer_size())
+        transport = self.transport
+        self._outgoing.pause(0 if transport is None else transport.get_write_buffer_size())
         self._adjust_reading()
 
     def resume_writing(self) -> None:
-        self._is_write_paused = False
-        self._unsent_bytes_swept = 0
-        self._count_unsent(0)
+        self._outgoing.resume()
         if self._listener.share.is_over:
             self._adjust_reading()
         else:
             self._resume()
 
-    def _count_unsent(self, unsent_bytes: int) -> None:
-        self._listener.unsent_bytes += unsent_bytes - self._unsent_bytes
-        self._unsent_bytes = unsent_bytes
-
-    def _count_held(self, held_bytes: int) -> None:
-        self._listener.unsent_bytes += held_bytes - self._held_bytes
-        self._held_bytes = held_bytes
-
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop_half()
-        self._count_unsent(0)
         self._take_backlog()
-        self._drop_slots()
-        self._out.clear()
+        self._outgoing.drop_all()
         info = self.info
         if info is None:
             return
@@ -257,6 +212,7 @@ class Connection(asyncio.BufferedProtocol):
         dispatch = listener.dispatcher.dispatch
         info = self.info
         assert info is not None
+        is_full = self._outgoing.is_full
         has_handled = False
         while end - position >= SIZE_BYTES:
             (size,) = _SIZE.unpack_from(buf, position)
@@ -266,8 +222,10 @@ class Connection(asyncio.BufferedProtocol):
             if frame_end > end:
                 self._start_half(view[position:end], SIZE_BYTES + size, now_ms)
                 return
-            if self._must_pause() or (
-                has_handled and listener.clock.now_ms() - now_ms > PASS_MS_MAX
+            if (
+                self._busy_count
+                or is_full()
+                or (has_handled and listener.clock.now_ms() - now_ms > PASS_MS_MAX)
             ):
                 self._keep_backlog(view[position:end])
                 return
@@ -368,84 +326,31 @@ class Connection(asyncio.BufferedProtocol):
         """Queue what the dispatcher returned."""
         if answer is None:
             return
+        outgoing = self._outgoing
         if isinstance(answer, Deferred):
-            slot = _Slot()
-            self._slots.append(slot)
+            slot = Slot()
+            outgoing.slots.append(slot)
             answer.when_complete(partial(self._slot_done, slot))
-        elif self._slots:
-            slot = _Slot()
-            self._slots.append(slot)
-            self._hold(slot, answer)
+        elif outgoing.slots:
+            slot = Slot()
+            outgoing.slots.append(slot)
+            outgoing.hold(slot, answer)
         else:
-            self._send(answer)
+            outgoing.send(answer)
 
-    def _slot_done(self, slot: _Slot, buffers: Sequence[Buffer]) -> None:
-        slots = self._slots
-        if not slots:
-            # The connection is closed.
-            return
-        if slots[0] is not slot:
-            self._hold(slot, buffers)
-            return
-        slot.buffers = buffers
-        while slots and slots[0].buffers is not None:
-            first = slots.popleft()
-            if first.held_bytes:
-                self._count_held(self._held_bytes - first.held_bytes)
-            self._send(first.buffers or ())
-        if not self._is_in_pass:
-            self._flush()
+    def _slot_done(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
+        if self._outgoing.fill(slot, buffers) and not self._is_in_pass:
+            self._outgoing.flush(self.transport)
             if not self._is_reading:
                 # What waits in the backlog has its turn later: this may be called from deep within
                 # somebody else's request.
                 self._adjust_reading()
 
-    def _hold(self, slot: _Slot, buffers: Sequence[Buffer]) -> None:
-        """Keep an answer until the earlier ones have left."""
-        slot.buffers = buffers
-        slot.held_bytes = sum(map(len, buffers))
-        self._count_held(self._held_bytes + slot.held_bytes)
-
-    def _drop_slots(self) -> None:
-        self._slots.clear()
-        self._count_held(0)
-
-    def _send(self, buffers: Sequence[Buffer]) -> None:
-        out = self._out
-        for buffer in buffers:
-            out.append(buffer)
-            self._out_bytes += len(buffer)
-
-    def _flush(self) -> None:
-        out = self._out
-        if not out:
-            return
-        transport = self.transport
-        self._listener.bytes_out += self._out_bytes
-        if self._is_write_paused:
-            self._count_unsent(self._unsent_bytes + self._out_bytes)
-        self._out = []
-        self._out_bytes = 0
-        if transport is None or transport.is_closing():
-            return
-        if len(out) == 1:
-            transport.write(out[0])
-        else:
-            transport.writelines(out)
-
     # Back-pressure.
-
-    def _must_pause(self) -> bool:
-        return (
-            self._busy_count > 0
-            or self._is_write_paused
-            or self._out_bytes + self._held_bytes > PASS_BYTES_MAX
-            or len(self._slots) >= OPEN_SLOTS_MAX
-        )
 
     def _adjust_reading(self) -> None:
         """Read exactly while there is room for answers and nothing waits in the backlog."""
-        must_pause = self._must_pause()
+        must_pause = self._busy_count > 0 or self._outgoing.is_full()
         has_backlog = self.has_backlog
         if has_backlog and not must_pause and not self._is_turn_due:
             self._is_turn_due = True
@@ -471,7 +376,7 @@ class Connection(asyncio.BufferedProtocol):
     def _resume(self) -> None:
         """There is room again: first the frames that were read already, then the socket."""
         info = self.info
-        if self.has_backlog and not self._must_pause():
+        if self.has_backlog and not self._busy_count and not self._outgoing.is_full():
             if info is None or info.closed:
                 return
             now_ms = self._listener.clock.now_ms()
@@ -485,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
                     backlog = self._take_backlog()
                     self._handle_frames(backlog, memoryview(backlog), 0, len(backlog), now_ms)
                 self._is_in_pass = False
-                self._flush()
+                self._outgoing.flush(self.transport)
             except Exception as error:
                 self._is_in_pass = False
                 self._fail(error)
@@ -499,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Nothing half read and nothing to answer."""
-        is_waiting = self._busy_count or self._slots
+        is_waiting = self._busy_count or self._outgoing.slots
         return self._half is None and self._backlog is None and not is_waiting
 
     @property
@@ -511,22 +416,19 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if transport is None or transport.is_closing():
             return True
-        return not self._slots and not transport.get_write_buffer_size()
+        return not self._outgoing.slots and not transport.get_write_buffer_size()
 
     @property
     def has_unread_answers(self) -> bool:
         """Whether its client keeps it from sending."""
-        return self._is_write_paused
+        return self._outgoing.is_paused
 
     def note_progress(self, now_ms: int) -> None:
         """Called now and then: to take some of what it has left unread makes a client active."""
-        transport = self.transport
-        if transport is None or not self._is_write_paused:
+        transport, outgoing = self.transport, self._outgoing
+        if transport is None or not outgoing.is_paused:
             return
-        before = self._unsent_bytes_swept
-        self._unsent_bytes_swept = transport.get_write_buffer_size()
-        if not before or self._unsent_bytes_swept < before:
-            # The first look, or there is less: that there is more is not the client's doing.
+        if outgoing.note_progress(transport.get_write_buffer_size()):
             self.last_active_ms = now_ms
 
     def close(self, reason: str, *, is_expected: bool = False) -> None:
@@ -535,11 +437,11 @@ class Connection(asyncio.BufferedProtocol):
         transport = self.transport
         if info is None or transport is None or info.closed:
             return
-        self._flush()
+        self._outgoing.flush(transport)
         info.closed = True
         self.closing_since_ms = self._listener.clock.now_ms()
         self._listener.log_close(info, reason, is_expected=is_expected)
-        self._drop_slots()
+        self._outgoing.drop_slots()
         self._take_backlog()
         transport.close()
 

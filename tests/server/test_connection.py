@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.broker.api import Buffer, CloseConnection, Deferred
-from data_plane.server.connection import OPEN_SLOTS_MAX, PASS_BYTES_MAX
+from data_plane.server.outgoing import OPEN_SLOTS_MAX, PASS_BYTES_MAX
 from data_plane.server.receive_buffers import POOLED_BUFFER_BYTES, ReceiveMemory
 from data_plane.wire.errors import MalformedFrame
 from tests.broker.doubles import RememberingLog

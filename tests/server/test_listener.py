@@ -243,10 +243,10 @@ def test_who_waits_for_an_answer_is_not_idle() -> None:
     harness.broker.create_topic("orders")
     connection, transport = harness.connect()
     assert connection.info is not None
-    connection._slots.append(object())  # type: ignore[arg-type]
+    connection._outgoing.slots.append(object())  # type: ignore[arg-type]
     harness.pass_time(60_000)
     assert not transport.is_closed
-    connection._slots.clear()
+    connection._outgoing.slots.clear()
     harness.pass_time(10_000)
     assert transport.is_closed
 
@@ -288,9 +288,9 @@ def test_half_a_frame_has_its_whole_time_once_it_is_read_again() -> None:
 def test_an_answer_that_came_late_may_be_taken_late() -> None:
     harness = Harness(connections_max_idle_ms="20000")
     connection, transport = harness.connect()
-    connection._slots.append(object())  # type: ignore[arg-type]
+    connection._outgoing.slots.append(object())  # type: ignore[arg-type]
     harness.pass_time(60_000)
-    connection._slots.clear()
+    connection._outgoing.slots.clear()
     transport.unsent = 900_000
     connection.pause_writing()
     harness.pass_time(15_000)
@@ -302,14 +302,14 @@ def test_an_answer_that_came_late_may_be_taken_late() -> None:
 def test_who_has_taken_all_of_its_answers_may_take_the_next_late_again() -> None:
     harness = Harness(connections_max_idle_ms="20000")
     connection, transport = harness.connect()
-    connection._slots.append(object())  # type: ignore[arg-type]
+    connection._outgoing.slots.append(object())  # type: ignore[arg-type]
     transport.unsent = 300_000
     connection.pause_writing()
     harness.pass_time(10_000)
     transport.unsent = 0
     connection.resume_writing()
     harness.pass_time(60_000)
-    connection._slots.clear()
+    connection._outgoing.slots.clear()
     # More than at the last look does not mean that it took nothing since.
     transport.unsent = 900_000
     connection.pause_writing()
