@@ -6,7 +6,10 @@ answer, and is its own controller.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage
@@ -65,7 +68,43 @@ def leader_shown(partition: PartitionImage, live: frozenset[int]) -> int:
 
 
 def offline_replicas(partition: PartitionImage, live: frozenset[int]) -> list[int]:
-    return [node_id for node_id in partition.replicas if node_id not in live]
+    """Replicas of brokers that clients cannot reach, or that have said they cannot read them."""
+    unreadable = {end.node_id for end in partition.log_ends if not end.is_readable}
+    return [
+        node_id for node_id in partition.replicas if node_id not in live or node_id in unreadable
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What this broker knows of who can be used: live brokers, and its own disks.
+
+    In a cell, replicas on failed disks are given up (failed_directories.py) and the image says so.
+    Until then, and in a broker that is a cell of its own, clients hear of them from here."""
+
+    live: frozenset[int]
+    node_id: int = NOBODY
+    failed_directories_count: int = 0
+    # What of this broker is on failed disks, by topic id and partition.
+    is_lost: Callable[[UUID, int], bool] | None = None
+
+    def live_for(self, topic_id: UUID, index: int) -> frozenset[int]:
+        """The brokers that clients can use for a partition."""
+        if not self.failed_directories_count or self.is_lost is None:
+            return self.live
+        return self.live - {self.node_id} if self.is_lost(topic_id, index) else self.live
+
+
+NOBODY_IS_LIVE = View(frozenset())
+
+
+def view_of(services: Services) -> View:
+    return View(
+        live_ids(services.image, services.node_id),
+        services.node_id,
+        len(services.logs.offline_directories()),
+        services.logs.is_lost,
+    )
 
 
 def whereabouts(broker: BrokerImage | None) -> tuple[str, int, str] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
-from data_plane.broker.cell_view import NOBODY, leader_shown, live_ids, offline_replicas
+from data_plane.broker.cell_view import NOBODY, View, leader_shown, offline_replicas, view_of
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
 from data_plane.cell.metadata import INTERNAL_TOPICS, PartitionImage, TopicImage
@@ -47,7 +47,7 @@ def handle_describe_topic_partitions(
             first_partition = cursor.partition_index
     limit = services.config.get_int("max.request.partition.size.limit")
     budget = max(1, min(limit, request.response_partition_limit))
-    live = live_ids(image, services.node_id)
+    view = view_of(services)
     response = DescribeTopicPartitionsResponse()
     for name in names:
         topic = image.topic(name)
@@ -58,7 +58,7 @@ def handle_describe_topic_partitions(
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)
             break
         end = min(len(topic.partitions), first_partition + budget)
-        response.topics.append(_page(topic, first_partition, end, live))
+        response.topics.append(_page(topic, first_partition, end, view))
         budget -= max(0, end - first_partition)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
@@ -93,14 +93,15 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _page(
-    topic: TopicImage, first: int, end: int, live: frozenset[int]
+    topic: TopicImage, first: int, end: int, view: View
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=[
-            _partition(index, topic.partitions[index], live) for index in range(first, end)
+            _partition(index, topic.partitions[index], view.live_for(topic.topic_id, index))
+            for index in range(first, end)
         ],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )

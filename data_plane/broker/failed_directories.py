@@ -11,8 +11,9 @@ registers as one that may have lost something, and its replicas are filled from 
 Invariants
 - A replica that this broker does not know is lost, too, where a disk could not be read at the
   start: it may be there, and an empty log in its place would pass for one that has everything.
-- A partition that nobody else could lead is left as it is: its clients are told of a storage
-  error until the disk is back, instead of losing what is on it.
+- A partition that nobody else could lead has no leader until the disk is back: its clients see by
+  their metadata that it cannot be used, and nothing of what is on the disk is given up. The replica
+  stays in the last known ELR, and leads again once a process can read the log (election.py).
 - What is committed follows from the image and from which directories are offline, so it is asked
   for again until the image has it, and given up silently when it has.
 """
@@ -40,14 +41,12 @@ PARTITIONS_PER_COMMIT_MAX = 1000
 def without_disk(
     partition: PartitionImage, node_id: int, min_insync_replicas: int
 ) -> PartitionImage:
-    """The partition after this replica's disk has failed; the same object when nothing can be
-    done, or is to be. Epochs are left alone."""
+    """The partition after this replica's disk has failed; the same object when nothing is to be
+    done. Epochs are left alone."""
     if node_id not in partition.isr and node_id not in partition.elr:
         return partition
     isr = tuple(other for other in partition.isr if other != node_id)
     new = with_isr(partition, isr, min_insync_replicas, lost=(node_id,))
-    if not new.isr and not new.elr:
-        return partition
     return with_leader(new, NO_LEADER) if new.leader == node_id else new
 
 

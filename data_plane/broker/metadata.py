@@ -15,7 +15,12 @@ from uuid import UUID
 from data_plane.broker.api import Buffer, Deferred, HandlerTable, KeptRequest, RequestContext
 from data_plane.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from data_plane.broker.auto_creation import NAMES_MAX, auto_creation_of
-from data_plane.broker.cell_view import controller_id, live_brokers, live_ids
+from data_plane.broker.cell_view import (
+    NOBODY_IS_LIVE,
+    controller_id,
+    live_brokers,
+    view_of,
+)
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.large_requests import (
     LARGE_BYTES,
@@ -74,8 +79,12 @@ def handle_metadata(
     encoded = services.parts.get(PART)
     if encoded is None:
         encoded = services.parts[PART] = EncodedTopics()
-    if encoded.brokers is not services.image.brokers:
-        encoded.show_brokers(services.image.brokers, live_ids(services.image, services.node_id))
+    failed_count = len(services.logs.offline_directories())
+    if (
+        encoded.brokers is not services.image.brokers
+        or encoded.view.failed_directories_count != failed_count
+    ):
+        encoded.show(services.image.brokers, view_of(services))
     writer = Writer()
     writer.buf += begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
     encode_response(writer, response, items, version, operations, encoded)
@@ -94,12 +103,12 @@ class _LargeMetadata:
         "_context",
         "_end",
         "_found",
-        "_live",
         "_missing",
         "_operations",
         "_position",
         "_response",
         "_services",
+        "_view",
     )
 
     def __init__(
@@ -112,7 +121,7 @@ class _LargeMetadata:
         self._operations = NOT_ASKED
         self._found: list[Item] = []
         self._missing: list[Item] = []
-        self._live: frozenset[int] = frozenset()
+        self._view = NOBODY_IS_LIVE
 
     def begin(self, kept: KeptRequest) -> Deferred[Any]:
         return LargeRequest(
@@ -154,15 +163,16 @@ class _LargeMetadata:
             self._response = response
         for item in items:
             (self._found if isinstance(item, TopicImage) else self._missing).append(item)
-        self._live = live_ids(services.image, services.node_id)
+        self._view = view_of(services)
 
     def _encode(self) -> list[Buffer]:
-        """Of what nobody changes: images and this request's own messages."""
+        """Of what nobody changes: images and this request's own messages. Which logs are on failed
+        disks may be read by any thread."""
         version = self._context.api_version
         writer = Writer()
         writer.buf += begin_frame(self._context.correlation_id, version >= FLEXIBLE_VERSION)
         items = self._found + self._missing
-        encoded = EncodedTopics(self._live)
+        encoded = EncodedTopics(self._view)
         encode_response(writer, self._response, items, version, self._operations, encoded)
         finish_frame([writer.buf])
         return [writer.buf]

@@ -3,10 +3,10 @@
 Every client asks for metadata when it starts, when a leader moves and every few minutes; with
 10,000 partitions the message objects and the generated encoder would hold up the loop for 100 ms
 each time. A topic's bytes depend on its image (which is replaced when anything changes), the
-version and the asked-for operations, so they are kept beside it; and on which brokers are live,
-so all are made anew when that changes. The fields around the topics come
-from the generated encoder (see splicing.py). The same is done inside a topic: partitions with equal
-images differ in their index alone.
+version and the asked-for operations, so they are kept beside it; and on which brokers are live and
+which of this broker's disks have failed, so all are made anew when that changes. The fields around
+the topics come from the generated encoder (see splicing.py). The same is done inside a topic:
+partitions with equal images differ in their index alone.
 tests/broker/test_metadata_encoding.py compares with the generated encoder, version by version.
 """
 
@@ -16,7 +16,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from data_plane.broker.cell_view import NOBODY, leader_shown, offline_replicas
+from data_plane.broker.cell_view import NOBODY, NOBODY_IS_LIVE, View, leader_shown, offline_replicas
 from data_plane.broker.splicing import ArrayPlace
 from data_plane.cell.metadata import BrokerImage, PartitionImage, TopicImage
 from data_plane.wire.errors import ErrorCode
@@ -41,25 +41,26 @@ _INT32 = struct.Struct(">i")
 _INDEX_START, _INDEX_END = 2, 6
 
 Item = TopicImage | MetadataResponseTopic
+_TemplateKey = tuple[PartitionImage, frozenset[int], int]
 
 
 class EncodedTopics:
     """The bytes of topics, by what they depend on."""
 
-    def __init__(self, live: frozenset[int] = frozenset()) -> None:
-        self._live = live
-        # The brokers that `live` was found among, to see that they have changed.
+    def __init__(self, view: View = NOBODY_IS_LIVE) -> None:
+        self.view = view
+        # The brokers that `view` was made of, to see that they have changed.
         self.brokers: Mapping[int, BrokerImage] | None = None
         self._kept: dict[tuple[str, int, int], tuple[TopicImage, bytes]] = {}
         self._partitions_count = 0
         # Most partitions of a cell have equal images, of different topics too.
-        self._templates: dict[tuple[PartitionImage, int], tuple[bytes, bytes]] = {}
+        self._templates: dict[_TemplateKey, tuple[bytes, bytes]] = {}
 
-    def show_brokers(self, brokers: Mapping[int, BrokerImage], live: frozenset[int]) -> None:
-        """Go by these brokers from now on; `live` are the ids of those that clients can use."""
+    def show(self, brokers: Mapping[int, BrokerImage], view: View) -> None:
+        """Go by these brokers, as seen in `view`, from now on."""
         self.brokers = brokers
-        if live != self._live:
-            self._live = live
+        if view != self.view:
+            self.view = view
             self._kept.clear()
             self._partitions_count = 0
             self._templates.clear()
@@ -83,22 +84,25 @@ class EncodedTopics:
     def _encode(self, topic: TopicImage, version: int, operations: int) -> bytes:
         around = _encode_described(describe_topic(topic, operations), version)
         chunks = []
-        previous = None
+        previous: tuple[PartitionImage, frozenset[int]] | None = None
         for index, partition in enumerate(topic.partitions):
-            if partition is not previous:
-                previous = partition
-                start, end = self._template(partition, version)
+            live = self.view.live_for(topic.topic_id, index)
+            if previous is None or partition is not previous[0] or live is not previous[1]:
+                previous = partition, live
+                start, end = self._template(partition, live, version)
             chunks.append(start)
             chunks.append(_INT32.pack(index))
             chunks.append(end)
         return bytes(_partitions_place(version).splice(around, len(topic.partitions), chunks))
 
-    def _template(self, partition: PartitionImage, version: int) -> tuple[bytes, bytes]:
+    def _template(
+        self, partition: PartitionImage, live: frozenset[int], version: int
+    ) -> tuple[bytes, bytes]:
         """A partition's bytes before and behind its index."""
-        key = (partition, version)
+        key = (partition, live, version)
         template = self._templates.get(key)
         if template is None:
-            data = _encode_partition(partition, self._live, version)
+            data = _encode_partition(partition, live, version)
             template = (data[:_INDEX_START], data[_INDEX_END:])
             if len(self._templates) >= TEMPLATES_KEPT_MAX:
                 self._templates.clear()

@@ -12,7 +12,8 @@ order of the replicas, from the first of these sets that has one:
    be read is none of them: its disk may come back with everything;
 4. where `unclean.leader.election.enable` says so, any replica: of those that have reported the
    ends of their logs the one with the longest, else one of the last known ELR, and one that is only
-   being added after all others.
+   being added after all others. Not one that has reported that its disk has failed: it could only
+   lead in name.
 
 3 and 4 wait for members of the last known ELR that live and may yet report a longer log.
 
@@ -64,8 +65,10 @@ def elect(
         if not known and partition.last_known_leader in candidates:
             # An image from before there was a last known ELR.
             return _lead_alone(partition, partition.last_known_leader, min_insync_replicas)
-    if is_unclean_allowed and candidates:
-        return _lead_alone(partition, _likeliest(partition, candidates), min_insync_replicas)
+    unreadable = {end.node_id for end in partition.log_ends if not end.is_readable}
+    usable = [node_id for node_id in candidates if node_id not in unreadable]
+    if is_unclean_allowed and usable:
+        return _lead_alone(partition, _likeliest(partition, usable), min_insync_replicas)
     return None
 
 
@@ -139,8 +142,7 @@ def _longest(partition: PartitionImage, candidates: Sequence[int]) -> LogEnd | N
 def _likeliest(partition: PartitionImage, candidates: Sequence[int]) -> int:
     """Who of the candidates, of whose logs no end is known, has probably lost the least: of equal
     ones the first."""
-    # Whoever of them has reported all the same has a log that cannot be read.
-    had_all = set(partition.last_known_elr) - {end.node_id for end in partition.log_ends}
+    had_all = set(partition.last_known_elr)
 
     def rank(node_id: int) -> tuple[bool, bool]:
         # A copy that is still being made has little, or nothing yet.

@@ -18,8 +18,9 @@ from data_plane.broker.failed_directories import (
     without_disk,
 )
 from data_plane.cell.changes import ChangePartition, CreateTopic
-from data_plane.cell.metadata import PartitionImage
-from data_plane.cell.partition_state import next_epochs
+from data_plane.cell.election import elect
+from data_plane.cell.metadata import LogEnd, PartitionImage
+from data_plane.cell.partition_state import next_epochs, with_log_end
 from tests.broker.member_player import Member
 
 FIRST, SECOND = UUID(int=1), UUID(int=2)
@@ -86,12 +87,29 @@ def test_what_is_on_the_failed_disk_is_given_up_and_nothing_else(broker: Broker)
     assert broker.told == 2
 
 
-def test_the_only_copy_is_kept(broker: Broker) -> None:
+def test_without_the_only_copy_nobody_leads_until_it_is_back(broker: Broker) -> None:
     broker.create(FIRST, (1,))
-    version = broker.image.version
     broker.fail(0)
-    assert broker.partitions_of(FIRST)[0].leader == 1
-    assert broker.image.version == version
+    partition = broker.partitions_of(FIRST)[0]
+    assert (partition.leader, partition.isr, partition.elr) == (-1, (), ())
+    assert partition.last_known_elr == (1,), "whose log leads again when it can be read"
+    version = broker.image.version
+    broker.pass_time(5_000)
+    assert broker.image.version == version, "that is said once"
+
+
+@pytest.mark.parametrize("is_unclean_allowed", [False, True])
+def test_nobody_is_elected_to_lead_from_a_failed_disk(is_unclean_allowed: bool) -> None:
+    old = PartitionImage((1, 2), (1,), 1)
+    new = with_log_end(without_disk(old, 1, 1), LogEnd(1, -1, -1))
+    alone = elect(new, frozenset({1}), 1, is_unclean_allowed=is_unclean_allowed)
+    assert alone is None
+    other = elect(new, frozenset({1, 2}), 1, is_unclean_allowed=is_unclean_allowed)
+    assert (other is not None and other.leader == 2) == is_unclean_allowed
+    repaired = with_log_end(new, LogEnd(1, 0, 70))
+    back = elect(repaired, frozenset({1, 2}), 1, is_unclean_allowed=is_unclean_allowed)
+    assert back is not None
+    assert back.leader == 1
 
 
 def test_the_last_in_the_isr_makes_room_for_the_elr(broker: Broker) -> None:
@@ -143,7 +161,7 @@ def test_without_a_failed_disk_nothing_is_looked_at(broker: Broker) -> None:
     leads=st.booleans(),
     min_insync_replicas=st.integers(1, 4),
 )
-def test_nobody_is_left_without_anybody(
+def test_nobody_who_had_all_is_forgotten(
     isr: set[int], elr: set[int], leads: bool, min_insync_replicas: int
 ) -> None:
     elr -= isr
@@ -152,9 +170,9 @@ def test_nobody_is_left_without_anybody(
     new = without_disk(old, 1, min_insync_replicas)
     assert without_disk(new, 1, min_insync_replicas) is new
     if new is old:
-        assert 1 not in isr | elr or not (isr | elr) - {1}
+        assert 1 not in isr | elr
         return
     assert 1 not in (*new.isr, *new.elr, new.leader)
-    assert new.isr or new.elr
+    assert new.isr or new.elr or new.last_known_elr
     assert set(new.isr) == isr - {1}
     assert new.leader in (-1, *new.isr)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.broker import metadata_encoding
+from data_plane.broker.cell_view import View
 from data_plane.broker.metadata_encoding import (
     EncodedTopics,
     Item,
@@ -17,7 +18,7 @@ from data_plane.broker.metadata_encoding import (
     describe_topic,
     encode_response,
 )
-from data_plane.cell.metadata import BrokerImage, PartitionImage, TopicImage
+from data_plane.cell.metadata import BrokerImage, LogEnd, PartitionImage, TopicImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_response import (
     MetadataResponse,
@@ -85,7 +86,7 @@ def spliced(items: list[Item], version: int, encoded: EncodedTopics) -> bytes:
 
 @given(st.lists(st.one_of(TOPICS, MISSING), max_size=6), st.integers(0, 13))
 def test_the_bytes_are_the_generated_encoders(items: list[Item], version: int) -> None:
-    encoded = EncodedTopics(LIVE)
+    encoded = EncodedTopics(View(LIVE))
     for _ in range(2):
         assert spliced(items, version, encoded) == expected(items, version)
 
@@ -94,13 +95,13 @@ def test_the_bytes_are_the_generated_encoders(items: list[Item], version: int) -
 def test_counts_at_the_edges_of_their_encoding(count: int) -> None:
     topic = TopicImage("t", UUID(int=1), (SHARED,) * count)
     for version in (8, 9, 13):
-        assert spliced([topic], version, EncodedTopics(LIVE)) == expected([topic], version)
+        assert spliced([topic], version, EncodedTopics(View(LIVE))) == expected([topic], version)
     many: list[Item] = [TopicImage("t", UUID(int=1), (SHARED,))] * count
-    assert spliced(many, 12, EncodedTopics(LIVE)) == expected(many, 12)
+    assert spliced(many, 12, EncodedTopics(View(LIVE))) == expected(many, 12)
 
 
 def test_a_changed_topic_has_new_bytes() -> None:
-    encoded = EncodedTopics(LIVE)
+    encoded = EncodedTopics(View(LIVE))
     small = TopicImage("t", UUID(int=1), (SHARED,))
     large = TopicImage("t", UUID(int=1), (SHARED, SHARED))
     for topic in (small, large, small):
@@ -113,7 +114,7 @@ def test_bytes_are_made_anew_when_a_broker_goes_or_comes() -> None:
     encoded = EncodedTopics()
     seen = []
     for live in ({1, 2}, {1}, {2}, {1, 2}):
-        encoded.show_brokers(dict(brokers), frozenset(live))
+        encoded.show(dict(brokers), View(frozenset(live)))
         data = spliced([topic], 12, encoded)
         decoded = decode_metadata_response(Reader(data, 0, len(data)), 12)
         (partition,) = decoded.topics[0].partitions
@@ -122,10 +123,34 @@ def test_bytes_are_made_anew_when_a_broker_goes_or_comes() -> None:
     assert seen == [(1, 0, []), (1, 0, [2]), (-1, unavailable, [1]), (1, 0, [])]
 
 
+def test_what_is_on_a_failed_disk_here_is_shown_without_its_leader() -> None:
+    """Also by a broker without a cell, of which no image says so."""
+    topic_id, node_id = UUID(int=1), 0
+    topic = TopicImage("t", topic_id, (PartitionImage((0,), (0,), 0),) * 3)
+    live = frozenset({node_id})
+    encoded = EncodedTopics(View(live, node_id))
+    spliced([topic], 12, encoded)
+    encoded.show({}, View(live, node_id, 1, lambda of, index: (of, index) == (topic_id, 1)))
+    data = spliced([topic], 12, encoded)
+    decoded = decode_metadata_response(Reader(data, 0, len(data)), 12)
+    seen = [
+        (one.partition_index, one.leader_id, one.error_code, one.offline_replicas)
+        for one in decoded.topics[0].partitions
+    ]
+    unavailable = int(ErrorCode.LEADER_NOT_AVAILABLE)
+    assert seen == [(0, 0, 0, []), (1, -1, unavailable, [0]), (2, 0, 0, [])]
+
+
+def test_every_broker_tells_of_replicas_that_their_own_brokers_cannot_read() -> None:
+    partition = PartitionImage((1, 2), (), -1, last_known_elr=(1,), log_ends=(LogEnd(1, -1, -1),))
+    described = describe_partition(0, partition, LIVE, 12)
+    assert (described.leader_id, described.offline_replicas) == (-1, [1])
+
+
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_encoding, "TOPICS_KEPT_MAX", 10)
     monkeypatch.setattr(metadata_encoding, "PARTITIONS_KEPT_MAX", 25)
-    encoded = EncodedTopics(LIVE)
+    encoded = EncodedTopics(View(LIVE))
     for number in range(100):
         topic = TopicImage(f"t{number}", UUID(int=number), (SHARED,) * (number % 7))
         assert spliced([topic], 12, encoded) == expected([topic], 12)
@@ -135,7 +160,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ten_thousand_partitions_do_not_hold_up_the_loop() -> None:
-    encoded = EncodedTopics(LIVE)
+    encoded = EncodedTopics(View(LIVE))
     topic = TopicImage("t", UUID(int=1), (SHARED,) * 10_000)
     spliced([topic], 12, encoded)
     durations_s = []

@@ -9,12 +9,18 @@ import pytest
 
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.describe_topic_partitions_request import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from data_plane.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.registry import ApiKey
+from tests.broker.admin_player import AdminPlayer
 from tests.broker.broker_player import NOW_MS, BrokerPlayer, values_of
 from tests.broker.test_fetch import parts
 from tests.broker.test_produce import only
@@ -108,6 +114,32 @@ def test_nobody_is_sent_to_the_end_of_what_cannot_be_read(broker: BrokerPlayer) 
         )
         answer = broker.ask(ApiKey.LIST_OFFSETS, 7, request).topics[0].partitions[0]
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_clients_see_that_a_failed_disk_leads_nothing() -> None:
+    broker = AdminPlayer()
+    broker.create_topic("orders")
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="orders")])
+    before = broker.ask(ApiKey.METADATA, 12, request).topics[0].partitions[0]
+    assert (before.leader_id, before.offline_replicas) == (broker.services.node_id, [])
+    broker.fs.faults.append(Fault("write", "Partition-0", errno.ENOSPC))
+    broker.produce("orders", [b"lost"])
+    many = [MetadataRequestTopic(name="x" * 200)] * 1_000
+    small = [MetadataRequestTopic(name="orders")]
+    for topics in (small, small + many):
+        asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        pending = broker.answered(broker.send(ApiKey.METADATA, 12, asked))
+        (topic,) = (topic for topic in pending.response.topics if topic.name == "orders")
+        partition = topic.partitions[0]
+        assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert (partition.leader_id, partition.offline_replicas) == (-1, [broker.services.node_id])
+    described = broker.ask(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        DescribeTopicPartitionsRequest(topics=[TopicRequest(name="orders")]),
+    )
+    partition = described.topics[0].partitions[0]
+    assert (partition.leader_id, partition.offline_replicas) == (-1, [broker.services.node_id])
 
 
 def test_a_failed_sync_is_never_an_acknowledgement(broker: BrokerPlayer) -> None:
