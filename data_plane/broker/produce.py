@@ -223,7 +223,7 @@ class _Produce:
         answer.base_offset = result.first_offset
         answer.log_append_time_ms = result.log_append_time_ms
         answer.log_start_offset = result.log_start_offset
-        reached = partition.high_watermark if self._needs_all else partition.own_end_offset
+        reached = partition.high_watermark if self._needs_all else partition.own_copy.end_offset
         if result.last_offset >= reached:
             self._waiting.append((partition, answer, result.last_offset))
 

@@ -6,10 +6,8 @@
               log start      high watermark log end offset
 
 Leading: a record is committed when every replica of the maximal ISR has it (leadership.py), this
-one's own copy included. Where the topic asks for a sync (`durability=fsync`, or `flush.messages`
-reached) a copy counts when it is synced: this leader's by `sync_finished`, a follower's because it
-does not fetch on before. A partition with one replica has no `leadership`, and is committed by the
-append or its sync.
+one's own copy included, which may have to be synced to count (own_copy.py). A partition with one
+replica has no `leadership`, and is committed by the append or its sync.
 
 Following: batches come as the leader stored them; the high watermark is the leader's as far as the
 log reaches; the log is truncated where it left the leader's (truncation.py).
@@ -44,6 +42,7 @@ from data_plane.replica.leadership import (
     PartitionState,
     ReplicationSettings,
 )
+from data_plane.replica.own_copy import OwnCopy
 from data_plane.replica.ports import Host, LogEndWatcher, Watcher
 from data_plane.replica.waiters import Done, OffsetWaiters, Waiter
 from data_plane.wire.errors import ErrorCode
@@ -61,19 +60,17 @@ class Partition:
         "_committed_waiters",
         "_host",
         "_own_waiters",
-        "_sync_callbacks",
         "epoch_start_offset",
         "high_watermark",
         "index",
         "is_closed",
-        "is_sync_pending",
         "leader_epoch",
         "leader_id",
         "leadership",
         "log",
         "log_end_watchers",
         "node_id",
-        "own_end_offset",
+        "own_copy",
         "resigned",
         "topic",
         "watchers",
@@ -93,10 +90,7 @@ class Partition:
         self.leadership: Leadership | None = None
         # Where the log ended when this epoch of leading began.
         self.epoch_start_offset = 0
-        # How far this replica's own copy counts: to the log end, or where syncs are asked for, to
-        # where they have come.
-        self.own_end_offset = 0
-        self.is_sync_pending = False
+        self.own_copy = OwnCopy(log)
         # What was committed when the broker stopped still is: the log kept that.
         self.high_watermark: int = log.high_watermark
         # In the order in which they came, so that a simulated history is the same each time.
@@ -105,7 +99,6 @@ class Partition:
         self._host = host
         self._committed_waiters = OffsetWaiters()
         self._own_waiters = OffsetWaiters()
-        self._sync_callbacks: list[Callable[[], None]] = []
 
     @property
     def is_leader(self) -> bool:
@@ -146,8 +139,8 @@ class Partition:
             self.resigned = _NOT_LEADER
             if was_leader:
                 self._fail_waiters(_NOT_LEADER)
-            if not self.is_sync_pending and self._needs_sync():
-                self._sync_later()
+            if self.own_copy.begin_sync():
+                self._host.request_sync(self)
         if is_news:
             self._tell_all()
         return is_news
@@ -166,7 +159,8 @@ class Partition:
             self.resigned = ErrorCode.NONE
             self.leadership = None
             self.high_watermark = self.log.high_watermark
-            self._count_own_copy()
+            if self.own_copy.count_anew():
+                self._host.request_sync(self)
         leadership = self.leadership
         if state.replicas == (self.node_id,):
             self.leadership = None
@@ -207,8 +201,7 @@ class Partition:
         `resigned` is NONE. See `Log.append_as_leader`.
 
         Raises the log's AppendError, and then nothing is stored."""
-        log = self.log
-        result = log.append_as_leader(
+        result = self.log.append_as_leader(
             buf,
             start,
             end,
@@ -220,13 +213,11 @@ class Partition:
             prepared_for=prepared_for,
         )
         if not result.duplicate:
-            if self.is_sync_pending or self._needs_sync():
-                if not self.is_sync_pending:
-                    self._sync_later()
-            else:
-                self.own_end_offset = log.log_end_offset
+            own_copy = self.own_copy
+            if own_copy.appended():
+                self._host.request_sync(self)
             if self.leadership is None:
-                self._advance_high_watermark(self.own_end_offset)
+                self._advance_high_watermark(own_copy.end_offset)
             else:
                 self.leadership.appended(result.first_offset, now_ms)
                 self._advance(now_ms)
@@ -242,7 +233,7 @@ class Partition:
     def when_appended(self, offset: int, callback: Done) -> Waiter | None:
         """As `when_committed`, as soon as this replica's own copy is as durable as the topic asks,
         whatever the followers have."""
-        return self._wait(self._own_waiters, offset, self.own_end_offset, callback)
+        return self._wait(self._own_waiters, offset, self.own_copy.end_offset, callback)
 
     def _wait(
         self, waiters: OffsetWaiters, offset: int, reached: int, callback: Done
@@ -347,11 +338,11 @@ class Partition:
     def is_syncing(self) -> bool:
         """Whether what was appended last is still to be synced. Fetching on would acknowledge it,
         so a follower waits (`when_synced`)."""
-        return self.is_sync_pending
+        return self.own_copy.is_sync_pending
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         """Call once when `is_syncing` ends, also when the sync fails."""
-        self._sync_callbacks.append(callback)
+        self.own_copy.when_synced(callback)
 
     def append_as_follower(
         self,
@@ -380,8 +371,8 @@ class Partition:
             finally:
                 # It moves back where the first batch reaches below the log start.
                 self.high_watermark = min(self.high_watermark, log.high_watermark)
-            if not self.is_sync_pending and self._needs_sync():
-                self._sync_later()
+            if self.own_copy.begin_sync():
+                self._host.request_sync(self)
         self._advance_high_watermark(min(leader_high_watermark, log.log_end_offset))
         if following.follow_log_start(log, leader_log_start):
             self._tell_all()
@@ -421,63 +412,29 @@ class Partition:
 
     def sync_finished(self, synced_offset: int) -> None:
         """A sync that was asked for has made everything below `synced_offset` durable."""
-        assert self.is_sync_pending
-        self.is_sync_pending = False
-        log = self.log
-        if self._needs_sync():
-            # Records came in while the sync ran.
-            self.own_end_offset = min(synced_offset, log.log_end_offset)
-            self._sync_later()
-        else:
-            self.own_end_offset = log.log_end_offset
+        own_copy = self.own_copy
+        if own_copy.synced(synced_offset):
+            self._host.request_sync(self)
         if self.is_leader:
-            self._own_waiters.release(self.own_end_offset)
+            self._own_waiters.release(own_copy.end_offset)
             self._advance(None)
-        if not self.is_sync_pending:
-            self._tell_synced()
+        own_copy.tell_synced()
 
     def sync_failed(self, error: ErrorCode) -> None:
         """The disk is gone: what waits for it will never be durable here."""
-        self.is_sync_pending = False
+        self.own_copy.is_sync_pending = False
         self.close(error)
-        self._tell_synced()
-
-    def _tell_synced(self) -> None:
-        callbacks, self._sync_callbacks = self._sync_callbacks, []
-        for callback in callbacks:
-            callback()
+        self.own_copy.tell_synced()
 
     def log_start_changed(self) -> None:
         """The log start moved (retention, DeleteRecords): readers below it must hear of it."""
         self._tell_all()
 
-    def _count_own_copy(self) -> None:
-        # A crash may have come between a write and its sync, so what is not known to be synced is
-        # synced again before it counts.
-        log = self.log
-        if self.is_sync_pending or self._needs_sync():
-            self.own_end_offset = max(log.recovery_point, log.log_start_offset)
-            if not self.is_sync_pending:
-                self._sync_later()
-        else:
-            self.own_end_offset = log.log_end_offset
-
-    def _needs_sync(self) -> bool:
-        log, config = self.log, self.log.config
-        unsynced_count = log.log_end_offset - log.recovery_point
-        if unsynced_count <= 0:
-            return False
-        return config.durability_fsync or unsynced_count >= config.flush_messages
-
-    def _sync_later(self) -> None:
-        self.is_sync_pending = True
-        self._host.request_sync(self)
-
     # The high watermark
 
     def _advance(self, now_ms: int | None) -> None:
         """Commit what is to be committed."""
-        offset = self.own_end_offset
+        offset = self.own_copy.end_offset
         leadership = self.leadership
         if leadership is not None:
             offset = leadership.committed_offset(offset, self.log.log_end_offset, now_ms)

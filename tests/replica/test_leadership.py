@@ -661,9 +661,9 @@ def test_a_copy_is_synced_when_so_many_messages_are_not(flush_messages: int) -> 
     leader = Cell(2, config=LogConfig(flush_messages=flush_messages)).leader
     for _ in range(flush_messages - 1):
         leader.append()
-    assert not leader.partition.is_sync_pending
+    assert not leader.partition.is_syncing
     leader.append()
-    assert leader.partition.is_sync_pending
+    assert leader.partition.is_syncing
 
 
 def test_a_follower_that_leads_counts_its_own_copy_when_it_is_synced() -> None:

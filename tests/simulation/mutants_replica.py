@@ -7,6 +7,7 @@ from typing import Any
 
 from data_plane.replica.followers import Follower
 from data_plane.replica.leadership import Leadership, LogEnds
+from data_plane.replica.own_copy import OwnCopy
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from tests.simulation import scenes
@@ -175,10 +176,10 @@ def _resigning_leader_acknowledges(patch: Patch) -> None:
 
 
 def _unsynced_copy_counts(patch: Patch) -> None:
-    def needs_sync(self: Partition) -> bool:
+    def needs_sync(self: OwnCopy) -> bool:
         return False
 
-    patch.set(Partition, "_needs_sync", needs_sync)
+    patch.set(OwnCopy, "needs_sync", needs_sync)
 
 
 def _isr_never_grows(patch: Patch) -> None:
