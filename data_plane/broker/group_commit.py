@@ -8,6 +8,10 @@ each sync commits.
     append b ──── queued ─┐
     append c ──── queued ─┴► sync {b, c} ───────► b, c committed
 
+A sync that fails ends its replica, since nobody knows what the disk has of it. One that could not
+be made, for want of descriptors or memory, says nothing about the disk, which stays online: it is
+made again after a pause, and those who wait for it go on waiting.
+
 Deliberately absent: when a partition needs a sync (replica.partition), and what is durable after
 one (the log's flush job).
 """
@@ -15,12 +19,17 @@ one (the log's flush job).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from data_plane.broker.api import Executor
+from data_plane.log.errors import LogDirFailure
 from data_plane.log.flush import FlushJob
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
+
+# The pause before a sync that could not be made is tried again.
+RETRY_MS = 500
 
 
 class GroupCommit:
@@ -31,7 +40,10 @@ class GroupCommit:
         executor: Executor,
         disk_of: Callable[[Partition], Path],
         on_failed: Callable[[Partition, BaseException], None],
+        retry_later: Callable[[Callable[[], None]], None],
     ) -> None:
+        """`retry_later` calls what it is given after RETRY_MS."""
+        self._retry_later = retry_later
         self._executor = executor
         self._disk_of = disk_of
         self._on_failed = on_failed
@@ -45,6 +57,10 @@ class GroupCommit:
         self._queued.setdefault(disk, {})[partition] = None
         if disk not in self._in_flight:
             self._start(disk)
+
+    def _retry(self, partition: Partition) -> None:
+        if not partition.is_closed:
+            self.request_sync(partition)
 
     def _start(self, disk: Path) -> None:
         batch: list[tuple[Partition, int, FlushJob | None]] = []
@@ -93,6 +109,10 @@ class GroupCommit:
             return
         if failure is not None:
             self._on_failed(partition, failure)
+            is_online = partition.log.log_directory.failure is None
+            if is_online and isinstance(failure, LogDirFailure):
+                self._retry_later(partial(self._retry, partition))
+                return
             partition.sync_failed(ErrorCode.KAFKA_STORAGE_ERROR)
             return
         partition.sync_finished(end_offset)

@@ -33,6 +33,7 @@ from data_plane.broker import (
 from data_plane.broker.api import HandlerTable
 from data_plane.broker.cell_view import MEMBERSHIP_PART
 from data_plane.broker.deletion_guard import DeletionGuard
+from data_plane.broker.group_commit import RETRY_MS as SYNC_RETRY_MS
 from data_plane.broker.group_commit import GroupCommit
 from data_plane.broker.groups import GroupService
 from data_plane.broker.init_producer_id import ProducerIds
@@ -92,8 +93,14 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
             "sync_failed", topic=partition.topic, partition=partition.index, error=repr(error)
         )
 
+    def retry_sync(again: Callable[[], None]) -> None:
+        services.timers.schedule(now_ms() + SYNC_RETRY_MS, lambda _: again())
+
     group_commit = GroupCommit(
-        ports.executor, lambda partition: Path(partition.log.log_directory.path), sync_failed
+        ports.executor,
+        lambda partition: Path(partition.log.log_directory.path),
+        sync_failed,
+        retry_sync,
     )
     wall_clock = WallClock(
         config.get_int("clock.jump.max.ms"),

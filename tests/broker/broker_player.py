@@ -8,7 +8,7 @@ bytes, so codecs and response encoders are part of every test.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -25,7 +25,7 @@ from data_plane.broker import (
 from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.dispatch import Dispatcher
-from data_plane.broker.group_commit import GroupCommit
+from data_plane.broker.group_commit import RETRY_MS, GroupCommit
 from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
@@ -118,7 +118,12 @@ class BrokerPlayer:
         def sync_failed(partition: Partition, error: BaseException) -> None:
             self.log.error("sync_failed", error=error)
 
-        group_commit = GroupCommit(self.executor, lambda partition: Path("/data"), sync_failed)
+        def retry_sync(again: Callable[[], None]) -> None:
+            self.services.timers.schedule(self.now_ms + RETRY_MS, lambda _: again())
+
+        group_commit = GroupCommit(
+            self.executor, lambda partition: Path("/data"), sync_failed, retry_sync
+        )
         counters = BrokerCounters()
         wall_clock = WallClock()
         partitions = TopicPartitions(

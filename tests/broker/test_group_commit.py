@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
+from data_plane.broker.group_commit import RETRY_MS
+from data_plane.log.sim_file_system import Fault
+from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer
+from tests.broker.test_produce import only
 
 
 def test_one_sync_at_a_time_and_the_next_takes_all_that_waited() -> None:
@@ -58,4 +64,34 @@ def test_a_topic_deleted_while_it_waits_for_its_turn_is_left_out() -> None:
     last = broker.produce("ledger", [b"b"])
     broker.run_jobs()
     assert last.is_answered
+    assert not broker.executor.queue
+
+
+def test_a_sync_without_descriptors_is_made_again_and_its_records_are_acknowledged() -> None:
+    broker = BrokerPlayer()
+    broker.create_topic("ledger", configs={"durability": "fsync"})
+    fault = Fault("open", "", errno.EMFILE, is_lasting=True)
+    pending = broker.produce("ledger", [b"a"])
+    broker.fs.faults.append(fault)
+    broker.run_jobs()
+    assert not pending.is_answered
+    assert broker.logs.offline_directories() == []
+    broker.pass_time(RETRY_MS)
+    broker.run_jobs()
+    assert not pending.is_answered
+    broker.fs.faults.remove(fault)
+    broker.pass_time(RETRY_MS)
+    broker.run_jobs()
+    assert only(pending.response).error_code == ErrorCode.NONE
+    assert broker.partition("ledger").high_watermark == 1
+
+
+def test_a_topic_deleted_before_its_sync_is_made_again_is_left_alone() -> None:
+    broker = BrokerPlayer()
+    topic_id = broker.create_topic("ledger", configs={"durability": "fsync"})
+    broker.produce("ledger", [b"a"])
+    broker.fs.faults.append(Fault("open", "", errno.EMFILE))
+    broker.run_jobs()
+    broker.delete_topic(topic_id)
+    broker.pass_time(RETRY_MS)
     assert not broker.executor.queue
