@@ -51,9 +51,11 @@ from data_plane.wire.records import Record
 # Folding holds the interpreter: more threads would fold no faster, and the loop would have to wait
 # for each of them in turn.
 LOADS_AT_ONCE_MAX: Final = 1
-# A partition that could not be read is read again after so long: what kept it from being opened may
-# be over, such as a full disk beside another one.
-LOAD_RETRY_MS: Final = 30_000
+# A partition that could not be read is read again after so long, and each time after twice as long
+# until the maximum: what kept it from being opened may be over within moments, such as a want of
+# descriptors, or later, such as a full disk beside another one.
+LOAD_RETRY_MS_MIN: Final = 1000
+LOAD_RETRY_MS_MAX: Final = 30_000
 
 MINUTE_MS: Final = 60_000
 
@@ -113,6 +115,8 @@ class GroupService:
         self._settled: deque[tuple[int, ErrorCode]] = deque()
         self._to_load: deque[tuple[int, int]] = deque()
         self._loading_count = 0
+        # Of partitions that could not be read: how long to wait when that happens again.
+        self._load_pauses_ms: dict[int, int] = {}
         self._led: dict[int, int] = {}
         self._topic_id = self.topic.topic_id()
         self.coordinator = self._new_coordinator()
@@ -293,6 +297,7 @@ class GroupService:
 
     def _unload(self, partition: int, now_ms: int) -> None:
         del self._led[partition]
+        self._load_pauses_ms.pop(partition, None)
         self.carry_out(self.coordinator.unload(partition, now_ms), now_ms)
 
     def _load_next(self) -> None:
@@ -340,6 +345,7 @@ class GroupService:
         self._look_for_orphans(self._now_ms)
 
     def _load(self, partition: int, epoch: int, folded: Folded) -> None:
+        self._load_pauses_ms.pop(partition, None)
         now_ms = self._now_ms
         self.carry_out(self.coordinator.load(partition, epoch, folded, now_ms), now_ms)
 
@@ -347,7 +353,9 @@ class GroupService:
         self.coordinator.load_failed(partition, epoch)
         self._services.log.error("groups_not_loaded", partition=partition, error=repr(error))
         again = partial(self._load_again, self.coordinator, partition, epoch)
-        self._services.timers.schedule(self._now_ms + LOAD_RETRY_MS, again)
+        pause_ms = self._load_pauses_ms.get(partition, LOAD_RETRY_MS_MIN)
+        self._load_pauses_ms[partition] = min(2 * pause_ms, LOAD_RETRY_MS_MAX)
+        self._services.timers.schedule(self._now_ms + pause_ms, again)
 
     def _load_again(
         self, coordinator: GroupCoordinator, partition: int, epoch: int, now_ms: int

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from data_plane.broker.groups import LOAD_RETRY_MS, LOADS_AT_ONCE_MAX
+from data_plane.broker.groups import LOAD_RETRY_MS_MAX, LOAD_RETRY_MS_MIN, LOADS_AT_ONCE_MAX
 from data_plane.groups.loading import Folded
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import (
@@ -233,10 +233,24 @@ def test_a_partition_that_could_not_be_read_is_read_again() -> None:
     commit_as_nobody(broker)
     partition = partition_for_group("g", 3)
     after = LocalBroker(store=broker.store, records=broker.topic.records, unreadable=[partition])
-    after.advance(LOAD_RETRY_MS)
-    assert committed(after) == "NOT_COORDINATOR"
+    pauses_ms = [1000, 2000, 4000, 8000, 16_000, 30_000]
+    for pause_ms in pauses_ms:
+        after.advance(pause_ms)
+        assert committed(after) == "NOT_COORDINATOR"
     after.topic.unreadable = frozenset()
-    after.advance(LOAD_RETRY_MS - 1)
+    after.advance(LOAD_RETRY_MS_MAX - 1)
+    assert committed(after) == "NOT_COORDINATOR"
+    after.advance(1)
+    assert committed(after) == 1
+
+
+def test_what_passes_soon_keeps_a_partition_from_its_groups_for_a_second() -> None:
+    broker = new_broker()
+    commit_as_nobody(broker)
+    partition = partition_for_group("g", 3)
+    after = LocalBroker(store=broker.store, records=broker.topic.records, unreadable=[partition])
+    after.topic.unreadable = frozenset()
+    after.advance(LOAD_RETRY_MS_MIN - 1)
     assert committed(after) == "NOT_COORDINATOR"
     after.advance(1)
     assert committed(after) == 1
