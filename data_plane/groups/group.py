@@ -186,7 +186,7 @@ class ClassicGroup:
         if self.is_empty:
             return bool(protocol_type) and any(True for _ in protocol_names)
         return self.protocol_type == protocol_type and any(
-            self._protocol_votes.get(name) == len(self.members) for name in protocol_names
+            self._protocol_votes.get(name, 0) == len(self.members) for name in protocol_names
         )
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:

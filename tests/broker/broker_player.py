@@ -114,15 +114,8 @@ class BrokerPlayer:
             [Path("/data")], fs=self.fs, default_config=config.log_config({}), now_ms=NOW_MS
         )
         assert self.logs.start(NOW_MS) == []
-
-        def sync_failed(partition: Partition, error: BaseException) -> None:
-            self.log.error("sync_failed", error=error)
-
-        def retry_sync(again: Callable[[], None]) -> None:
-            self.services.timers.schedule(self.now_ms + RETRY_MS, lambda _: again())
-
         group_commit = GroupCommit(
-            self.executor, lambda partition: Path("/data"), sync_failed, retry_sync
+            self.executor, lambda _: Path("/data"), self._sync_failed, self._retry_sync
         )
         counters = BrokerCounters()
         wall_clock = WallClock()
@@ -282,6 +275,12 @@ class BrokerPlayer:
         while self.executor.queue:
             self.executor.run_one()
             self.services.wakes.run(self.now_ms)
+
+    def _sync_failed(self, partition: Partition, error: BaseException) -> None:
+        self.log.error("sync_failed", error=error)
+
+    def _retry_sync(self, again: Callable[[], None]) -> None:
+        self.services.timers.schedule(self.now_ms + RETRY_MS, lambda _: again())
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms

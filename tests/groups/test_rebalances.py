@@ -497,3 +497,16 @@ def test_metrics_and_log_lines() -> None:
     assert value("tidewheel_group_offset_commits_total") == 2
     events = [event for event, fields in broker.log.lines if fields.get("group") == "g"]
     assert events == ["group_preparing_rebalance", "group_new_generation", "group_stable"]
+
+
+def test_who_is_about_to_join_when_the_last_member_goes_is_taken() -> None:
+    """The rebalance waits for the newcomer, and nobody is left whose protocols it could lack."""
+    broker = new_broker()
+    a, b = Member(broker, "a"), Member(broker, "b")
+    stable_group(broker, a, b)
+    newcomer = Member(broker, "c")
+    for member in (a, b):
+        assert answer(broker, member.send_leave()).error_code == ErrorCode.NONE
+    assert state_of_group(broker) == "PreparingRebalance"
+    joined = newcomer.send_join()
+    assert answer(broker, joined, within_ms=10_000).error_code == ErrorCode.NONE
