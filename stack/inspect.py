@@ -15,6 +15,7 @@ from typing import Any
 from stack.broker_process import KILL_TIMEOUT_S, STOP_TIMEOUT_S
 from stack.errors import EXIT_FAILED, StackError
 from stack.folder import MetadataStoreKind, StackFolder, StackState, bootstrap
+from stack.health import health_lines, healths
 from stack.hints import command
 from stack.processes import ProcessIdentity
 
@@ -84,6 +85,7 @@ def describe(folder: StackFolder) -> dict[str, Any]:
     living = state.living() if state is not None else []
     postgres = state.living_postgres() if state is not None else None
     present = {broker.broker_id for broker in living}
+    found_healths = healths(living)
     return {
         "running": bool(living) and state is not None and state.is_up,
         "stopping": state is not None and state.is_stopping and state.supervisor.is_alive(),
@@ -110,6 +112,7 @@ def describe(folder: StackFolder) -> dict[str, Any]:
                 "inter_broker_port": broker.inter_broker_port or None,
                 "data": str(folder.broker_data(broker.broker_id)),
                 "log": str(folder.log_file(f"broker-{broker.broker_id}")),
+                "health": found_healths.get(broker.broker_id),
             }
             for broker in living
         ],
@@ -160,6 +163,12 @@ def _lines(found: dict[str, Any], folder: StackFolder) -> list[str]:
         if broker["metrics_port"]:
             line += f"   metrics http://127.0.0.1:{broker['metrics_port']}/metrics"
         lines.append(line)
+        if broker["metrics_port"]:
+            lines += [f"    {text}" for text in health_lines(broker["health"])]
+    if any((one["health"] or {}).get("offline_log_directories") for one in parts):
+        lines.append(
+            f"  {command('down', folder)} stops the stack, {command('up', folder)} starts it again."
+        )
     for broker_id in found["brokers_not_running"]:
         log = folder.log_file(f"broker-{broker_id}")
         lines.append(f"  broker {broker_id}   not running   log {log}")

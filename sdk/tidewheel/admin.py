@@ -125,6 +125,10 @@ class Admin:
         }
         await self._requests.alter_configs(name, texts)
 
+    async def broker_configs(self, broker_id: int) -> list[ConfigEntry]:
+        """All properties of a running broker, by name."""
+        return await self._requests.broker_configs(broker_id)
+
     async def set_draining(self, broker_id: int, is_draining: bool = True) -> None:
         """Have the cell move all replicas off a broker, or stop doing so.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from tidewheel.admin import Admin
 from tidewheel.consumer import Consumer
 from tidewheel.consumer_options import Commit, ConsumerOptions, RebalanceCallback, Start
 from tidewheel.errors import ClientClosed, ConfigurationError
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
+from tidewheel.leaderless import raise_if_stalled
 from tidewheel.message import Receipt
 from tidewheel.partitioner import Partitioner
 from tidewheel.producer import Topic
@@ -27,6 +28,8 @@ from tidewheel.settings import (
 from tidewheel.transport.librdkafka import LibrdkafkaTransport
 from tidewheel.transport.librdkafka.connection import logger
 from tidewheel.transport.port import Clock, Transport
+
+T = TypeVar("T")
 
 CLOSE_TIMEOUT_S: Final = 30.0
 """How long closing waits for outstanding messages."""
@@ -170,6 +173,13 @@ class Client:
         return Topic(
             self._ready_sender, self._opened_sender, name, chosen, key_serializer, value_serializer
         )
+
+    async def raise_if_stalled(self, topic: str, sending: Coroutine[Any, Any, T]) -> T:
+        """For programs with somebody who waits: what `sending`, e.g. a `send_many`, returns, unless
+        nothing is acknowledged because partitions of the topic are on disks that are full or have
+        failed. Raises BatchSendFailed then, long before the delivery timeout, and this client sends
+        no more."""
+        return await raise_if_stalled(self._opened_sender(), self.admin, topic, sending)
 
     async def send(self, topic: str, value: Any = None, **record: Any) -> Receipt:
         """Short for `client.topic(topic).send(value, …)`."""

@@ -85,12 +85,22 @@ class Unsupported(TidewheelError):
     default_hint = "Compare the versions of broker and SDK; one of them is too old for this"
 
 
+class NoLeader(TidewheelError):
+    """Nobody leads the partition just now: it can be neither written nor read."""
+
+    default_hint = (
+        "`tidewheel partitions --troubled` lists such partitions; `tidewheel status` and each "
+        "broker's /healthz tell of brokers that are down and of disks that are full or have failed"
+    )
+    retriable = True
+
+
 class StorageFailed(TidewheelError):
     """The disk that holds the partition is full or has failed."""
 
     default_hint = (
-        "The broker's /healthz and log name the directory: make room there or replace the disk, "
-        "then start the broker again"
+        "`tidewheel status`, the broker's /healthz and its log name the directory: make room there "
+        "or replace the disk, then start the broker again"
     )
     retriable = True
 
@@ -276,6 +286,7 @@ _BY_KAFKA_NAME: dict[str, _Factory] = {
     "_TIMED_OUT_QUEUE": RequestTimedOut,
     "_MSG_TIMED_OUT": DeliveryTimedOut,
     "KAFKA_STORAGE_ERROR": StorageFailed,
+    "LEADER_NOT_AVAILABLE": NoLeader,
     "_QUEUE_FULL": QueueFull,
     "MSG_SIZE_TOO_LARGE": MessageTooLarge,
     "RECORD_LIST_TOO_LARGE": MessageTooLarge,
@@ -322,9 +333,7 @@ _BY_KAFKA_NAME: dict[str, _Factory] = {
     "_AUTO_OFFSET_RESET": OffsetOutOfRange,
 }
 
-_TRANSIENT = frozenset(
-    {"NOT_LEADER_FOR_PARTITION", "LEADER_NOT_AVAILABLE", "NOT_COORDINATOR", "NETWORK_EXCEPTION"}
-)
+_TRANSIENT = frozenset({"NOT_LEADER_FOR_PARTITION", "NOT_COORDINATOR", "NETWORK_EXCEPTION"})
 """Errors that pass by themselves although librdkafka does not call them retriable here."""
 
 

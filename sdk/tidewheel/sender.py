@@ -262,6 +262,12 @@ class Sender:
                 f"{left} messages were still not acknowledged after {timeout_s:g} s"
             ) from None
 
+    async def abandon(self) -> None:
+        """Let go without waiting: what is outstanding fails."""
+        self.closed = True
+        await self.transport.close()
+        self._call_due(len(self._due))
+
     async def close(self, timeout_s: float) -> None:
         """Flush, then let go; what is still outstanding then fails."""
         if self.closed:

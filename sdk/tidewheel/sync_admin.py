@@ -77,6 +77,11 @@ class Admin:
         """Set properties; None takes one back to its default."""
         self._call(self._inner.alter_configs(name, changes))
 
+    def broker_configs(self, broker_id: int) -> list[ConfigEntry]:
+        """All properties of a running broker."""
+        found: list[ConfigEntry] = self._call(self._inner.broker_configs(broker_id))
+        return found
+
     def set_draining(self, broker_id: int, is_draining: bool = True) -> None:
         """Have the cell move all replicas off a broker, or stop doing so."""
         self._call(self._inner.set_draining(broker_id, is_draining))

@@ -20,6 +20,7 @@ from tidewheel.cli.session import (
     UrlOption,
     errors,
     fail,
+    note,
     print_json,
     print_line,
     print_table,
@@ -27,10 +28,13 @@ from tidewheel.cli.session import (
     table,
 )
 from tidewheel.client import Client
+from tidewheel.leaderless import explain
 from tidewheel.transport.port import PartitionInfo, TopicInfo
 
 LOOK_UP_S = 0.5
 STALLED_S_DEFAULT = 120
+# Topics without leaders of which it is said why.
+EXPLAINED_MAX = 3
 
 
 def brokers(as_json: JsonOption = False, url: UrlOption = None) -> None:
@@ -128,8 +132,18 @@ def partitions(
                 _trouble(p),
             )
         print_table(made)
+        await _explain_leaderless(client, rows)
 
     run(command, url)
+
+
+async def _explain_leaderless(client: Client, rows: list[tuple[str, PartitionInfo]]) -> None:
+    """Say what is wrong, once for partitions of the same brokers."""
+    topics = {p.replicas: name for name, p in reversed(rows) if p.leader < 0}
+    for name in sorted(set(topics.values()))[:EXPLAINED_MAX]:
+        why = await explain(client.admin, name)
+        if why is not None:
+            note(f"{why.message}.\n  {why.hint.replace('`tidewheel ', f'`{PROGRAM} ')}")
 
 
 def drain(

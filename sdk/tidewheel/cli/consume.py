@@ -19,8 +19,9 @@ from tidewheel.cli.session import EXIT_INTERRUPTED, JsonOption, UrlOption, error
 from tidewheel.client import Client
 from tidewheel.consumer import Consumer
 from tidewheel.consumer_options import Start
-from tidewheel.errors import ConfigurationError
+from tidewheel.errors import ConfigurationError, NoLeader, StorageFailed
 from tidewheel.headers import duration_ms
+from tidewheel.leaderless import explain
 from tidewheel.message import TAG_HEADER, Message, TopicPartition
 
 BATCH_MAX: Final = 2_000
@@ -103,10 +104,16 @@ def consume(
     reading = _Reading(show, count, until_end)
 
     async def command(client: Client) -> None:
-        async with client.subscribe(*topic, group=group, start=where) as consumer:
-            if isinstance(where, int):
-                await _tell_what_is_not_there(consumer, where)
-            await reading.read(consumer)
+        try:
+            async with client.subscribe(*topic, group=group, start=where) as consumer:
+                if isinstance(where, int):
+                    await _tell_what_is_not_there(consumer, where)
+                await reading.read(consumer)
+        except (NoLeader, StorageFailed):
+            for name in topic:
+                if (why := await explain(client.admin, name)) is not None:
+                    raise why from None
+            raise
 
     try:
         run(command, url)

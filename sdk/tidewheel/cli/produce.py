@@ -276,7 +276,8 @@ async def _produce(client: Client, topic: str, source: _Source, as_json: bool) -
 
     source.on_progress = show
     try:
-        summary = await client.topic(topic).send_many(source.records())
+        sending = client.topic(topic).send_many(source.records())
+        summary = await client.raise_if_stalled(topic, sending)
     except BatchSendFailed as failed:
         counts = f"{failed.sent} messages sent, {failed.failed} failed"
         hint = failed.first_error.hint

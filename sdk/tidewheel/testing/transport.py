@@ -338,15 +338,10 @@ class MemoryAdmin:
 
     async def describe_topics(self, names: Sequence[str]) -> list[TopicInfo]:
         """Raises TopicNotFound."""
+        counts = [(name, len(self._broker.topic(name).logs)) for name in names]
         return [
-            TopicInfo(
-                name,
-                tuple(
-                    PartitionInfo(number, 0, (0,), (0,))
-                    for number in range(len(self._broker.topic(name).logs))
-                ),
-            )
-            for name in names
+            TopicInfo(name, tuple(PartitionInfo(i, 0, (0,), (0,)) for i in range(count)))
+            for name, count in counts
         ]
 
     async def create_topic(
@@ -386,6 +381,10 @@ class MemoryAdmin:
                 configs.pop(key, None)
             else:
                 configs[key] = value
+
+    async def broker_configs(self, broker_id: int) -> list[ConfigEntry]:
+        """The only broker has no properties."""
+        return []
 
     async def alter_broker_configs(self, broker_id: int, changes: Mapping[str, str | None]) -> None:
         """The only broker has no properties."""

@@ -250,6 +250,9 @@ class AdminTransport(Protocol):
     async def alter_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """None takes a property back to its default."""
 
+    async def broker_configs(self, broker_id: int) -> list[ConfigEntry]:
+        """Of one broker, which must run."""
+
     async def alter_broker_configs(self, broker_id: int, changes: Mapping[str, str | None]) -> None:
         """Properties of one broker, which must run. None as above."""
 

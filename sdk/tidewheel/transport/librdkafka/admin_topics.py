@@ -190,17 +190,24 @@ class TopicRequests(AdminRequests):
         asked = asked or [controller]
         for broker_id in asked[:-1]:
             try:
-                return await self._configs_at(
-                    broker_id, name, min(FIRST_ATTEMPT_S, self._timeout_s)
-                )
+                timeout_s = min(FIRST_ATTEMPT_S, self._timeout_s)
+                return await self._configs_at(broker_id, ResourceType.TOPIC, name, timeout_s)
             except TidewheelError as error:
                 if not error.retriable:
                     raise
-        return await self._configs_at(asked[-1], name, self._timeout_s)
+        return await self._configs_at(asked[-1], ResourceType.TOPIC, name, self._timeout_s)
 
-    async def _configs_at(self, broker_id: int, name: str, timeout_s: float) -> list[ConfigEntry]:
+    async def broker_configs(self, broker_id: int) -> list[ConfigEntry]:
+        """All properties of a broker, by name; it knows them itself."""
+        await self._learn_leaders(self._timeout_s)
+        kind, name = ResourceType.BROKER, str(broker_id)
+        return await self._configs_at(broker_id, kind, name, self._timeout_s)
+
+    async def _configs_at(
+        self, broker_id: int, kind: ResourceType, name: str, timeout_s: float
+    ) -> list[ConfigEntry]:
         what = f'reading the configuration of "{name}"'
-        resource = ConfigResource(ResourceType.TOPIC, name)
+        resource = ConfigResource(kind, name)
         with faults(what):
             futures = self._client.describe_configs(
                 [resource], request_timeout=timeout_s, broker=broker_id

@@ -21,6 +21,7 @@ from tidewheel.errors import (
     ClientClosed,
     CommitFailed,
     ConsumerFenced,
+    NoLeader,
     TidewheelError,
     TopicNotFound,
     from_kafka,
@@ -354,12 +355,19 @@ class LibrdkafkaConsumer:
 
     async def watermarks(self, partition: TopicPartition) -> tuple[int, int]:
         """First and next offset."""
-        return await self._call(
-            f"reading the offsets of {partition}",
-            self._consumer.get_watermark_offsets,
-            ck.TopicPartition(*partition),
-            self._connection.request_timeout_s,
-        )
+        what = f"reading the offsets of {partition}"
+        try:
+            return await self._call(
+                what,
+                self._consumer.get_watermark_offsets,
+                ck.TopicPartition(*partition),
+                self._connection.request_timeout_s,
+            )
+        except TopicNotFound:
+            # librdkafka calls a partition unknown when it has no leader that it could ask.
+            if partition not in await self.partitions(partition.topic):
+                raise
+            raise NoLeader(f"{what} failed: it has no leader") from None
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic."""
