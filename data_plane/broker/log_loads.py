@@ -2,16 +2,14 @@
 
 Until a log is loaded there is no partition: a Produce waits for it, and its connection with it, so
 that no later one overtakes it; so does the coordinator that is to read it; all else gets an error
-upon which clients and followers ask again soon. LOADS_AT_ONCE_MAX threads are at it, the others
-wait for their turn. A load that fails is tried once more on the loop, when somebody asks, so that
-what opens partitions hears why.
+upon which clients and followers ask again soon. A load that fails is tried once more on the loop,
+when somebody asks, so that what opens partitions hears why.
 
 Deliberately absent: what loading is (data_plane/log/load_job.py).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,9 +19,6 @@ from data_plane.broker.api import Executor
 if TYPE_CHECKING:
     from data_plane.log.load_job import LoadJob
     from data_plane.log.log import Log
-
-# Syncs and reads need workers, too.
-LOADS_AT_ONCE_MAX = 2
 
 PartitionKey = tuple[bytes, int]
 
@@ -37,8 +32,6 @@ class LogLoads:
         self._on_ended = on_ended
         # What waits for each load.
         self._waiting: dict[PartitionKey, list[Callable[[], None]]] = {}
-        self._queue: deque[tuple[PartitionKey, LoadJob]] = deque()
-        self._running_count = 0
         self._failed: set[PartitionKey] = set()
 
     def __contains__(self, key: PartitionKey) -> bool:
@@ -54,8 +47,8 @@ class LogLoads:
         if not log.needs_long_load or log.log_directory.failure is not None:
             return False
         self._waiting[key] = []
-        self._queue.append((key, log.load_job()))
-        self._begin_next()
+        job = log.load_job()
+        self._executor.submit(job.run, partial(self._ended, key, job))
         return True
 
     def when_ended(self, key: PartitionKey, callback: Callable[[], None]) -> bool:
@@ -66,21 +59,13 @@ class LogLoads:
         waiting.append(callback)
         return True
 
-    def _begin_next(self) -> None:
-        while self._queue and self._running_count < LOADS_AT_ONCE_MAX:
-            key, job = self._queue.popleft()
-            self._running_count += 1
-            self._executor.submit(job.run, partial(self._ended, key, job))
-
     def _ended(
         self, key: PartitionKey, job: LoadJob, result: object, error: BaseException | None
     ) -> None:
-        self._running_count -= 1
         job.finish()
         if error is not None:
             self._failed.add(key)
         callbacks = self._waiting.pop(key)
-        self._begin_next()
         self._on_ended(key)
         for callback in callbacks:
             callback()

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from data_plane.broker.few_at_once import FewAtOnce
 from data_plane.broker.log_loads import LogLoads
 from data_plane.broker.wall_clock import WallClock
 from data_plane.cell.metadata import NO_LEADER
@@ -40,6 +41,7 @@ from data_plane.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from data_plane.broker.api import Executor
     from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
+    from data_plane.log.cut_job import CutJob
     from data_plane.log.log import Log
     from data_plane.log.manager import LogManager
 
@@ -97,7 +99,7 @@ class TopicPartitions:
         wall_clock: WallClock | None = None,
         executor: Executor | None = None,
     ) -> None:
-        """`executor` loads logs that take long; without one all are loaded at their first use."""
+        """`executor` loads and cuts logs where that takes long; without one it is done at once."""
         self._node_id = node_id
         self._wall_clock = WallClock() if wall_clock is None else wall_clock
         self._image = image
@@ -112,7 +114,9 @@ class TopicPartitions:
         self.on_open_failed: Callable[[str, int, LogError], None] | None = None
         # Whether logs of partitions that an image brings are made at once.
         self._makes_new = False
-        self._loads = None if executor is None else LogLoads(executor, self._load_ended)
+        self._slow_work = None if executor is None else FewAtOnce(executor)
+        slow_work = self._slow_work
+        self._loads = None if slow_work is None else LogLoads(slow_work, self._load_ended)
         self._now_ms = 0
         # The image is from this broker's disk: the store may have gone on. Until the first new one.
         self.is_image_old = False
@@ -463,6 +467,21 @@ class TopicPartitions:
 
     def request_sync(self, partition: Partition) -> None:
         self._request_sync(partition)
+
+    def request_cut(self, partition: Partition, job: CutJob) -> None:
+        if self._slow_work is None:
+            job.run()
+            partition.cut_finished(job, None)
+            job.tidy()
+            return
+        slow_work = self._slow_work
+
+        def done(result: object, failure: BaseException | None) -> None:
+            partition.cut_finished(job, failure)
+            # What fails here fails the directory.
+            slow_work.submit(job.tidy, lambda result, failure: None)
+
+        slow_work.submit(job.run, done)
 
     def may_join_isr(self, node_id: int, broker_epoch: int) -> bool:
         return may_join_isr(self._image, node_id, broker_epoch)

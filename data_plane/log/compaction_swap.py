@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from data_plane.log.compaction_writer import CLEANED_SUFFIX, CompactedSegment
 from data_plane.log.file_system import SyncSite
+from data_plane.log.partition_files import COPY_SUFFIX
 from data_plane.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from data_plane.log.log_state import LogState
 
 SWAP_SUFFIX = ".swap"
+UNDECIDED_SUFFIXES = (SWAP_SUFFIX, CLEANED_SUFFIX, COPY_SUFFIX)
 INDEX_SUFFIXES = SEGMENT_SUFFIXES - {LOG_SUFFIX}
 
 
@@ -94,16 +96,17 @@ def finish_swap(log: LogState, base_offset: int, end_offset: int) -> None:
 
 
 def finish_swaps(log: LogState) -> list[str]:
-    """At a start: finish what was decided, drop what was not; returns the folder's names."""
+    """At a start: finish what was decided, drop what was not, copies for a cut as well; returns the
+    folder's names."""
     fs, folder = log.log_directory.fs, log.folder
     names = fs.list_directory(folder)
-    if not any(name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) for name in names):
+    if not any(name.endswith(UNDECIDED_SUFFIXES) for name in names):
         return names
     for name in names:
         if name.endswith(SWAP_SUFFIX) and f"{LOG_SUFFIX}." in name:
             base, _, rest = name.partition(f"{LOG_SUFFIX}.")
             finish_swap(log, int(base), int(rest.removesuffix(SWAP_SUFFIX)))
     for name in fs.list_directory(folder):
-        if name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)):
+        if name.endswith(UNDECIDED_SUFFIXES):
             fs.unlink(f"{folder}/{name}")
     return fs.list_directory(folder)

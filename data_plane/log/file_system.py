@@ -53,6 +53,7 @@ class SyncSite(Enum):
     TRUNCATION = "the lowered recovery point of a truncated log"
     TRUNCATION_FOLDER = "the rename of the truncation mark"
     TRUNCATED_DATA = "the end of a truncated segment, before bytes are appended there again"
+    COPIED_DATA = "what stays of a truncated segment that was mapped, before it gets its name"
     TRUNCATED_FOLDER = "removal of segments above a truncation"
     RECOVERY_CUT = "the end of a torn segment, before bytes are appended there again"
     RECOVERY_FOLDER = "removal of segments above a torn one"

@@ -25,11 +25,13 @@ from __future__ import annotations
 
 from data_plane.log import loading, removal, timestamps, truncation
 from data_plane.log.compaction import CompactionJob, plan_compaction
+from data_plane.log.cut_job import CutJob
 from data_plane.log.errors import OffsetOutOfRange
 from data_plane.log.flush import Dirty, FlushJob
 from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.log_appends import CLIENT, COORDINATOR, AppendResult
 from data_plane.log.log_reads import LogReads
+from data_plane.log.remainder import last_segment_below
 
 __all__ = ["CLIENT", "COORDINATOR", "AppendResult", "Log"]
 
@@ -166,6 +168,20 @@ class Log(LogReads):
             truncation.check_before(self, offset)
         except OSError as error:
             raise self._directory.fail(error) from error
+
+    def needs_long_cut(self, offset: int) -> bool:
+        """Whether `truncate_to(offset)` takes long enough to be left to a thread, with a
+        `cut_job`."""
+        if not self.log_start_offset < offset < self.log_end_offset:
+            return False
+        directory = self._directory
+        if last_segment_below(self.segments, offset).size > directory.bytes_loaded_at_once_max:
+            return True
+        return max(map(len, self.folds)) > directory.producers_loaded_at_once_max
+
+    def cut_job(self, offset: int) -> CutJob:
+        """A job that does what `truncate_to(offset)` does, where `needs_long_cut`."""
+        return CutJob(self, offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset`. Raises LogDirFailure."""

@@ -38,6 +38,7 @@ class LogDirectory:
     """One data directory."""
 
     __slots__ = (
+        "_copies_count",
         "_log_start_token",
         "_sync_token",
         "broker_epoch",
@@ -76,6 +77,7 @@ class LogDirectory:
         self.broker_epoch: int | None = None
         # The number of the last checkpoint of the directory; see directory_checkpoint.py.
         self.checkpoint_sequence = 0
+        self._copies_count = 0
         # (topic id, partition) of logs that the checkpoint on disk may still name although they are
         # deleted → the last checkpoint that may. See `truncation.mark_successor`.
         self.deletions: dict[tuple[UUID, int], int] = {}
@@ -88,7 +90,8 @@ class LogDirectory:
         self.corrupt_batches = 0
         # States of more entries than that are not written at a roll; see fold_snapshots.py.
         self.entries_written_at_once_max = ENTRIES_WRITTEN_AT_ONCE_MAX
-        # Logs with more to walk, or to decode, are loaded by threads; see load_job.py.
+        # Logs with more to walk, or to decode, are loaded and cut by threads; see load_job.py and
+        # cut_job.py.
         self.bytes_loaded_at_once_max = BYTES_LOADED_AT_ONCE_MAX
         self.producers_loaded_at_once_max = PRODUCERS_LOADED_AT_ONCE_MAX
         # Logs known to be damaged; see damage.py.
@@ -167,6 +170,11 @@ class LogDirectory:
             yield
         finally:
             self._log_start_token.put(None)
+
+    def next_copy_number(self) -> int:
+        """For the name of a file that no other is to have; on the loop."""
+        self._copies_count += 1
+        return self._copies_count
 
     def report_corruption(self, found: CorruptSegment) -> None:
         """Note a corrupt batch for the next tick's report; from any thread."""

@@ -21,6 +21,8 @@ LOG_START_FILE = "log-start.checkpoint"
 # The same value, written without a sync: newer after kill -9, ignored when power loss tore it.
 LOG_START_UNSYNCED_FILE = "log-start-unsynced.checkpoint"
 TRUNCATION_FILE = "truncation.checkpoint"
+# What is to replace a segment of which others may have the end mapped. See remainder.py.
+COPY_SUFFIX = ".copy"
 # In that file: the log is another one than the directory's last checkpoint names.
 SUCCESSOR = "successor"
 # Gaps of offsets that compaction at the leader has left between two segments of a follower.

@@ -7,8 +7,8 @@ still give for this log; it names that checkpoint's number, and a later one make
 that is made in the place of a deleted one begins with such a mark: all that the checkpoint may say
 is of the other one.
 
-A segment that has been mapped is replaced by a copy: cutting a mapped file kills the process when
-somebody still sends from the lost pages.
+What is left is made before anything goes (remainder.py), in a thread where that takes long
+(cut_job.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from data_plane.log import loading, partition_files
 from data_plane.log.checkpoints import encode_value, write_checkpoint
 from data_plane.log.config import INT64_MAX
-from data_plane.log.errors import CorruptSegment
-from data_plane.log.file_system import File, SyncSite
+from data_plane.log.file_system import SyncSite
 from data_plane.log.flush import Dirty
 from data_plane.log.fold_snapshots import cancel_pending, write_pending
 from data_plane.log.leader_epochs import LeaderEpochs
@@ -30,15 +29,13 @@ from data_plane.log.partition_files import (
     write_log_start,
 )
 from data_plane.log.reads import segments_from
+from data_plane.log.remainder import Remainder, last_segment_below, prepare, sync_copy
 from data_plane.log.removal import files_to_remove
 from data_plane.log.segment import Segment
 from data_plane.log.segment_checks import verify
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
-
-COPY_SUFFIX = ".log.copy"
-COPY_CHUNK_BYTES = 1 << 20
 
 
 def check_before(log: Log, offset: int) -> None:
@@ -53,7 +50,6 @@ def check_before(log: Log, offset: int) -> None:
 
 def truncate_to(log: Log, offset: int) -> None:
     """See Log.truncate_to. Raises OSError while nothing is changed, LogDirFailure."""
-    segments = log.segments
     if offset >= log.log_end_offset:
         if log.epochs.entries and log.epochs.entries[-1].start_offset >= offset:
             # An empty log remembers the epoch of what it had.
@@ -63,54 +59,42 @@ def truncate_to(log: Log, offset: int) -> None:
     if offset <= log.log_start_offset:
         truncate_fully_and_start_at(log, offset)
         return
-    _mark(log, offset)
+    # It may begin with one of them.
+    write_pending(log, offset)
+    segments = log.segments
+    file = last_segment_below(segments, offset).open_file()
+    number = log.log_directory.next_copy_number()
+    remainder = prepare(log, segments, offset, file, number)
+    sync_copy(log, remainder)
+    become(log, remainder)
+
+
+def become(log: Log, remainder: Remainder) -> None:
+    """Be what was made of the log's present segments; on the loop. Raises OSError while nothing is
+    changed, LogDirFailure."""
+    _mark(log, remainder.offset)
     with log.log_directory.changing():
-        # It may begin with one of them.
-        write_pending(log, offset)
-        _truncate(log, segments, offset)
+        _become(log, remainder)
 
 
-def _truncate(log: Log, segments: list[Segment], offset: int) -> None:
+def _become(log: Log, remainder: Remainder) -> None:
+    offset, active = remainder.offset, remainder.active
+    segments = log.segments
     kept = [segment for segment in segments if segment.base_offset < offset]
     _remove(log, [segment for segment in segments if segment.base_offset >= offset])
-    if kept[-1].next_offset == offset and _end_at_snapshots(log, kept, offset):
-        return
-    active = _cut(log, kept[-1], offset)
+    if active is not None:
+        _replace(log, remainder, active)
+        kept[-1] = active
     _remove_snapshots_above(log, offset)
     log.epochs.truncate_from_end(offset)
-    names = log.log_directory.fs.list_directory(log.folder)
-    folds = log.new_folds()
-    starts = loading.restore_folds(
-        log.log_directory.fs, log.folder, names, folds, active.base_offset
-    )
-    loading.replay(kept[:-1], folds, starts, active.base_offset)
-    active.start_indexes()
-    active.next_offset = active.base_offset
-    active.max_timestamp = -1
-    active.bytes_since_index = 0
-    loading.walk_active(log, active, active.open_file(), folds, starts, offset)
-    log.set_folds(folds)
-    _finish(log, [*kept[:-1], active], active.next_offset)
+    if active is None:
+        active = loading.create_segment(log, offset)
+        kept.append(active)
+    log.set_folds(remainder.folds)
+    _finish(log, kept, active.next_offset)
     if log.log_end_offset < log.log_start_offset:
         # The log began within the batch that had to go.
         truncate_fully_and_start_at(log, log.log_start_offset)
-
-
-def _end_at_snapshots(log: Log, kept: list[Segment], offset: int) -> bool:
-    """End between two segments, with the folds that stood there. False when these are not whole.
-
-    What lies before may have been compacted, and not say all any more that they were made of: of a
-    producer whose next records are those that go now, the last ones that stay may be missing."""
-    fs = log.log_directory.fs
-    folds = log.new_folds()
-    names = fs.list_directory(log.folder)
-    if min(loading.restore_folds(fs, log.folder, names, folds, offset)) != offset:
-        return False
-    _remove_snapshots_above(log, offset)
-    log.epochs.truncate_from_end(offset)
-    log.set_folds(folds)
-    _finish(log, [*kept, loading.create_segment(log, offset)], offset)
-    return True
 
 
 def truncate_fully_and_start_at(log: Log, offset: int) -> None:
@@ -194,48 +178,22 @@ def _remove(log: Log, segments: list[Segment]) -> None:
     fs.sync_directory(log.folder, SyncSite.TRUNCATED_FOLDER)
 
 
-def _cut(log: Log, segment: Segment, offset: int) -> Segment:
-    """The segment without its batches at or above `offset`, as the active one."""
+def _replace(log: Log, remainder: Remainder, active: Segment) -> None:
+    """Have the file of the original hold what `active` does, durably."""
     fs = log.log_directory.fs
-    file = segment.open_file()
-    segment.load_indexes(file)
-    position = _position_of(segment, file, offset)
-    if position < segment.size and segment.ever_mapped:
-        copy = fs.open(segment.path(COPY_SUFFIX), create=True)
-        copy.truncate(0)
-        for start in range(0, position, COPY_CHUNK_BYTES):
-            size = min(COPY_CHUNK_BYTES, position - start)
-            copy.write_at(start, file.read_at(start, size))
-        fs.sync_data(copy, SyncSite.TRUNCATED_DATA)
-        copy.close()
-        segment.retired = True
-        segment.release()
-        fs.rename(segment.path(COPY_SUFFIX), segment.path())
+    original = remainder.original
+    if remainder.copy_path is not None:
+        original.retired = True
+        original.release()
+        fs.rename(remainder.copy_path, active.path())
         fs.sync_directory(log.folder, SyncSite.TRUNCATED_FOLDER)
     else:
-        file.truncate(position)
+        file = original.open_file()
+        file.truncate(active.size)
         fs.sync_data(file, SyncSite.TRUNCATED_DATA)
-        segment.retired = True
-        segment.release()
-    cut = Segment(log.log_directory, log.folder, segment.base_offset, segment.base_offset, position)
-    cut.unverified_end = min(segment.unverified_end, position)
-    cut.first_append_ms = segment.first_append_ms
-    cut.last_append_ms = segment.last_append_ms
-    cut.bad_ranges = [bad for bad in segment.bad_ranges or () if bad.start < position] or None
-    return cut
-
-
-def _position_of(segment: Segment, file: File, offset: int) -> int:
-    """Where the batches at or above `offset` begin."""
-    try:
-        return segment.position_of(file.read_at, offset)
-    except CorruptSegment as error:
-        # The first of them is damaged, and so may others be that lie right before it.
-        position = error.position
-        for bad in reversed(segment.bad_ranges or ()):
-            if bad.start < position <= bad.end:
-                position = bad.start
-        return position
+        original.retired = True
+        original.release()
+    active.open_file()
 
 
 def _remove_snapshots_above(log: Log, offset: int) -> None:

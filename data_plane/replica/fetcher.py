@@ -21,11 +21,12 @@ for none yet), and takes only answers to that request and later ones.
 
 A second request may follow while one waits at the leader (which then answers the first one at
 once): after INTERRUPT_AFTER_MS, when a partition has news that should not wait for the long poll:
-a new leader, a finished sync, the end of a pause.
+a new leader, a finished sync or cut, the end of a pause.
 
 Invariants
 - Records are appended only in the leader epoch under which they were asked for.
 - What a request says of a partition, its follower has (and has synced, where the topic asks).
+- A partition whose log is being cut stands in no request, and takes no answer.
 - A failure of one partition pauses that partition and no other.
 - At most IN_FLIGHT_MAX requests; every pause ends by itself.
 
@@ -225,8 +226,8 @@ class ReplicaFetcher:
         named: list[tuple[PartitionKey, FetchState, int]] = []
         for one in candidates:
             try:
-                if one.replica.is_syncing:
-                    self._pause_until_synced(one)
+                if one.replica.is_busy:
+                    self._pause_until_free(one)
                     continue
                 state = one.replica.fetch_state()
             except Exception as error:
@@ -353,6 +354,9 @@ class ReplicaFetcher:
                 self._throttle.take(size, now_ms)
         elif error_code == _NONE and item.diverging_epoch is not None:
             replica.truncate_for_divergence(*item.diverging_epoch)
+            if replica.is_busy:
+                self._pause_until_free(one)
+                return None
         elif error_code == _OUT_OF_RANGE and _must_restart(one.state, item.log_start_offset):
             replica.restart_at(item.log_start_offset)
         else:
@@ -368,8 +372,8 @@ class ReplicaFetcher:
                 return self._pause_after_failure(one, reason, now_ms)
             return None
         one.failures_count = 0
-        if replica.is_syncing:
-            self._pause_until_synced(one)
+        if replica.is_busy:
+            self._pause_until_free(one)
         else:
             self._name_again(one)
         return None
@@ -407,21 +411,21 @@ class ReplicaFetcher:
         if until_ms < FOR_EVER_MS:
             heapq.heappush(self._paused, (until_ms, next(self._order), one))
 
-    def _pause_until_synced(self, one: FollowedPartition) -> None:
+    def _pause_until_free(self, one: FollowedPartition) -> None:
         self._pause(one, FOR_EVER_MS)
 
-        def synced() -> None:
+        def freed() -> None:
             if one.paused_until_ms == FOR_EVER_MS:
                 one.paused_until_ms = None
                 self._name_again(one)
                 if self.on_ready is not None:
                     self.on_ready()
 
-        one.replica.when_synced(synced)
+        one.replica.when_free(freed)
 
     @staticmethod
     def _rests_for_throttle(one: FollowedPartition) -> bool:
-        """Whether a pause is neither for a failure nor for a sync."""
+        """Whether a pause is neither for a failure nor for what the replica is busy with."""
         return not one.failures_count and one.paused_until_ms != FOR_EVER_MS
 
     def _throttled_ms(self, now_ms: int) -> int:

@@ -20,11 +20,12 @@ class LocalReplica(Protocol):
         """Where it stands. Refuses (a LogError) when it has ended."""
 
     @property
-    def is_syncing(self) -> bool:
-        """Its topic asks for syncs, and what was appended last is not synced yet."""
+    def is_busy(self) -> bool:
+        """What was appended last is not synced yet, where its topic asks for syncs, or the log is
+        being cut: it is not to be fetched, and takes no answers."""
 
-    def when_synced(self, callback: Callable[[], None]) -> None:
-        """Call once when `is_syncing` ends, also when the sync fails."""
+    def when_free(self, callback: Callable[[], None]) -> None:
+        """Call once when `is_busy` ends, also when what it was busy with fails."""
 
     def append_as_follower(
         self,
@@ -41,7 +42,8 @@ class LocalReplica(Protocol):
         log start. Refuses (a LogError) when `leader_epoch` is not the present one."""
 
     def truncate_for_divergence(self, epoch: int, end_offset: int) -> None:
-        """The leader's largest epoch up to this replica's last one is `epoch`, and ends there."""
+        """The leader's largest epoch up to this replica's last one is `epoch`, and ends there. The
+        replica may be busy with it for a while."""
 
     def restart_at(self, log_start_offset: int) -> None:
         """Drop everything and begin anew where the leader's log begins."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from data_plane.log.cut_job import CutJob
 from data_plane.log.damage import first_damaged_offset
 from data_plane.log.errors import AppendError, DamagedLog
 from data_plane.log.log import Log
@@ -56,18 +57,24 @@ def forget_incomparable(
         log.truncate_fully_and_start_at(log.log_end_offset)
 
 
-def truncate_for_divergence(log: Log, epoch: int, end_offset: int) -> None:
+def truncate_for_divergence(log: Log, epoch: int, end_offset: int) -> CutJob | None:
     """Drop what cannot be the leader's, whose largest epoch up to this log's last one is `epoch`,
-    and ends at `end_offset`.
+    and ends at `end_offset`; where that takes long it is not done, and the job that does it comes
+    back.
 
     Never a damaged batch below that, which may hold committed records: who counts on this replica
     has to be told first, and that is the repair's. Raises DamagedLog then, and LogDirFailure."""
     offset = truncation.truncation_offset(log, (epoch, end_offset))
-    log.check_before_truncation(offset)
+    takes_long = log.needs_long_cut(offset)
+    if not takes_long:
+        log.check_before_truncation(offset)
     damaged_from = first_damaged_offset(log)
     if damaged_from is not None and damaged_from < offset:
         raise DamagedLog(log.folder, offset, damaged_from)
+    if takes_long:
+        return log.cut_job(offset)
     log.truncate_to(offset)
+    return None
 
 
 def follow_log_start(log: Log, leader_log_start_offset: int) -> bool:

@@ -9,7 +9,6 @@ Invariants
 - One sync is asked for at a time. Records that come in while it runs count with the next one.
 - What is not known to be synced when this replica begins to lead is synced again before it counts:
   a crash may have come between a write and its sync.
-- Callbacks of `when_synced` are called once, when no sync is pending, also after one that failed.
 
 Deliberately absent: asking for the sync. Where a method returns True its caller has to, and it ends
 with `synced` or the end of the replica.
@@ -17,21 +16,18 @@ with `synced` or the end of the replica.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from data_plane.log.log import Log
 
 
 class OwnCopy:
     """A replica's own copy, by what its log says. `end_offset` is kept while the replica leads."""
 
-    __slots__ = ("_callbacks", "_log", "end_offset", "is_sync_pending")
+    __slots__ = ("_log", "end_offset", "is_sync_pending")
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self.end_offset = 0
         self.is_sync_pending = False
-        self._callbacks: list[Callable[[], None]] = []
 
     def appended(self) -> bool:
         """A leader has appended. Whether to ask for a sync."""
@@ -78,14 +74,3 @@ class OwnCopy:
         if unsynced_count <= 0:
             return False
         return config.durability_fsync or unsynced_count >= config.flush_messages
-
-    def when_synced(self, callback: Callable[[], None]) -> None:
-        """Call when no sync is pending any more."""
-        self._callbacks.append(callback)
-
-    def tell_synced(self) -> None:
-        """Call who waits, unless a sync is pending."""
-        if not self.is_sync_pending:
-            callbacks, self._callbacks = self._callbacks, []
-            for callback in callbacks:
-                callback()

@@ -10,7 +10,9 @@ one's own copy included, which may have to be synced to count (own_copy.py). A p
 replica has no `leadership`, and is committed by the append or its sync.
 
 Following: batches come as the leader stored them; the high watermark is the leader's as far as the
-log reaches; the log is truncated where it left the leader's (truncation.py).
+log reaches; the log is truncated where it left the leader's (truncation.py), by a thread where that
+takes long. Meanwhile the replica is busy and not fetched. Whether it still follows, in the same
+leader epoch, decides on what the thread has made.
 
 The role, the leader epoch and the ISR come from the metadata image by `follow_image`, and from
 nowhere else. What stops a leader is an image with a newer epoch, or followers that have one.
@@ -18,7 +20,7 @@ nowhere else. What stops a leader is an image with a newer epoch, or followers t
 Invariants
 - The high watermark never moves back while this replica leads, and never passes the log end. A
   follower's moves back only when the log is truncated below it (unclean election).
-- `when_committed`, `when_appended` and `when_synced` call every callback exactly once, also when
+- `when_committed`, `when_appended` and `when_free` call every callback exactly once, also when
   the replica stops leading or closes; one whose waiter was cancelled never.
 - Watchers are told after the high watermark (or role, epoch, log start) has changed, those who read
   up to the log end at every append; they only note it and never read within the call.
@@ -31,6 +33,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from data_plane.log.config import LogConfig
+from data_plane.log.cut_job import CutJob
+from data_plane.log.errors import LogError
 from data_plane.log.log import AppendResult, Log
 from data_plane.replica import following, truncation
 from data_plane.replica.errors import StaleLeaderEpoch
@@ -58,6 +62,9 @@ class Partition:
 
     __slots__ = (
         "_committed_waiters",
+        "_cut_failure",
+        "_cutting_epoch",
+        "_free_callbacks",
         "_host",
         "_own_waiters",
         "epoch_start_offset",
@@ -99,6 +106,11 @@ class Partition:
         self._host = host
         self._committed_waiters = OffsetWaiters()
         self._own_waiters = OffsetWaiters()
+        self._free_callbacks: list[Callable[[], None]] = []
+        # The leader epoch in which a cut that a thread is at was begun.
+        self._cutting_epoch: int | None = None
+        # Why the last one has failed, until somebody was told.
+        self._cut_failure: BaseException | None = None
 
     @property
     def is_leader(self) -> bool:
@@ -326,7 +338,10 @@ class Partition:
         """Where this log stands, for the next fetch, which acknowledges what lies below.
 
         Raises StaleLeaderEpoch when this replica has ended. A sync that fails ends it, and what was
-        to be synced is never to be acknowledged."""
+        to be synced is never to be acknowledged. Raises once what a cut has failed with."""
+        if self._cut_failure is not None:
+            failure, self._cut_failure = self._cut_failure, None
+            raise failure
         if self.is_closed:
             raise StaleLeaderEpoch(f"{self.topic}-{self.index} has ended")
         log = self.log
@@ -335,14 +350,15 @@ class Partition:
         )
 
     @property
-    def is_syncing(self) -> bool:
-        """Whether what was appended last is still to be synced. Fetching on would acknowledge it,
-        so a follower waits (`when_synced`)."""
-        return self.own_copy.is_sync_pending
+    def is_busy(self) -> bool:
+        """Whether what was appended last is still to be synced, or the log is being cut. Fetching
+        on would acknowledge what is not durable, or name what goes, so a follower waits
+        (`when_free`)."""
+        return self.own_copy.is_sync_pending or self._cutting_epoch is not None
 
-    def when_synced(self, callback: Callable[[], None]) -> None:
-        """Call once when `is_syncing` ends, also when the sync fails."""
-        self.own_copy.when_synced(callback)
+    def when_free(self, callback: Callable[[], None]) -> None:
+        """Call once when `is_busy` ends, also when the sync or the cut fails."""
+        self._free_callbacks.append(callback)
 
     def append_as_follower(
         self,
@@ -379,12 +395,33 @@ class Partition:
 
     def truncate_for_divergence(self, epoch: int, end_offset: int) -> None:
         """The leader's largest epoch up to this log's last one is `epoch`, and ends at
-        `end_offset`: drop what cannot be the leader's, then fetch again.
+        `end_offset`: drop what cannot be the leader's, then fetch again. Where that takes long
+        this replica is busy with it from now on.
 
         Raises StaleLeaderEpoch when this is no follower, DamagedLog, LogDirFailure."""
         self._check_follower()
-        following.truncate_for_divergence(self.log, epoch, end_offset)
-        self._log_was_cut()
+        if self._cutting_epoch is not None:
+            # The next answer says whether more has to go.
+            return
+        job = following.truncate_for_divergence(self.log, epoch, end_offset)
+        if job is None:
+            self._log_was_cut()
+        else:
+            self._cutting_epoch = self.leader_epoch
+            self._host.request_cut(self, job)
+
+    def cut_finished(self, job: CutJob, failure: BaseException | None) -> None:
+        """`job` has been run and may have failed. The log is cut if it is still to be; else whoever
+        fetches hears from the leader what is."""
+        epoch, self._cutting_epoch = self._cutting_epoch, None
+        self._cut_failure = failure
+        if failure is None and self.is_follower and epoch == self.leader_epoch:
+            try:
+                if job.finish():
+                    self._log_was_cut()
+            except LogError as error:
+                self._cut_failure = error
+        self._tell_free()
 
     def restart_at(self, log_start_offset: int) -> None:
         """The leader's log has nothing that this one could go on with (OFFSET_OUT_OF_RANGE): drop
@@ -418,13 +455,20 @@ class Partition:
         if self.is_leader:
             self._own_waiters.release(own_copy.end_offset)
             self._advance(None)
-        own_copy.tell_synced()
+        self._tell_free()
 
     def sync_failed(self, error: ErrorCode) -> None:
         """The disk is gone: what waits for it will never be durable here."""
         self.own_copy.is_sync_pending = False
         self.close(error)
-        self.own_copy.tell_synced()
+        self._tell_free()
+
+    def _tell_free(self) -> None:
+        if self.is_busy:
+            return
+        callbacks, self._free_callbacks = self._free_callbacks, []
+        for callback in callbacks:
+            callback()
 
     def log_start_changed(self) -> None:
         """The log start moved (retention, DeleteRecords): readers below it must hear of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from data_plane.log.cut_job import CutJob
     from data_plane.replica.partition import Partition
 
 
@@ -42,6 +43,9 @@ class Host(Protocol):
 
     def request_sync(self, partition: Partition) -> None:
         """Have `sync_finished` or `sync_failed` called once what the log holds now is synced."""
+
+    def request_cut(self, partition: Partition, job: CutJob) -> None:
+        """Have `job.run` called elsewhere, then `cut_finished`, and then `job.tidy` elsewhere."""
 
     def may_join_isr(self, node_id: int, broker_epoch: int) -> bool:
         """Whether that incarnation of a follower is registered and not fenced (KIP-903)."""

@@ -6,14 +6,14 @@ import errno
 
 import pytest
 
-from data_plane.broker.log_loads import LOADS_AT_ONCE_MAX
+from data_plane.broker.few_at_once import AT_ONCE_MAX
 from data_plane.broker.offsets_topic import BrokerOffsetsTopic
 from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, Pending, make_batch
 
-PARTITIONS = LOADS_AT_ONCE_MAX + 2
+PARTITIONS = AT_ONCE_MAX + 2
 
 
 def killed(topic: str = "orders") -> BrokerPlayer:
@@ -91,7 +91,7 @@ def test_a_fetch_is_to_be_sent_again(broker: BrokerPlayer) -> None:
 
 def test_so_many_are_loaded_at_a_time(broker: BrokerPlayer) -> None:
     produces = [broker.produce("orders", [b"x"], index=index) for index in range(PARTITIONS)]
-    assert len(broker.executor.queue) == LOADS_AT_ONCE_MAX
+    assert len(broker.executor.queue) == AT_ONCE_MAX
     assert not any(produce.is_answered for produce in produces)
     broker.run_jobs()
     assert [code_of(produce) for produce in produces] == [ErrorCode.NONE] * PARTITIONS

@@ -105,9 +105,9 @@ def swap(seed: int, site: SyncSite | None) -> None:
     world.lose_power()
 
 
-def truncation(seed: int, site: SyncSite | None) -> None:
+def truncation(seed: int, site: SyncSite | None, *, maps_files: bool = False) -> None:
     """Appends behind a truncation, below the recovery point of the last checkpoint."""
-    world = World(random.Random(seed), forgotten_site=site)
+    world = World(random.Random(seed), forgotten_site=site, maps_files=maps_files)
     for _ in range(6):
         for _ in range(5):
             world.append(size=SECTOR_VALUE_BYTES)
@@ -120,6 +120,11 @@ def truncation(seed: int, site: SyncSite | None) -> None:
             world.truncate()
             world.append(size=SECTOR_VALUE_BYTES)
         world.lose_power()
+
+
+def truncation_of_mapped(seed: int, site: SyncSite | None) -> None:
+    """The same where each cut segment is replaced by a copy."""
+    truncation(seed, site, maps_files=True)
 
 
 def torn_tail(seed: int, site: SyncSite | None) -> None:
@@ -267,6 +272,7 @@ ALL_SCENARIOS: list[Scenario] = [
     swap,
     two_swaps,
     truncation,
+    truncation_of_mapped,
     torn_tail,
     failed_append,
     deletion,
@@ -284,6 +290,7 @@ SCENARIO_OF: dict[SyncSite, Scenario] = {
     SyncSite.TRUNCATION: truncation,
     SyncSite.TRUNCATION_FOLDER: truncation,
     SyncSite.TRUNCATED_DATA: truncation,
+    SyncSite.COPIED_DATA: truncation_of_mapped,
     SyncSite.TRUNCATED_FOLDER: segments,
     SyncSite.RECOVERY_CUT: torn_tail,
     SyncSite.RECOVERY_FOLDER: segments,

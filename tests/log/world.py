@@ -21,6 +21,7 @@ from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.log.producer_state import ProducerStates
+from data_plane.log.remainder import last_segment_below
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from data_plane.wire.records import (
@@ -98,7 +99,10 @@ class World:
             maintenance=MaintenanceConfig(scrub_interval_ms=-1),
             stop_together_min=self.rng.randrange(1, 3),
         )
-        manager.directories[0].entries_written_at_once_max = self.rng.choice([0, 200])
+        directory = manager.directories[0]
+        directory.entries_written_at_once_max = self.rng.choice([0, 200])
+        if not directory.entries_written_at_once_max:
+            directory.bytes_loaded_at_once_max = 0
         assert manager.start(self.now_ms) == []
         return manager
 
@@ -220,7 +224,16 @@ class World:
         offset = self.rng.choice(batches[-6:]).base_offset
         self.model.durable_end = min(self.model.durable_end, offset)
         self.model.recovery_point = min(self.model.recovery_point, offset)
-        self.log.truncate_to(offset)
+        if self.fs.maps_files:
+            # Somebody has read it.
+            last_segment_below(self.log.segments, offset)._map()
+        if self.log.needs_long_cut(offset):
+            job = self.log.cut_job(offset)
+            job.run()
+            assert job.finish()
+            job.tidy()
+        else:
+            self.log.truncate_to(offset)
         self.model.batches = [b for b in self.model.batches if b.next_offset <= offset]
         assert self.log.log_end_offset == max(self.model.end, self.log.log_start_offset)
         self.epoch += 1

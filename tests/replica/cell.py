@@ -19,6 +19,7 @@ from uuid import UUID
 
 from data_plane.cell.metadata import NO_LEADER, PartitionImage
 from data_plane.log.config import LogConfig
+from data_plane.log.cut_job import CutJob
 from data_plane.log.errors import UnknownPartition
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import SimFileSystem
@@ -83,6 +84,11 @@ class Node:
     image: Image = field(init=False)
     replica_lag_time_max_ms: int = LAG_MS
     syncs: list[Partition] = field(default_factory=list)
+    # Jobs for a thread; [0] has been run.
+    cuts: list[CutJob] = field(default_factory=list)
+    is_cut_run: bool = False
+    # Whether threads cut the log, which they do when told to.
+    cuts_in_threads: bool = False
     growing: int = 0
     high_watermark_seen: int = 0
 
@@ -93,6 +99,9 @@ class Node:
 
     def request_sync(self, partition: Partition) -> None:
         self.syncs.append(partition)
+
+    def request_cut(self, partition: Partition, job: CutJob) -> None:
+        self.cuts.append(job)
 
     def may_join_isr(self, node_id: int, broker_epoch: int) -> bool:
         broker = self.image.brokers[node_id]
@@ -108,9 +117,13 @@ class Node:
         assert not self.is_up
         self.is_up = True
         self.syncs.clear()
+        self.cuts.clear()
+        self.is_cut_run = False
         self.logs = LogManager(
             [Path("/data")], fs=self.fs, default_config=self.config, now_ms=self.cell.now_ms
         )
+        if self.cuts_in_threads:
+            self.logs.directories[0].bytes_loaded_at_once_max = 0
         assert self.logs.start(self.cell.now_ms) == []
         try:
             log = self.logs.get(TOPIC_ID, 0)
@@ -134,6 +147,17 @@ class Node:
         end_offset = partition.log.log_end_offset
         partition.log.flush()
         partition.sync_finished(end_offset)
+
+    def cut(self) -> None:
+        """The next step of a cut that was asked for: a thread is done with it, the loop hears."""
+        job = self.cuts[0]
+        if self.is_cut_run:
+            del self.cuts[0]
+            self.partition.cut_finished(job, None)
+            job.tidy()
+        else:
+            job.run()
+        self.is_cut_run = not self.is_cut_run
 
     def checkpoint(self) -> None:
         """What the log maintenance does from time to time."""
@@ -227,7 +251,7 @@ class Node:
     def ask(self) -> Request | None:
         """The fetch to send to `partition.leader_id`, if there is one."""
         partition = self.partition
-        if not partition.is_follower or partition.is_syncing or partition.leader_id == NO_LEADER:
+        if not partition.is_follower or partition.is_busy or partition.leader_id == NO_LEADER:
             return None
         return Request(self.node_id, self.broker_epoch, partition.fetch_state())
 
@@ -235,7 +259,7 @@ class Node:
         """What a fetcher does with an answer."""
         partition = self.partition
         state = response.request.state
-        if not partition.is_follower or partition.fetch_state() != state:
+        if not partition.is_follower or self.cuts or partition.fetch_state() != state:
             return  # It was for what this log was once.
         if response.diverging is not None:
             partition.truncate_for_divergence(*response.diverging)
@@ -264,7 +288,9 @@ class Cell:
         config: LogConfig | None = None,
         lag_messages_max: int = -1,
         isr: tuple[int, ...] | None = None,
+        cutting: tuple[int, ...] = (),
     ) -> None:
+        """The brokers `cutting` have threads cut their logs."""
         self.now_ms = START_MS
         self.min_insync_replicas = min_insync_replicas
         self.lag_messages_max = lag_messages_max
@@ -276,6 +302,7 @@ class Cell:
         self.nodes = {node_id: Node(self, node_id, config) for node_id in node_ids}
         for node in self.nodes.values():
             node.broker_epoch = 1
+            node.cuts_in_threads = node.node_id in cutting
             node.start()
 
     @property

@@ -55,7 +55,7 @@ class Pair:
                 assert part.fetch_offset == replica.log.end
                 assert part.last_fetched_epoch == replica.log.last_epoch
                 assert part.current_leader_epoch == replica.leader_epoch
-                assert not replica.is_syncing
+                assert not replica.is_busy
 
     def respond(self, number: int, body: bytes | None) -> FetchOutcome:
         view = None if body is None else memoryview(bytearray(body))

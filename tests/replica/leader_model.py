@@ -185,6 +185,10 @@ class ModelReplica:
         self.leader_high_watermark = -1
         self.fails_with: Exception | None = None
         self.needs_sync = False
+        # Whether a thread cuts the log, when told to.
+        self.needs_cuts = False
+        self._cut: tuple[int, int] | None = None
+        self.cut_in_epoch = -1
         self.synced_end = 0
         self.appends_count = 0
         self._waiting: list[Callable[[], None]] = []
@@ -195,14 +199,26 @@ class ModelReplica:
         return FetchState(self.log.end, self.log.last_epoch, self.leader_epoch, self.log.start)
 
     @property
-    def is_syncing(self) -> bool:
-        return self.needs_sync and self.synced_end < self.log.end
+    def is_busy(self) -> bool:
+        return self._cut is not None or (self.needs_sync and self.synced_end < self.log.end)
 
-    def when_synced(self, callback: Callable[[], None]) -> None:
+    def when_free(self, callback: Callable[[], None]) -> None:
         self._waiting.append(callback)
 
     def sync(self) -> None:
         self.synced_end = self.log.end
+        self._tell()
+
+    def cut(self) -> None:
+        """The thread is done; nothing comes of it where the leader epoch has changed."""
+        cut, self._cut = self._cut, None
+        if cut is not None and self.cut_in_epoch == self.leader_epoch:
+            self._truncate(*cut)
+        self._tell()
+
+    def _tell(self) -> None:
+        if self.is_busy:
+            return
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             callback()
@@ -221,6 +237,7 @@ class ModelReplica:
         if self.fails_with is not None:
             raise self.fails_with
         assert leader_epoch == self.leader_epoch, "data of another leader epoch"
+        assert self._cut is None, "it takes no answers"
         self.appends_count += 1
         for position in range(start, end, _RECORD.size):
             data = bytes(buf[position : min(position + _RECORD.size, end)])
@@ -234,6 +251,13 @@ class ModelReplica:
         self.log.move_start(min(leader_log_start, self.log.end))
 
     def truncate_for_divergence(self, epoch: int, end_offset: int) -> None:
+        assert self._cut is None, "it takes no answers"
+        if self.needs_cuts:
+            self._cut, self.cut_in_epoch = (epoch, end_offset), self.leader_epoch
+        else:
+            self._truncate(epoch, end_offset)
+
+    def _truncate(self, epoch: int, end_offset: int) -> None:
         own_epoch, own_end = self.log.end_of(epoch)
         target = own_end if own_epoch != epoch and own_epoch >= 0 else min(own_end, end_offset)
         if own_epoch < 0:

@@ -271,6 +271,36 @@ def test_divergence_and_ranges() -> None:
     assert pair.problems == []
 
 
+def test_a_replica_that_is_cut_stands_in_no_request_until_it_is() -> None:
+    pair = Pair()
+    replica, other = pair.add(A, 0, records=3), pair.add(A, 1)
+    replica.needs_cuts = True
+    replica.log.epochs = [0, 1, 1, 1]
+    pair.leader.logs[(A, 0)].epochs = [0, 2, 2]
+    pair.leader.epochs[(A, 0)] = replica.leader_epoch = 2
+    ready: list[int] = []
+    pair.fetcher.on_ready = lambda: ready.append(1)
+    for _ in range(3):
+        pair.exchange()
+        pair.wait(50)
+    assert replica.is_busy
+    assert pair.fetcher.paused_count == 1
+    assert replica.log.epochs == [0, 1, 1, 1]
+    # The others go on.
+    pair.leader.logs[(A, 1)].epochs = [0, 0]
+    for _ in range(3):
+        pair.exchange()
+        pair.wait(50)
+    assert other.log.epochs == [0, 0]
+    assert not ready
+    replica.cut()
+    assert ready == [1]
+    assert replica.log.epochs == [0]
+    pair.settle()
+    assert replica.log.epochs == [0, 2, 2]
+    assert pair.problems == []
+
+
 def test_a_log_with_records_is_not_thrown_away_for_an_offset_out_of_range() -> None:
     pair = Pair()
     replica = pair.add(A, 0)
@@ -502,6 +532,8 @@ class Histories(RuleBasedStateMachine):
         for index in range(PARTITIONS):
             self.pair.add(A, index, records)
         self.pair.replicas[(A, 0)].needs_sync = True
+        for index in range(0, PARTITIONS, 2):
+            self.pair.replicas[(A, index)].needs_cuts = True
         self.settled_round()
 
     @rule(count=st.integers(1, 3))
@@ -554,6 +586,10 @@ class Histories(RuleBasedStateMachine):
     def sync(self) -> None:
         self.pair.replicas[(A, 0)].sync()
 
+    @rule(index=INDEXES)
+    def cut(self, index: int) -> None:
+        self.pair.replicas[(A, index)].cut()
+
     @rule()
     def lose_session(self) -> None:
         self.pair.leader.lose_session()
@@ -596,7 +632,7 @@ class Histories(RuleBasedStateMachine):
         assert not (places and outcome.connection_problem)
 
     @rule()
-    def cut(self) -> None:
+    def disconnect(self) -> None:
         for request in self.requests:
             self.pair.respond(request.number, None)
         for number, _ in self.answers:
@@ -609,8 +645,8 @@ class Histories(RuleBasedStateMachine):
         pair = self.pair
         if self.requests or self.answers:
             return
-        syncing = any(replica.is_syncing for replica in pair.replicas.values())
-        assert syncing or pair.fetcher.next_deadline_ms() is not None
+        is_busy = any(replica.is_busy for replica in pair.replicas.values())
+        assert is_busy or pair.fetcher.next_deadline_ms() is not None
 
     def teardown(self) -> None:
         pair = self.pair
@@ -621,7 +657,8 @@ class Histories(RuleBasedStateMachine):
         pair.leader.gives_sessions = True
         for key, replica in pair.replicas.items():
             replica.fails_with = None
-            replica.needs_sync = False
+            replica.needs_sync = replica.needs_cuts = False
+            replica.cut()
             replica.sync()
             self.tell(key[1])
         pair.wait(2 * STORAGE_BACKOFF_MS_MAX)

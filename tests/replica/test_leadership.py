@@ -645,8 +645,8 @@ def test_a_follower_says_what_it_has_synced_only() -> None:
     leader.sync()
     cell.fetch(2)
     told: list[int] = []
-    assert two.partition.is_syncing
-    two.partition.when_synced(lambda: told.append(1))
+    assert two.partition.is_busy
+    two.partition.when_free(lambda: told.append(1))
     assert two.ask() is None
     assert fates == []
     two.sync()
@@ -661,9 +661,9 @@ def test_a_copy_is_synced_when_so_many_messages_are_not(flush_messages: int) -> 
     leader = Cell(2, config=LogConfig(flush_messages=flush_messages)).leader
     for _ in range(flush_messages - 1):
         leader.append()
-    assert not leader.partition.is_syncing
+    assert not leader.partition.is_busy
     leader.append()
-    assert leader.partition.is_syncing
+    assert leader.partition.is_busy
 
 
 def test_a_follower_that_leads_counts_its_own_copy_when_it_is_synced() -> None:
@@ -688,7 +688,7 @@ def test_who_begins_to_follow_syncs_what_it_has_before_it_claims_it() -> None:
         node.partition.log.update_config(LogConfig(durability_fsync=True))
     cell.commit(isr=(2,), leader=2)
     cell.deliver()
-    assert one.partition.is_syncing
+    assert one.partition.is_busy
     assert one.ask() is None
     one.sync()
     assert one.ask() is not None
@@ -700,7 +700,7 @@ def test_a_failed_sync_ends_a_follower() -> None:
     cell.leader.append()
     cell.fetch(2)
     told: list[int] = []
-    two.partition.when_synced(lambda: told.append(1))
+    two.partition.when_free(lambda: told.append(1))
     two.partition.sync_failed(ErrorCode.KAFKA_STORAGE_ERROR)
     assert told == [1]
     assert not two.partition.is_follower

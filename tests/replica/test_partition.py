@@ -10,6 +10,7 @@ import pytest
 
 from data_plane.cell.metadata import PartitionImage
 from data_plane.log.config import LogConfig
+from data_plane.log.cut_job import CutJob
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import Fault, SimFileSystem
@@ -60,6 +61,9 @@ class Played:
 
     def request_sync(self, partition: Partition) -> None:
         self.syncs.append(partition)
+
+    def request_cut(self, partition: Partition, job: CutJob) -> None:
+        raise AssertionError("it follows nobody")
 
     def may_join_isr(self, node_id: int, broker_epoch: int) -> bool:
         raise AssertionError("there are no followers")

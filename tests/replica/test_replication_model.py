@@ -1,8 +1,8 @@
 """Whatever happens in whatever order: nothing acknowledged is lost, replicas agree.
 
-Hypothesis plays producers, fetches whose steps come apart, crashes with and without loss of power,
-late images (so that several brokers lead at a time), ISR changes with lost answers of the store,
-and elections from ISR and ELR. After every step:
+Hypothesis plays producers, fetches whose steps come apart, logs that threads cut, crashes with and
+without loss of power, late images (so that several brokers lead at a time), ISR changes with lost
+answers of the store, and elections from ISR and ELR. After every step:
 
 - every record that was acknowledged to acks=all is in every replica of the ISR and of the ELR that
   is up, at its offset;
@@ -55,6 +55,7 @@ class Replication(RuleBasedStateMachine):
                 file_delete_delay_ms=0,
                 durability_fsync=fsync,
             ),
+            cutting=(2, 3),
         )
 
     # Producing
@@ -145,6 +146,8 @@ class Replication(RuleBasedStateMachine):
                 if node_id != skipped:
                     self.fetch(node_id, 1)
                     self.sync(node_id)
+                    self.cut_by_thread(node_id)
+                    self.cut_by_thread(node_id)
         leader = self.cell.nodes.get(self.cell.state.leader)
         if leader is not None and leader.is_up and not self.proposals:
             self.propose(leader.node_id, may_shrink=skipped != 0)
@@ -154,6 +157,15 @@ class Replication(RuleBasedStateMachine):
         node = self.cell.nodes[node_id]
         if node.is_up and node.syncs:
             node.sync()
+
+    @rule(node_id=NODES)
+    def cut_by_thread(self, node_id: int) -> None:
+        node = self.cell.nodes[node_id]
+        if node.is_up and node.cuts:
+            before = node.end
+            node.cut()
+            if node.end < before:
+                self.reached.add("cut by a thread")
 
     # ISR
 

@@ -58,6 +58,9 @@ class SimExecutor:
     def _work(self, work: Callable[[], Any], on_done: Callable[..., None]) -> None:
         result: Any = None
         error: BaseException | None = None
+        job = getattr(work, "__self__", None)
+        if job is not None:
+            self._node.world.count(f"job {type(job).__name__}")
         try:
             result = work()
         except Exception as failure:

@@ -16,6 +16,7 @@ from data_plane.log.flush import FlushJob
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log import Log
 from data_plane.log.producer_state import ProducerEntry, ProducerStates
+from data_plane.log.remainder import Remainder
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from tests.simulation import scenes
@@ -181,14 +182,14 @@ def _followers_keep_no_producers(patch: Patch) -> None:
 
 
 def _truncation_keeps_producers(patch: Patch) -> None:
-    original: Any = truncation.truncate_to
+    original: Any = truncation.become
 
-    def truncate_to(log: Log, offset: int) -> None:
+    def become(log: Log, remainder: Remainder) -> None:
         folds = log.folds
-        original(log, offset)
+        original(log, remainder)
         log.set_folds(folds)
 
-    patch.set(truncation, "truncate_to", truncate_to)
+    patch.set(truncation, "become", become)
 
 
 def _truncation_keeps_epochs(patch: Patch) -> None:

@@ -112,7 +112,7 @@ def _append_in_any_epoch(patch: Patch) -> None:
 
 
 def _follower_fetches_before_sync(patch: Patch) -> None:
-    patch.set(Partition, "is_syncing", property(lambda self: False))
+    patch.set(Partition, "is_busy", property(lambda self: self._cutting_epoch is not None))
 
 
 def _answers_of_any_request_taken(patch: Patch) -> None:
