@@ -18,7 +18,8 @@ how many directories the broker had: where one is missing, what was on it is los
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_plane.log import partition_files
@@ -134,17 +135,33 @@ def write_clean_mark(
 
 
 class CheckpointJob:
-    """Stores the summaries taken at its making."""
+    """Stores the summaries that were taken of `logs`, some of them at a time.
+
+    It has its number before the first one is taken: the mark of a truncation that comes afterwards
+    has this number, too, and so holds against this checkpoint."""
 
     lane = Lane.FLUSH
 
-    def __init__(self, directory: LogDirectory, entries: Mapping[Log, LogSummary]) -> None:
+    def __init__(self, directory: LogDirectory, logs: Iterable[Log]) -> None:
         self.directory = directory
-        self._entries = entries
+        self._left = iter(logs)
+        self._entries: dict[Log, LogSummary] = {}
+        self._marked: dict[Log, int] = {}
         directory.checkpoint_sequence += 1
         self._sequence = directory.checkpoint_sequence
-        self._marked = {log: log.truncation_marks for log in entries if log.truncation_marks}
         self._is_stored = False
+
+    def take_summaries(self, logs_max: int | None = None) -> bool:
+        """Look at so many more logs; on the loop. Whether that were all."""
+        looked_at = 0
+        for log in islice(self._left, logs_max):
+            looked_at += 1
+            if log.is_closed:
+                continue
+            self._entries[log] = log.summary()
+            if log.truncation_marks:
+                self._marked[log] = log.truncation_marks
+        return logs_max is None or looked_at < logs_max
 
     def run(self) -> None:
         """In a worker thread. Raises LogDirFailure."""

@@ -467,12 +467,14 @@ class LogManager:
 
     def checkpoint_job(self, directory: LogDirectory) -> CheckpointJob:
         """A job that stores where the directory's logs stand."""
-        entries = {
-            log: log.summary()
-            for log in self._logs.values()
-            if log.log_directory is directory and not log.is_closed
-        }
-        return CheckpointJob(directory, entries)
+        job = self.begin_checkpoint(directory)
+        job.take_summaries()
+        return job
+
+    def begin_checkpoint(self, directory: LogDirectory) -> CheckpointJob:
+        """The same job, still to take the summaries."""
+        logs = self._logs.values()
+        return CheckpointJob(directory, [log for log in logs if log.log_directory is directory])
 
     def offline_directories(self) -> list[LogDirectory]:
         """The directories that failed."""
