@@ -60,10 +60,13 @@ class OffsetIndex:
 
     def position_for(self, relative_offset: int) -> int:
         """Where to begin to walk for `relative_offset`: never past its batch."""
-        if not self._offsets:
-            return 0
+        entry = self.entry_for(relative_offset)
+        return 0 if entry is None else entry[1]
+
+    def entry_for(self, relative_offset: int) -> tuple[int, int] | None:
+        """(relative offset, position) of the greatest entry at or below `relative_offset`."""
         index = bisect_right(self._offsets, relative_offset) - 1
-        return self._positions[index] if index >= 0 else 0
+        return (self._offsets[index], self._positions[index]) if index >= 0 else None
 
     def boundary_at_or_below(self, position: int) -> int:
         """The greatest known batch start ≤ position, or 0."""
@@ -138,8 +141,13 @@ class TimeIndex:
 
     def offset_for(self, timestamp: int) -> int:
         """A relative offset below which no batch has a timestamp ≥ `timestamp`."""
+        entry = self.entry_below(timestamp)
+        return 0 if entry is None else entry[0]
+
+    def entry_below(self, timestamp: int) -> tuple[int, int] | None:
+        """(relative offset, timestamp) of the last entry with a smaller timestamp."""
         index = bisect_left(self._timestamps, timestamp) - 1
-        return self._offsets[index] if index >= 0 else 0
+        return (self._offsets[index], self._timestamps[index]) if index >= 0 else None
 
     def entries(self) -> Iterator[tuple[int, int]]:
         """(relative offset, timestamp), in order."""

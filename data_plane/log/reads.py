@@ -17,7 +17,7 @@ from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File
 from data_plane.log.indexes import OffsetIndex
 from data_plane.log.segment import Fetch, Segment
-from data_plane.log.segment_checks import verify
+from data_plane.log.segment_checks import indexes_for, verify
 from data_plane.wire.records import iter_batch_headers
 
 # The first read of a segment in a process checks all of it up to this size, and beyond only what
@@ -107,7 +107,9 @@ def read_segment_cold(
         if segment.unverified_end and segment.size <= FIRST_READ_CHECK_BYTES_MAX:
             found = verify(segment, file)
         # Held here: the loop may close the segment at any time, to have room for others.
-        index, _ = segment.load_indexes(file)
+        index, _ = indexes_for(segment, file, offset=offset)
+        if max_offset < segment.next_offset:
+            index, _ = indexes_for(segment, file, offset=max_offset)
         arguments = (offset, max_bytes, max_offset, at_least_one_batch)
         try:
             result = read_segment(segment, file.read_at, *arguments, index=index)

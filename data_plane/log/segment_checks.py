@@ -13,6 +13,8 @@ from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk, find_bad_range
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.file_system import File
 from data_plane.log.indexes import IndexCheck, InvalidIndex, OffsetIndex, TimeIndex
+from data_plane.wire.errors import InvalidRecords
+from data_plane.wire.records import BATCH_HEADER_BYTES, read_batch_header
 
 if TYPE_CHECKING:
     from data_plane.log.segment import Segment
@@ -41,6 +43,62 @@ def read_indexes(segment: Segment, file: File) -> Indexes:
     except (InvalidIndex, FileNotFoundError):
         return rebuild_indexes(segment, file)
     return offset_index, time_index
+
+
+def indexes_for(
+    segment: Segment, file: File, *, offset: int | None = None, timestamp_ms: int | None = None
+) -> Indexes:
+    """The indexes to look `offset` or `timestamp_ms` up in.
+
+    As long as not all batches were compared with them, the entries in use are: a bit that has
+    flipped in one of them would lead behind what is looked for, and it would be skipped."""
+    indexes = segment.load_indexes(file)
+    if not segment.unverified_end or not segment.sealed or segment.has_unsound_index_files:
+        return indexes
+    offset_index, time_index = indexes
+    is_sound = offset is None or _is_there(segment, file, offset_index, offset)
+    if is_sound and timestamp_ms is not None:
+        first = segment.base_offset + time_index.offset_for(timestamp_ms)
+        is_sound = _is_there(segment, file, offset_index, first)
+        entry = time_index.entry_below(timestamp_ms)
+        if is_sound and entry is not None:
+            position = segment.position_of(file.read_at, first, offset_index)
+            is_sound = _batch_at(file, position) == (first, entry[1])
+    if is_sound:
+        return indexes
+    segment.has_unsound_index_files = True
+    indexes = rebuild_indexes(segment, file)
+    segment.adopt_indexes(*indexes)
+    return indexes
+
+
+def checked_largest_timestamp(segment: Segment) -> int:
+    """The largest timestamp of a segment, by an index entry that is that of a batch. What goes by
+    it passes over the segment's records."""
+    largest = segment.largest_timestamp()
+    if segment.unverified_end and segment.sealed and segment.size:
+        with cold_file(segment) as file:
+            indexes_for(segment, file, timestamp_ms=largest + 1)
+    return segment.max_timestamp
+
+
+def _is_there(segment: Segment, file: File, index: OffsetIndex, offset: int) -> bool:
+    """Whether the entry for `offset` is that of a batch where it says."""
+    entry = index.entry_for(offset - segment.base_offset)
+    if entry is None:
+        return True
+    batch = _batch_at(file, entry[1])
+    return batch is not None and batch[0] == segment.base_offset + entry[0]
+
+
+def _batch_at(file: File, position: int) -> tuple[int, int] | None:
+    """(last offset, largest timestamp) of the batch at `position`; None when there is none."""
+    data = file.read_at(position, BATCH_HEADER_BYTES)
+    try:
+        header = read_batch_header(data, 0)
+    except InvalidRecords:
+        return None
+    return header.last_offset, header.max_timestamp
 
 
 def find_largest_timestamp(segment: Segment) -> None:

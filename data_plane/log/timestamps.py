@@ -18,6 +18,7 @@ from data_plane.log.cold_files import cold_file, read_as_it_is
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File
 from data_plane.log.segment import Segment
+from data_plane.log.segment_checks import checked_largest_timestamp, indexes_for
 from data_plane.wire.errors import InvalidRecords
 from data_plane.wire.records import BatchHeader, find_first_at, find_max_timestamp
 
@@ -39,7 +40,11 @@ def _find(log: Log, segments: list[Segment], timestamp_ms: int, max_offset: int)
             continue
         if segment.base_offset >= max_offset:
             return None
-        if segment.largest_timestamp() < timestamp_ms:
+        # Passed over only by an entry that is right: another must not hide what is looked for.
+        if (
+            segment.largest_timestamp() < timestamp_ms
+            and checked_largest_timestamp(segment) < timestamp_ms
+        ):
             continue
         found = _find_in(segment, timestamp_ms, log.log_start_offset, max_offset)
         if found is not None:
@@ -51,7 +56,7 @@ def _find_in(segment: Segment, timestamp_ms: int, start: int, end: int) -> Found
     if not segment.size:
         return None
     with cold_file(segment) as file:
-        offset_index, time_index = segment.load_indexes(file)
+        offset_index, time_index = indexes_for(segment, file, timestamp_ms=timestamp_ms)
         position = offset_index.position_for(time_index.offset_for(timestamp_ms))
         for chunk, header in _batches(segment, file, position, start, end):
             if header.max_timestamp < timestamp_ms:
@@ -115,7 +120,7 @@ def _find_max(log: Log, segments: list[Segment], max_offset: int) -> Found | Non
         if segment.size and segment.next_offset > start and segment.base_offset < max_offset
     ]
     # Only the segments at the two ends can have less to show than their largest timestamp.
-    candidates.sort(key=lambda segment: (-segment.largest_timestamp(), segment.base_offset))
+    candidates.sort(key=lambda one: (-checked_largest_timestamp(one), one.base_offset))
     best: Found | None = None
     for segment in candidates:
         if best is not None and segment.largest_timestamp() < best[1]:
@@ -130,7 +135,7 @@ def _max_in(segment: Segment, start: int, end: int) -> Found | None:
     """The first record with the highest timestamp of a segment's in [start, end)."""
     best: Found | None = None
     with cold_file(segment) as file:
-        offset_index, time_index = segment.load_indexes(file)
+        offset_index, time_index = indexes_for(segment, file, timestamp_ms=segment.max_timestamp)
         position = 0
         if segment.base_offset >= start and segment.next_offset <= end:
             relative = time_index.offset_for(segment.max_timestamp)
