@@ -6,8 +6,6 @@ gets a message before each start, so that none is empty and every log has someth
 
 from __future__ import annotations
 
-import argparse
-
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -15,6 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.brokers import Tidewheel
 from benchmarks.process_figures import memory_bytes, open_descriptors
 from benchmarks.side_by_side import benchmark_folder
+from stack.help import CommandParser, positive_number, write_any_text
 
 PARTITIONS_PER_TOPIC = 1000
 
@@ -48,8 +47,15 @@ def touch_every_partition(bootstrap: str, names: list[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--partitions", type=int, default=10_000)
+    write_any_text()
+    parser = CommandParser(prog="./tidewheel bench partitions", description=__doc__)
+    parser.add_argument(
+        *("-p", "--partitions"),
+        type=positive_number,
+        default=10_000,
+        metavar="N",
+        help="How many.  [default: %(default)s]",
+    )
     partitions = parser.parse_args().partitions
     with benchmark_folder() as folder:
         broker = Tidewheel(folder)

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from benchmarks.brokers import describe_machine
 from benchmarks.resident_memory import SHARE_OF_AVAILABLE, available_bytes, resident_memory
+from stack.help import CommandParser, positive_number, write_any_text
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -116,20 +117,39 @@ def drop_topic(compared: Compared, name: str) -> None:
 
 def parse_arguments(description: str | None, program: str) -> argparse.Namespace:
     """The options that all comparisons have."""
-    parser = argparse.ArgumentParser(prog=program, description=description)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the usual messages")
-    parser.add_argument("--only", nargs="*", help="names of loads, or parts of names")
-    parser.add_argument("--ours-only", action="store_true", help="leave Apache Kafka out")
-    parser.add_argument("--write", action="store_true", help="put the table into the document")
+    write_any_text()
+    parser = CommandParser(prog=program, description=description)
+    parser.add_argument(
+        "--rounds",
+        type=positive_number,
+        default=3,
+        metavar="N",
+        help="How often; the median counts.  [default: %(default)s]",
+    )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="Share of the usual messages.  [default: %(default)s]",
+    )
+    parser.add_argument(
+        "--only", nargs="*", metavar="NAME", help="Names of loads, or parts of names."
+    )
+    parser.add_argument("--ours-only", action="store_true", help="Leave Apache Kafka out.")
+    parser.add_argument("--write", action="store_true", help="Put the table into the document.")
     parser.add_argument(
         "--against",
         type=Path,
         metavar="CHECKOUT",
-        help="another checkout of Tidewheel in Apache Kafka's place; it must be set up",
+        help="Another checkout of Tidewheel in Apache Kafka's place; it must be set up.",
     )
     parser.add_argument(
-        "--cache", type=Path, default=Path(tempfile.gettempdir()) / "tidewheel-benchmarks"
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        default=Path(tempfile.gettempdir()) / "tidewheel-benchmarks",
+        help="Where Apache Kafka is kept.  [default: %(default)s]",
     )
     arguments = parser.parse_args()
     if arguments.against is not None:

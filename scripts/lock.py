@@ -14,7 +14,6 @@ otherwise. This script does not install anything.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import subprocess
@@ -22,6 +21,8 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+
+from stack.help import CommandParser
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGEST_PREFIX = "# made by `./tidewheel lock` from dependency tables with digest "
@@ -93,10 +94,16 @@ def _compile(target: Path, selection: list[str], options: list[str]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="./tidewheel lock", description=__doc__.split("\n")[0])
-    parser.add_argument("--upgrade", action="store_true", help="take the newest of everything")
-    parser.add_argument("--upgrade-package", action="append", default=[], metavar="NAME")
-    parser.add_argument("--check", action="store_true", help="only say whether they are current")
+    parser = CommandParser(prog="./tidewheel lock", description=__doc__.split("\n")[0])
+    parser.add_argument("--upgrade", action="store_true", help="Take the newest of everything.")
+    parser.add_argument(
+        "--upgrade-package",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="Take the newest of this; repeatable.",
+    )
+    parser.add_argument("--check", action="store_true", help="Only say whether they are current.")
     arguments = parser.parse_args()
     if arguments.check:
         stale = stale_locks()

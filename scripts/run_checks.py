@@ -7,11 +7,12 @@ fail follows its line. `--fix` lets ruff repair what it can instead.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from stack.help import CommandParser
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -56,9 +57,11 @@ def fix() -> int:
 
 def main() -> int:
     known = checks()
-    parser = argparse.ArgumentParser(prog="./tidewheel check", description="Check the source.")
-    parser.add_argument("--only", choices=list(known), action="append", help="just this one")
-    parser.add_argument("--fix", action="store_true", help="let ruff repair and format instead")
+    parser = CommandParser(prog="./tidewheel check", description="Check the source.")
+    parser.add_argument(
+        "--only", choices=list(known), action="append", help="Just this one; repeatable."
+    )
+    parser.add_argument("--fix", action="store_true", help="Let ruff repair and format instead.")
     options = parser.parse_args()
     if options.fix:
         return fix()

@@ -8,10 +8,11 @@ that plain pytest has them too; pytest's closing line stays the last line of the
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
+
+from stack.help import CommandParser, positive_number, write_any_text
 
 ROOT = Path(__file__).resolve().parent.parent
 SELECTIONS = {
@@ -37,19 +38,29 @@ def pytest_arguments(level: str, workers: int, paths: list[str], extra: list[str
 
 
 def main() -> int:
+    write_any_text()
     own, separator, extra = sys.argv[1:], "--", []
     if separator in own:
         cut = own.index(separator)
         own, extra = own[:cut], own[cut + 1 :]
-    parser = argparse.ArgumentParser(
-        prog="./tidewheel test", description="Run the tests.", epilog="-- ARGS go to pytest."
+    parser = CommandParser(
+        prog="./tidewheel test",
+        description="Run the tests. What follows `--` goes to pytest as it is.",
     )
     level = parser.add_mutually_exclusive_group()
-    level.add_argument("--all", action="store_true", help="also what is slow")
-    level.add_argument("--nightly", action="store_true", help="also what is open-ended")
-    parser.add_argument("-n", "--workers", type=int, default=None, help="processes side by side")
-    parser.add_argument("paths", nargs="*", help="only these files, folders or tests")
+    level.add_argument("--all", action="store_true", help="Also what is slow.")
+    level.add_argument("--nightly", action="store_true", help="Also what is open-ended.")
+    parser.add_argument(
+        *("-n", "--workers"), type=positive_number, metavar="N", help="Processes side by side."
+    )
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="Only these files, folders or tests."
+    )
     options = parser.parse_args(own)
+    for path in options.paths:
+        # Beside its workers pytest would not say it.
+        if not (ROOT / path.partition("::")[0]).exists():
+            parser.error(f"There is no {path} here")
     name = "nightly" if options.nightly else "all" if options.all else "everyday"
     workers = options.workers or min(WORKERS_MAX, os.cpu_count() or 1)
 

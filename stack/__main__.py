@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import sys
 
@@ -16,16 +15,14 @@ from stack.errors import (
     describe_os_error,
 )
 from stack.folder import StackFolder
+from stack.help import write_any_text
 from stack.options import StackOptions
 from stack.requests import Action, part_named
 from stack.up import run_removal, run_request
 
 
 def main(arguments: list[str] | None = None) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal that is not UTF-8 gets escapes for what it cannot show, and no error.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    write_any_text()
     given = sys.argv[1:] if arguments is None else arguments
     options = make_parser().parse_args(given)
     try:

@@ -17,6 +17,7 @@ from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
 from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 from stack.errors import EXIT_USAGE, StackError
+from stack.hints import PROGRAM
 from stack.ports import PORT_MAX
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -45,7 +46,8 @@ class AdminConnection:
                 problems.append(f"{address}: {error}")
         raise StackError(
             f"No broker can be reached ({'; '.join(problems) or 'no address'}). Check that the "
-            "stack runs (`tidewheel status`) and that TIDEWHEEL_URL or --url is right."
+            f"stack runs (`{PROGRAM} status`, with the --data that `up` was given), and that "
+            "--url or TIDEWHEEL_URL is right."
         )
 
     def _open(self, place: tuple[str, int]) -> None:

@@ -7,21 +7,24 @@ import os
 from pathlib import Path
 from typing import Any
 
+from stack.help import CommandParser, positive_number, whole_number
 from stack.hints import PROGRAM, default_data_path
 from stack.up import DEFAULT_PORT
+
+JSON_HELP = "Print JSON, for scripts."
 
 
 def make_parser() -> argparse.ArgumentParser:
     """All commands, with their help."""
-    parser = argparse.ArgumentParser(prog=PROGRAM, description="Run Tidewheel on this machine.")
+    parser = CommandParser(prog=PROGRAM, description="Run Tidewheel on this machine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    data = argparse.ArgumentParser(add_help=False)
+    data = CommandParser(add_help=False)
     data.add_argument(
         "--data",
         type=_folder,
         metavar="DIR",
         default=default_data_path(),
-        help="the stack's data folder (%(default)s)",
+        help="The stack's data folder.  [default: %(default)s]",
     )
     _add_up(commands, data)
     _add_down_and_status(commands, data)
@@ -39,30 +42,31 @@ def _folder(text: str) -> Path:
 
 
 def _add_up(commands: Any, data: argparse.ArgumentParser) -> None:
-    up = commands.add_parser("up", parents=[data], help="start a stack", description="Start.")
+    up = commands.add_parser("up", parents=[data], help="Start a stack.")
     up.description = (
         "Start brokers on loopback and keep them running until Ctrl-C. The data stays in its "
         "folder and is found again at the next start."
     )
     up.add_argument(
         "--brokers",
-        type=int,
+        type=whole_number,
         metavar="N",
-        help="how many (3, or those that have data); more than one bring a Postgres for their "
-        "metadata, unless DATABASE_URL names one",
+        help="How many; more than one bring a Postgres for their metadata, unless DATABASE_URL "
+        "names one.  [default: those that have data, else 3]",
     )
     up.add_argument(
         "--port",
-        type=int,
+        type=whole_number,
         default=DEFAULT_PORT,
         metavar="BASE",
-        help="the first broker's port, the next ones follow; 0 for any (%(default)s)",
+        help="The first broker's port, the next ones follow; 0 for any.  [default: %(default)s]",
     )
     up.add_argument(
         "--first-id",
-        type=int,
-        metavar="I",
-        help="the first broker's id, the next ones follow (1, or the one that has data)",
+        type=whole_number,
+        metavar="ID",
+        help="The first broker's id, the next ones follow.  [default: the one that has data, "
+        "else 1]",
     )
     up.add_argument(
         "--set",
@@ -70,106 +74,144 @@ def _add_up(commands: Any, data: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         dest="settings",
-        help="a broker or topic-default property under Kafka's name; {id} in VALUE stands for each "
-        "broker's id; repeatable",
+        help="A broker property or topic default under Kafka's name; {id} in VALUE stands for each "
+        "broker's id; repeatable.",
     )
-    up.add_argument("--detach", action="store_true", help="return when it is up")
+    up.add_argument("--detach", action="store_true", help="Return when it is up.")
     up.add_argument(
         "--add",
         nargs="?",
         const="",
         metavar="ID",
-        help="start one more broker in the stack that runs, or a part of it that has ended: a "
-        "broker's id, or `postgres`",
+        help="Start one more broker in the stack that runs, or a part of it that has ended: a "
+        "broker's id, or `postgres`.",
     )
     up.add_argument("--report-fd", type=int, help=argparse.SUPPRESS)
 
 
 def _add_down_and_status(commands: Any, data: argparse.ArgumentParser) -> None:
     down = commands.add_parser(
-        "down", parents=[data], help="stop a stack", description="Stop the stack of a folder."
+        "down", parents=[data], help="Stop a stack.", description="Stop the stack of a folder."
     )
-    down.add_argument("--broker", type=int, metavar="ID", help="stop only this broker of it")
+    down.add_argument(
+        "--broker", type=whole_number, metavar="ID", help="Stop only this broker of it."
+    )
     down.add_argument(
         "--remove",
         action="store_true",
-        help="with --broker: for good, with its data; it must have been drained",
+        help="With --broker: for good, with its data; it must have been drained.",
     )
     status = commands.add_parser(
-        "status", parents=[data], help="what runs", description="Show what runs on a folder."
+        "status",
+        parents=[data],
+        help="Show what runs.",
+        description="Show what runs with the data of a folder.",
     )
-    status.add_argument("--json", action="store_true", help="for scripts")
+    status.add_argument("--json", action="store_true", help=JSON_HELP)
 
 
 def _add_cell(commands: Any, data: argparse.ArgumentParser) -> None:
-    cell = commands.add_parser("cell", help="look after a cell", description="Look after a cell.")
+    cell = commands.add_parser("cell", help="Look after a cell.", description="Look after a cell.")
     recover = cell.add_subparsers(dest="cell_command", required=True, metavar="COMMAND").add_parser(
         "recover",
         parents=[data],
-        help="rebuild a lost metadata store",
+        help="Rebuild a lost metadata store.",
         description="Rebuild the metadata store of a stack from what its brokers keep on disk. "
         "What happened after the newest of those is lost; messages are not.",
     )
     recover.add_argument(
         "--replace",
         action="store_true",
-        help="throw away a store that belongs to another cell or has gone on",
+        help="Throw away a store that belongs to another cell or has gone on.",
     )
     recover.add_argument(
-        "--dsn", help="of a cell that is no stack: its database; - reads it from standard input"
+        "--dsn",
+        metavar="DSN",
+        help="Of a cell that is no stack: its database; - reads it from standard input.",
     )
     recover.add_argument(
-        "--image", nargs="+", type=Path, metavar="FILE", help="and its brokers' image files"
+        "--image",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="With --dsn: its brokers' image files.",
     )
-    recover.add_argument("--schema", help="and its schema there, if it is not the usual one")
+    recover.add_argument(
+        "--schema",
+        metavar="NAME",
+        help="With --dsn: its schema there, if it is not the usual one.",
+    )
 
 
 def _add_demo(commands: Any) -> None:
     demo = commands.add_parser(
         "demo",
-        help="336,776 real flights through three brokers",
+        help="Send 336,776 real flights through three brokers.",
         description="Send the flights that left New York in 2013 through a cell of their own, read "
         "them with a group of consumers, kill a broker in the middle, and check every flight.",
     )
     demo.add_argument(
-        "--brokers", type=int, default=3, metavar="N", help="from three on, one is killed (3)"
+        "--brokers",
+        type=whole_number,
+        default=3,
+        metavar="N",
+        help="How many; from three on, one is killed.  [default: %(default)s]",
     )
-    demo.add_argument("--partitions", type=int, default=6, metavar="N", help="(%(default)s)")
-    demo.add_argument("--bootstrap", metavar="HOST:PORT", help="use these brokers instead")
-    demo.add_argument("--json", action="store_true", help="print the summary as JSON")
+    demo.add_argument(
+        "-p",
+        "--partitions",
+        type=positive_number,
+        default=6,
+        metavar="N",
+        help="Of the flights' topic.  [default: %(default)s]",
+    )
+    demo.add_argument(
+        "--url",
+        "--bootstrap",
+        dest="bootstrap",
+        metavar="ADDRESS",
+        help="Use these brokers instead: host:port,host:port or tidewheel://host:port.",
+    )
+    demo.add_argument("--json", action="store_true", help=JSON_HELP)
 
 
 def _add_reassign(commands: Any) -> None:
     reassign = commands.add_parser(
         "reassign",
-        help="move replicas to other brokers",
+        help="Move replicas to other brokers.",
         description="Have the cell move the replicas of a topic to other brokers while it goes on "
         "serving. Copies come first; what is redundant then goes.",
     )
-    reassign.add_argument("topic", nargs="?", metavar="TOPIC")
-    reassign.add_argument("--partition", type=int, metavar="N", help="only this one of it")
+    reassign.add_argument("topic", nargs="?", metavar="TOPIC", help="What to move.")
+    reassign.add_argument(
+        "-p", "--partition", type=whole_number, metavar="N", help="Move only this one of it."
+    )
     what = reassign.add_mutually_exclusive_group()
     what.add_argument(
         "--to",
         metavar="IDS",
-        help="broker ids, such as 1,2,3: partitions are spread over them; with --partition they "
-        "are its replicas, the preferred leader first",
+        help="Broker ids, such as 1,2,3: partitions are spread over them; with --partition they "
+        "are its replicas, the preferred leader first.",
     )
     reassign.add_argument(
-        "--replicas", type=int, metavar="K", help="so many per partition (as many as now)"
+        "--replicas",
+        type=whole_number,
+        metavar="N",
+        help="So many per partition; as many as now if not given.",
     )
-    reassign.add_argument("--wait", action="store_true", help="return when it is done")
-    what.add_argument("--list", action="store_true", help="show what is being moved")
+    reassign.add_argument("--wait", action="store_true", help="Return when it is done.")
+    what.add_argument("--list", action="store_true", help="Show what is being moved.")
     what.add_argument(
         "--elect-preferred",
         action="store_true",
-        help="have each partition's first replica lead again, where it is in sync",
+        help="Have each partition's first replica lead again, where it is in sync.",
     )
-    what.add_argument("--cancel", action="store_true", help="call off what is being moved")
+    what.add_argument("--cancel", action="store_true", help="Call off what is being moved.")
+    reassign.add_argument("--json", action="store_true", help=JSON_HELP)
     reassign.add_argument(
         "--url",
         metavar="ADDRESS",
         default=os.environ.get("TIDEWHEEL_URL") or f"127.0.0.1:{DEFAULT_PORT}",
-        help="brokers: host:port,host:port (TIDEWHEEL_URL, else %(default)s)",
+        help="Brokers: host:port,host:port or tidewheel://host:port; 127.0.0.1:9092 if not given.  "
+        "[env var: TIDEWHEEL_URL]",
     )
-    reassign.add_argument("--json", action="store_true", help="for scripts")

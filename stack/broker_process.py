@@ -98,7 +98,8 @@ class BrokerLaunch:
             check=False,
         )
         if looked.returncode == EXIT_USAGE:
-            raise StackError(looked.stderr.strip(), EXIT_USAGE)
+            words = looked.stderr.strip().removeprefix("configuration: ")
+            raise StackError(f"Broker {self.broker_id} cannot be started so: {words}", EXIT_USAGE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ These checks come first because their message can name the option that helps.
 from __future__ import annotations
 
 import errno
+import itertools
 import socket
 
 from stack.errors import StackError
@@ -19,10 +20,17 @@ PORT_MAX = 65_535
 METRICS_PORT_DISTANCE = 1000
 INTER_BROKER_PORT_DISTANCE = 2000
 POSTGRES_PORT_DISTANCE = 3000
+PORT_UNPRIVILEGED_MIN = 1024
+BASE_STEP = 100
 
 
 def is_free(port: int) -> bool:
     """Whether a server could listen on this loopback port now."""
+    return _bind(port) == 0
+
+
+def _bind(port: int) -> int:
+    """0 when a server could have the port; else EADDRINUSE or EACCES."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As servers do: connections of a server that has just stopped do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -30,9 +38,9 @@ def is_free(port: int) -> bool:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
             if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                return False
+                return error.errno
             raise
-    return True
+    return 0
 
 
 def broker_ports(base: int, count: int) -> list[int]:
@@ -44,18 +52,41 @@ def broker_ports(base: int, count: int) -> list[int]:
         raise StackError(f"--port {base} is not a port number (0 to {PORT_MAX}).", 2)
     taken = [str(port) for port in ports if not is_free(port)]
     if taken:
-        raise StackError(
-            f"Port {', '.join(taken)} is in use by another program. Choose another one with "
-            f"--port, for example --port {_suggest(base, count)}, or --port 0 for any."
-        )
+        raise StackError(_why_taken(taken, base, count))
     return ports
 
 
-def _suggest(base: int, count: int) -> int:
-    for candidate in range(base + 100, PORT_MAX - count, 100):
-        if all(is_free(port) for port in range(candidate, candidate + count)):
+def _why_taken(taken: list[str], base: int, count: int) -> str:
+    which = f"Port {taken[0]} is" if len(taken) == 1 else f"Ports {', '.join(taken)} are"
+    free = free_base(base, count)
+    instead = "--port 0, for any" if free is None else f"--port {free}, or --port 0 for any"
+    if not may_bind(int(taken[0])):
+        return f"{which} for privileged users only. Choose another one: {instead}."
+    return f"{which} in use by another program. Choose another one: {instead}."
+
+
+def may_bind(port: int) -> bool:
+    """Whether this user may listen on the port at all."""
+    return _bind(port) != errno.EACCES
+
+
+def stack_ports(base: int, count: int) -> list[int]:
+    """All ports of a stack on `base`: of its brokers, what stands beside each, and Postgres."""
+    distances = (0, METRICS_PORT_DISTANCE, INTER_BROKER_PORT_DISTANCE)
+    brokers = [base + distance + i for distance in distances for i in range(count)]
+    return [*brokers, base + POSTGRES_PORT_DISTANCE]
+
+
+def free_base(base: int, count: int) -> int | None:
+    """The first port from `base` on, in steps, of a stack that would find all its ports free; one
+    below when there is none above, None when there is none at all."""
+    above = range(base + BASE_STEP, PORT_MAX - POSTGRES_PORT_DISTANCE + 1, BASE_STEP)
+    below = range(base - BASE_STEP, PORT_UNPRIVILEGED_MIN - 1, -BASE_STEP)
+    for candidate in itertools.chain(above, below):
+        ports = stack_ports(candidate, count)
+        if min(ports) > 0 and max(ports) <= PORT_MAX and all(map(is_free, ports)):
             return candidate
-    return 0
+    return None
 
 
 def port_beside(port: int, distance: int) -> int:

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import IO
 
 from stack.errors import StackError
+from stack.hints import PROGRAM
 from stack.ports import PORT_MAX, is_free
 from stack.processes import ProcessIdentity, identify
 
@@ -119,8 +120,8 @@ class PostgresServer:
         self.home.mkdir(parents=True, exist_ok=True)
         if find_leftover(self.home) is not None:
             raise StackError(
-                f"A Postgres server already runs in {self.home}. `tidewheel down` stops what an "
-                "earlier stack left behind."
+                f"A Postgres server already runs in {self.home}. `{PROGRAM} down`, with the --data "
+                "of its stack, stops what an earlier stack left behind."
             )
         if not self._make_data_folder(should_stop):
             return

@@ -19,13 +19,12 @@ from collections.abc import Callable
 from stack.admin_connection import AdminConnection
 from stack.errors import StackError
 from stack.folder import StackFolder, bootstrap
+from stack.hints import PROGRAM, command
 from stack.reassign import replica_counts, unregister
 from stack.requests import Action, ask
 
 
-def remove_broker(
-    folder: StackFolder, broker_id: int, *, program: str, tell: Callable[[object], None]
-) -> None:
+def remove_broker(folder: StackFolder, broker_id: int, *, tell: Callable[[object], None]) -> None:
     """See the module. Raises StackError."""
     state = folder.read_state()
     living = [] if state is None else state.living()
@@ -38,7 +37,7 @@ def remove_broker(
         if held:
             raise StackError(
                 f"Broker {broker_id} has {held} replicas. Have them moved first: "
-                f"{program} drain {broker_id}"
+                f"{PROGRAM} drain {broker_id} --url {bootstrap(others)}"
             )
         if runs:
             tell(ask(folder, Action.STOP, f"broker-{broker_id}", tell))
@@ -49,7 +48,7 @@ def remove_broker(
                 raise
             raise StackError(
                 f"{error}\nBroker {broker_id} stays a member, with its data. To start it again: "
-                f"{program} up --add {broker_id}"
+                f"{command(f'up --add {broker_id}', folder)}"
             ) from error
     has_data = folder.broker_data(broker_id).exists()
     if not was_known and not has_data and not folder.put_aside_of(broker_id):

@@ -22,10 +22,16 @@ from typing import IO, Any
 from stack.broker_process import BrokerLaunch, StillStarting, Stopped
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError, describe_os_error
 from stack.events import PartEnded, RequestDone, Restarting, StackEvent
-from stack.folder import StackFolder, StackState, bootstrap
+from stack.folder import MetadataStoreKind, StackFolder, StackState, bootstrap
 from stack.hints import PROGRAM, data_option
 from stack.log_view import LogTails, format_line
-from stack.options import DEFAULT_BROKERS, StackOptions, cell_environment, cell_settings
+from stack.options import (
+    StackOptions,
+    cell_environment,
+    cell_settings,
+    decide_broker_ids,
+    decide_store_kind,
+)
 from stack.requests import Action, ask
 from stack.supervisor import Supervisor
 
@@ -88,14 +94,25 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
 
 
 def refuse_wrong_settings(options: StackOptions) -> None:
-    """Have a broker look at what --set says before anything is made or started for it. Raises
-    StackError."""
+    """Have a broker look at what --set says before anything is made or started for it, once for
+    each that is told something else. Raises StackError."""
     options.check()
     if not options.settings:
         return
-    broker_id, brokers = options.first_id or 1, options.brokers or DEFAULT_BROKERS
+    folder = StackFolder(options.data)
+    ids = decide_broker_ids(options, folder.broker_ids())
+    kind = decide_store_kind(options, folder, len(ids))
+    # Ids of brokers with the same settings are one question.
+    questions = {options.settings_of(broker_id): broker_id for broker_id in reversed(ids)}
+    for broker_id in sorted(questions.values()):
+        _refuse_wrong_settings_of(options, broker_id, kind, len(ids))
+
+
+def _refuse_wrong_settings_of(
+    options: StackOptions, broker_id: int, kind: MetadataStoreKind, brokers: int
+) -> None:
     settings, environment = options.settings_of(broker_id), {}
-    if brokers > 1:
+    if kind is not MetadataStoreKind.LOCAL:
         settings = (*cell_settings(broker_id, 0), *settings)
         # Nobody connects: only the configuration is looked at.
         environment = cell_environment(broker_id, "postgresql://nobody@127.0.0.1/none", brokers)
@@ -165,7 +182,7 @@ def run_removal(folder: StackFolder, broker_id: int) -> int:
     def tell(news: object) -> None:
         print(news, flush=True)
 
-    remove_broker(folder, broker_id, program=PROGRAM, tell=tell)
+    remove_broker(folder, broker_id, tell=tell)
     return 0
 
 

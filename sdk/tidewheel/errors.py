@@ -51,8 +51,8 @@ class BrokerUnreachable(TidewheelError):
     """No broker answered at the given addresses within the time-out."""
 
     default_hint = (
-        "Check that the broker runs (`tidewheel status`), that host and port are right "
-        "(TIDEWHEEL_URL), and that no firewall is in between"
+        "Check that the broker runs (`tidewheel status`, with the --data that `tidewheel up` was "
+        "given), that host and port are right (TIDEWHEEL_URL), and that no firewall is in between"
     )
     retriable = True
 
@@ -366,7 +366,9 @@ def from_kafka(fault: KafkaFault, what: str) -> TidewheelError:
     """Make the typed error for `fault`; `what` says what was tried, e.g. `sending to "orders"`."""
     name = fault.name()
     make = _BY_KAFKA_NAME.get(name, BrokerError)
-    error = make(f"{what} failed: {plain(fault.str())} ({name})", kafka_name=name)
+    # What begins with an underscore is a name of librdkafka's own, which says nothing to others.
+    known_as = "" if name.startswith("_") else f" ({name})"
+    error = make(f"{what} failed: {plain(fault.str())}{known_as}", kafka_name=name)
     if make is BrokerError:
         error.retriable = fault.retriable() or name in _TRANSIENT
         error.hint = "Try again" if error.retriable else "Look at the broker's log for the reason"

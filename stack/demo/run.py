@@ -32,7 +32,7 @@ from types import FrameType
 from typing import Final
 
 from tidewheel import Client, ProducerSettings
-from tidewheel.errors import TidewheelError
+from tidewheel.errors import BrokerUnreachable, TidewheelError
 from tidewheel.interceptors import ProducerInterceptor
 from tidewheel.settings import ClientSettings
 
@@ -44,6 +44,7 @@ from stack.demo.outage import Outage, Pulse
 from stack.demo.report import Outcome, Reporter, as_json
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError
 from stack.events import PartEnded, StackEvent
+from stack.hints import PROGRAM
 from stack.options import StackOptions
 from stack.supervisor import Supervisor
 from stack.up import StopSignals
@@ -98,7 +99,7 @@ def run_demo(partitions: int, brokers: int, bootstrap: str | None, *, as_json: b
             return EXIT_INTERRUPTED
         except TidewheelError as error:
             words = supervisor.last_words() if supervisor is not None else []
-            raise StackError("\n".join([f"The demo failed: {error}", *words])) from error
+            raise StackError("\n".join([f"The demo failed: {_told(error)}", *words])) from error
         if as_json:
             print(json.dumps(_json(outcome)))
         else:
@@ -107,6 +108,13 @@ def run_demo(partitions: int, brokers: int, bootstrap: str | None, *, as_json: b
 
 
 _json = as_json
+
+
+def _told(error: TidewheelError) -> str:
+    """What happened and what to do, in the terms of this command's options."""
+    if isinstance(error, BrokerUnreachable):
+        return f"{error.message}. Check that brokers run there, and that --url is right"
+    return str(error).replace("`tidewheel ", f"`{PROGRAM} ")
 
 
 async def _supervised(demo: Demo, signals: StopSignals, supervisor: Supervisor | None) -> Outcome:

@@ -67,6 +67,18 @@ def test_the_first_screen_needs_nothing_installed(checkout: Path, arguments: lis
     assert not (checkout / ".venv").exists()
 
 
+def test_help_of_a_command_is_the_commands_own(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = load(checkout)
+    monkeypatch.setattr(sys, "argv", ["tidewheel", "help", "topics", "create"])
+    monkeypatch.setattr(launcher, "ensure_environment", lambda: None)
+    started: list[list[str]] = []
+    monkeypatch.setattr(launcher.os, "execv", lambda _program, words: started.append(words))
+    launcher.main()
+    assert started[0][-3:] == ["topics", "create", "--help"]
+
+
 def test_an_old_python_gets_a_sentence(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = load(checkout)
     monkeypatch.setattr(launcher, "PYTHON_MIN", (3, 99))

@@ -315,6 +315,52 @@ def test_in_a_checkout_hints_name_the_launcher() -> None:
         assert says in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "url", "says"),
+    [
+        (["topics", "--url", "127.0.0.1:1"], "127.0.0.1:2", "--url 127.0.0.1:1 is its address"),
+        (["topics"], "127.0.0.1:2", "TIDEWHEEL_URL 127.0.0.1:2 is its address"),
+        (["produce", "x", "y"], "127.0.0.1:2", "with the --data that `tidewheel up` was given"),
+    ],
+)
+def test_a_broker_that_is_not_there_is_named_with_the_options_in_use(
+    run: Run, arguments: list[str], url: str, says: str
+) -> None:
+    result = run(*arguments, url=url)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert says in result.stderr
+
+
+def test_hints_go_to_the_brokers_that_the_command_was_for(run: Run, bootstrap: str) -> None:
+    elsewhere = "127.0.0.1:2"
+    for arguments, says in (
+        (["consume", "no-such"], f"`tidewheel topics create NAME --url {bootstrap}`"),
+        (["lag", "no-such"], f"`tidewheel groups list --url {bootstrap}`"),
+    ):
+        assert says in run(*arguments, "--url", bootstrap, url=elsewhere).stderr
+        assert "--url" not in run(*arguments).stderr
+
+
+def test_a_table_whose_reader_leaves_is_no_failure(bootstrap: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "tidewheel.cli.main", "brokers"],
+        env={**os.environ, "TIDEWHEEL_URL": bootstrap},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_names_of_librdkafkas_own_are_not_shown(run: Run, topic: str) -> None:
+    result = run("produce", topic, "x", "--partition", "77")
+    assert "failed: Unknown partition\n" in result.stderr
+
+
 def test_commands_of_the_server_say_where_they_are() -> None:
     result = in_process_of_its_own(["test"], "", "127.0.0.1:1")
     assert (result.returncode, result.stdout) == (2, "")

@@ -42,7 +42,7 @@ class Stack:
         asked.result()
 
     def remove(self, broker_id: int) -> None:
-        remove_broker(self.folder, broker_id, program="tidewheel", tell=self.said.append)
+        remove_broker(self.folder, broker_id, tell=self.said.append)
 
     def running(self) -> set[int]:
         return {broker.broker_id for broker in self.supervisor.brokers}

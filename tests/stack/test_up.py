@@ -197,6 +197,21 @@ def test_what_cannot_be_is_refused_in_one_sentence(
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("detach", [[], ["--detach"]])
+def test_a_property_that_is_wrong_for_another_broker_is_found_before_anything_is_made(
+    stacks: Stacks, tmp_path: Path, detach: list[str]
+) -> None:
+    # What broker 7 gets is the largest that can be, what broker 8 gets is one more.
+    arguments = ["--first-id", 7, "--brokers", 2, "--port", 0, *detach]
+    data = tmp_path / "data"
+    wrong = "message.max.bytes=214748364{id}"
+    result = stacks.run("up", "--data", data, *arguments, "--set", wrong)
+    assert result.returncode == 2
+    assert result.stderr.startswith("tidewheel: Broker 8 cannot be started so: --set: Invalid")
+    assert "2147483648" in result.stderr
+    assert not data.exists()
+
+
 def test_a_folder_without_a_name_is_not_the_current_one(tmp_path: Path) -> None:
     for command in ("up", "down", "status"):
         result = subprocess.run(

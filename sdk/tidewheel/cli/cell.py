@@ -87,7 +87,7 @@ def brokers(as_json: JsonOption = False, url: UrlOption = None) -> None:
 
 def partitions(
     topic: Annotated[
-        str | None, typer.Argument(metavar="[TOPIC]", help="Only of this topic.")
+        str | None, typer.Argument(metavar="TOPIC", help="Only of this topic.")
     ] = None,
     broker: Annotated[
         int | None, typer.Option("--broker", metavar="ID", help="Only with a replica there.")
@@ -96,7 +96,9 @@ def partitions(
         bool,
         typer.Option("--troubled", "-t", help="Only without leader or with replicas not in sync."),
     ] = False,
-    internal: Annotated[bool, typer.Option(help="The brokers' own topics too.")] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="The brokers' own topics too.")
+    ] = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
@@ -147,7 +149,7 @@ async def _explain_leaderless(client: Client, rows: list[tuple[str, PartitionInf
 
 
 def drain(
-    broker: Annotated[int, typer.Argument(metavar="BROKER", help="Its id.")],
+    broker: Annotated[int, typer.Argument(metavar="ID", help="The broker's id.")],
     undo: Annotated[bool, typer.Option("--undo", help="Let it take replicas again.")] = False,
     wait: Annotated[
         bool, typer.Option(help="Stay until it holds nothing; --no-wait returns at once.")
@@ -213,7 +215,7 @@ def _refuse_without_room(
         fail(
             f"{name}-{p.partition} has {most} replicas, and without broker {broker} there are "
             f"{others} brokers for them",
-            f"Add a broker first, for example `{PROGRAM} up --add`",
+            f"Add a broker first, for example `{PROGRAM} up --add`, with the --data of its stack",
         )
 
 

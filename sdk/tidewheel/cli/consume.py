@@ -31,6 +31,13 @@ IDLE_LOOKS_MAX: Final = 50
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
+CONSUME_EXAMPLES: Final = (
+    "consume orders --until-end",
+    "consume orders --from 10m --json",
+    "consume orders --group pay --count 100",
+)
+
+
 def parse_start(text: str) -> Start:
     """`beginning`, `end`, an offset, a time, or a duration ago. Raises ConfigurationError."""
     if text == "beginning":
@@ -54,22 +61,26 @@ def parse_start(text: str) -> Start:
 
 
 def consume(
-    topic: Annotated[list[str], typer.Argument(help="What to read; several are mixed.")],
+    topic: Annotated[
+        list[str], typer.Argument(metavar="TOPIC", help="What to read; several are mixed.")
+    ],
     start: Annotated[
         str,
         typer.Option(
             "--from",
             metavar="WHERE",
-            help="beginning, end, an offset, a time, or a duration ago (10m). With a group: where "
-            "to begin without a committed offset.",
+            help="The beginning, end, an offset, a time, or a duration ago (10m). With a group: "
+            "where to begin without a committed offset.",
         ),
     ] = "beginning",
     group: Annotated[
         str | None,
-        typer.Option("--group", "-g", help="Read as a member of this group, and commit."),
+        typer.Option(
+            "--group", "-g", metavar="GROUP", help="Read as a member of this group, and commit."
+        ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after so many.")
+        int | None, typer.Option("--count", "-n", metavar="N", min=1, help="Stop after so many.")
     ] = None,
     until_end: Annotated[
         bool,
@@ -81,12 +92,7 @@ def consume(
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
-    """Print messages as they come, until Ctrl-C, --count or --until-end.
-
-    tidewheel consume orders --until-end
-    tidewheel consume orders --from 10m --json
-    tidewheel consume orders --group pay --count 100
-    """
+    """Print messages as they come, until Ctrl-C, --count or --until-end."""
     if values and as_json:
         usage("Both --values and --json are given", "Give one of them")
     if until_end and group is not None:

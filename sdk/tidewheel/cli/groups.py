@@ -9,11 +9,12 @@ import typer
 
 from tidewheel.admin import PartitionLag
 from tidewheel.cli.consume import parse_start
+from tidewheel.cli.help import PlainCommand, PlainGroup
 from tidewheel.cli.session import (
-    PROGRAM,
     JsonOption,
     UrlOption,
     YesOption,
+    command_line,
     confirm,
     note,
     print_json,
@@ -26,19 +27,24 @@ from tidewheel.cli.session import (
 from tidewheel.client import Client
 from tidewheel.errors import ConfigurationError
 
-app = typer.Typer(help="List, describe, delete and reset consumer groups.", no_args_is_help=False)
+app = typer.Typer(
+    cls=PlainGroup,
+    help="List, describe, delete and reset consumer groups.",
+    no_args_is_help=False,
+    rich_markup_mode=None,
+)
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="Its name.")]
 
 
 @app.callback(invoke_without_command=True)
 def main(context: typer.Context, as_json: JsonOption = False, url: UrlOption = None) -> None:
-    """List groups; the commands below do more."""
+    """List, describe, delete and reset consumer groups; without a command: list them."""
     if context.invoked_subcommand is None:
         list_groups(as_json=as_json, url=url)
 
 
-@app.command("list")
+@app.command("list", cls=PlainCommand)
 def list_groups(as_json: JsonOption = False, url: UrlOption = None) -> None:
     """All groups with their state, members and lag in messages."""
 
@@ -53,7 +59,7 @@ def list_groups(as_json: JsonOption = False, url: UrlOption = None) -> None:
             print_json([dict(zip(names, row, strict=True)) for row in rows])
             return
         if not rows:
-            print_line(f"No groups yet. Start one: {PROGRAM} consume TOPIC --group NAME")
+            print_line(f"No groups yet. Start one: {command_line('consume TOPIC --group NAME')}")
             return
         made = table("GROUP", "STATE", "MEMBERS", "LAG", right=frozenset({"MEMBERS", "LAG"}))
         for group, state, members, messages in rows:
@@ -63,7 +69,7 @@ def list_groups(as_json: JsonOption = False, url: UrlOption = None) -> None:
     run(command, url)
 
 
-@app.command("describe")
+@app.command("describe", cls=PlainCommand)
 def describe(group: GroupArgument, as_json: JsonOption = False, url: UrlOption = None) -> None:
     """State, members, and who reads what."""
 
@@ -103,7 +109,7 @@ def describe(group: GroupArgument, as_json: JsonOption = False, url: UrlOption =
     run(command, url)
 
 
-@app.command("delete")
+@app.command("delete", cls=PlainCommand)
 def delete(
     group: GroupArgument,
     yes: YesOption = False,
@@ -123,16 +129,16 @@ def delete(
     run(command, url)
 
 
-@app.command("reset")
+@app.command("reset", cls=PlainCommand)
 def reset(
     group: GroupArgument,
-    topic: Annotated[str, typer.Argument(help="In this topic.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="In this topic.")],
     to: Annotated[
         str,
         typer.Option(
             "--to",
             metavar="WHERE",
-            help="beginning, end, an offset, a time, or a duration ago (10m).",
+            help="The beginning, end, an offset, a time, or a duration ago (10m).",
         ),
     ],
     yes: YesOption = False,
@@ -165,7 +171,7 @@ def reset(
 
 def lag(
     group: Annotated[
-        str | None, typer.Argument(metavar="[GROUP]", help="Without one: a line per group.")
+        str | None, typer.Argument(metavar="GROUP", help="Without one: a line per group.")
     ] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
@@ -184,7 +190,7 @@ def lag(
             print_json([_summary(name, lags) for name, lags in found.items()])
             return
         if not found:
-            print_line(f"No groups yet. Start one: {PROGRAM} consume TOPIC --group NAME")
+            print_line(f"No groups yet. Start one: {command_line('consume TOPIC --group NAME')}")
             return
         made = table("GROUP", "LAG", "SECONDS", right=frozenset({"LAG", "SECONDS"}))
         for name, lags in found.items():

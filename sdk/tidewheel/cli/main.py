@@ -16,8 +16,9 @@ from typing import Annotated, Final
 import typer
 
 from tidewheel.cli import cell, groups, topics
-from tidewheel.cli.consume import consume
-from tidewheel.cli.produce import produce
+from tidewheel.cli.consume import CONSUME_EXAMPLES, consume
+from tidewheel.cli.help import PlainCommand, PlainGroup, examples
+from tidewheel.cli.produce import PRODUCE_EXAMPLES, produce
 from tidewheel.cli.session import EXIT_USAGE, PROGRAM, errors, write_any_text
 
 STACK_COMMANDS: Final = ("up", "down", "status", "demo", "reassign", "cell")
@@ -25,19 +26,21 @@ CHECKOUT_COMMANDS: Final = ("test", "check", "bench")
 
 app = typer.Typer(
     name="tidewheel",
+    cls=PlainGroup,
     help="Produce to and consume from Tidewheel, or any Kafka brokers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(produce)
-app.command()(consume)
+app.command(cls=PlainCommand, epilog=examples(PROGRAM, *PRODUCE_EXAMPLES))(produce)
+app.command(cls=PlainCommand, epilog=examples(PROGRAM, *CONSUME_EXAMPLES))(consume)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
-app.command()(groups.lag)
-app.command()(cell.brokers)
-app.command()(cell.partitions)
-app.command()(cell.drain)
+app.command(cls=PlainCommand)(groups.lag)
+app.command(cls=PlainCommand)(cell.brokers)
+app.command(cls=PlainCommand)(cell.partitions)
+app.command(cls=PlainCommand)(cell.drain)
 
 
 def _print_version(wanted: bool) -> None:
@@ -50,7 +53,9 @@ def _print_version(wanted: bool) -> None:
 def options(
     show_version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Produce to and consume from Tidewheel, or any Kafka brokers.

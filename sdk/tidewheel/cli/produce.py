@@ -45,19 +45,32 @@ CHUNK_BYTES: Final = 256 * 1024
 PROGRESS_AFTER_S: Final = 0.5
 PROGRESS_EVERY: Final = 2_000
 
+PRODUCE_EXAMPLES: Final = (
+    "produce orders hello world",
+    "produce orders --key-separator : < pairs.txt",
+    "produce orders --format json --file orders.jsonl",
+)
+
 Acknowledgements = Literal["all", "1", "0"]
 Preset = Literal["throughput", "latency"]
 InputFormat = Literal["lines", "json", "raw"]
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(help="Where to send.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to send.")],
     values: Annotated[
-        list[str] | None, typer.Argument(help="The messages; without any, stdin is read.")
+        list[str] | None,
+        typer.Argument(metavar="MESSAGE", help="What to send; without any, stdin is read."),
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", "-f", exists=True, dir_okay=False, help="Read this; repeatable."),
+        typer.Option(
+            *("--file", "-f"),
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            help="Read this; repeatable.",
+        ),
     ] = None,
     input_format: Annotated[
         InputFormat,
@@ -67,20 +80,26 @@ def produce(
             "headers, tags, …), or one message as a whole.",
         ),
     ] = "lines",
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every message.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", metavar="TEXT", help="Key of every message.")
+    ] = None,
     key_separator: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Lines are KEY, this text, VALUE.")
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header; repeatable."),
+        typer.Option("--header", "-H", metavar="KEY=VALUE", help="A header; repeatable."),
     ] = None,
-    tag: Annotated[list[str] | None, typer.Option("--tag", "-t", help="Repeatable.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="A tag; repeatable.")
+    ] = None,
     delay: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="Sent as tw-delay, e.g. 30s, 10m, 2h."),
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0)] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Send to this one.")
+    ] = None,
     preset: Annotated[
         Preset | None, typer.Option(help="Large batches, or every message at once.")
     ] = None,
@@ -93,12 +112,7 @@ def produce(
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
-    """Send messages: from the arguments, from files, or from stdin.
-
-    tidewheel produce orders hello world
-    tidewheel produce orders --key-separator : < pairs.txt
-    tidewheel produce orders --format json --file orders.jsonl
-    """
+    """Send messages: from the arguments, from files, or from stdin."""
     if values and file:
         usage("Both messages and --file are given", "Give one of them")
     pairs = parse_pairs(header or [], "--header", "source=sensor-7")

@@ -10,10 +10,13 @@ import asyncio
 import io
 import json
 import os
+import re
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
@@ -21,8 +24,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tidewheel.client import Client
-from tidewheel.errors import TidewheelError
-from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
+from tidewheel.errors import BrokerUnreachable, TidewheelError
+from tidewheel.settings import DEFAULT_BOOTSTRAP, ClientSettings, ConsumerSettings, ProducerSettings
 
 PROGRAM: Final = "./tidewheel" if "TIDEWHEEL_CHECKOUT" in os.environ else "tidewheel"
 """What the person typed, so that the commands in our messages can be copied as they are."""
@@ -31,6 +34,9 @@ CONNECT_TIMEOUT_MS: Final = 3_000
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
+
+_url_given: ContextVar[str | None] = ContextVar("_url_given", default=None)
+"""The --url of this command; None when the address is the environment's or the default."""
 
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -52,8 +58,37 @@ def fail(message: str, hint: str = "", status: int = EXIT_FAILED) -> NoReturn:
     """End with a message on stderr."""
     errors.print(f"[bold red]tidewheel:[/] {_escaped(message)}")
     if hint:
-        errors.print(f"  {_escaped(hint.replace('`tidewheel ', f'`{PROGRAM} '))}")
+        errors.print(f"  {_escaped(_as_typed(hint))}")
     raise typer.Exit(status)
+
+
+def command_line(words: str) -> str:
+    """A command to copy, for the brokers that this one was for: `./tidewheel topics --url …`."""
+    url = _url_given.get()
+    return f"{PROGRAM} {words}" + (f" --url {shlex.quote(url)}" if url is not None else "")
+
+
+def _as_typed(hint: str) -> str:
+    """A hint with its commands as the person has to type them."""
+    ours = "produce|consume|topics|groups|lag|brokers|partitions|drain"
+    hint = re.sub(
+        rf"`(?:tidewheel|{re.escape(PROGRAM)}) ((?:{ours})\b[^`]*)`",
+        lambda found: f"`{command_line(found[1])}`",
+        hint,
+    )
+    return hint.replace("`tidewheel ", f"`{PROGRAM} ")
+
+
+def _unreachable_hint(url: str | None) -> str:
+    if url is None:
+        address = f"its address is {DEFAULT_BOOTSTRAP} (else give --url or set TIDEWHEEL_URL)"
+    else:
+        name = "--url" if _url_given.get() is not None else "TIDEWHEEL_URL"
+        address = f"{name} {url} is its address"
+    return (
+        f"Check that the broker runs (`{PROGRAM} status`, with the --data that `{PROGRAM} up` was "
+        f"given), that {address}, and that no firewall is in between"
+    )
 
 
 def note(text: str) -> None:
@@ -74,6 +109,8 @@ def run(
     consumer: ConsumerSettings | None = None,
 ) -> None:
     """Run a command with an open client; turns errors into messages and exit statuses."""
+
+    _url_given.set(None if url == os.environ.get("TIDEWHEEL_URL") else url)
 
     async def body() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -96,6 +133,8 @@ def run(
 
     try:
         asyncio.run(body())
+    except BrokerUnreachable as error:
+        fail(error.message, _unreachable_hint(url))
     except TidewheelError as error:
         fail(error.message, error.hint)
     except BrokenPipeError:
@@ -157,7 +196,11 @@ def print_table(made: Table) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)
-    console.print(made)
+    # Rich ends the program with a failure of its own when the reader has left (`| head`).
+    with console.capture() as captured:
+        console.print(made)
+    sys.stdout.write(captured.get())
+    sys.stdout.flush()
 
 
 def parse_pairs(pairs: list[str], what: str, example: str) -> dict[str, str]:

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from tidewheel.cli.help import PlainCommand, PlainGroup, examples
 from tidewheel.cli.session import (
     PROGRAM,
     JsonOption,
     UrlOption,
     YesOption,
+    command_line,
     confirm,
     parse_pairs,
     print_json,
@@ -25,21 +27,28 @@ from tidewheel.client import Client
 from tidewheel.errors import TopicNotFound
 from tidewheel.message import TopicPartition
 
-app = typer.Typer(help="List, create, describe, change and delete topics.", no_args_is_help=False)
+app = typer.Typer(
+    cls=PlainGroup,
+    help="List, create, describe, change and delete topics.",
+    no_args_is_help=False,
+    rich_markup_mode=None,
+)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Its name.")]
 
 
 @app.callback(invoke_without_command=True)
 def main(context: typer.Context, as_json: JsonOption = False, url: UrlOption = None) -> None:
-    """List topics; the commands below do more."""
+    """List, create, describe, change and delete topics; without a command: list them."""
     if context.invoked_subcommand is None:
         list_topics(internal=False, as_json=as_json, url=url)
 
 
-@app.command("list")
+@app.command("list", cls=PlainCommand)
 def list_topics(
-    internal: Annotated[bool, typer.Option(help="The brokers' own topics too.")] = False,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="The brokers' own topics too.")
+    ] = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
@@ -60,7 +69,7 @@ def list_topics(
             )
             return
         if not rows:
-            print_line(f"No topics yet. Create one: {PROGRAM} topics create NAME")
+            print_line(f"No topics yet. Create one: {command_line('topics create NAME')}")
             return
         made = table("TOPIC", "PARTITIONS", "MESSAGES", right=frozenset({"PARTITIONS", "MESSAGES"}))
         for name, count, held in rows:
@@ -70,13 +79,31 @@ def list_topics(
     run(command, url)
 
 
-@app.command("create")
+@app.command(
+    "create",
+    cls=PlainCommand,
+    epilog=examples(PROGRAM, "topics create orders -p 6 --set retention.ms=86400000"),
+)
 def create(
     topic: TopicArgument,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: the broker's default.")
+        int,
+        typer.Option(
+            "--partitions",
+            "-p",
+            metavar="N",
+            show_default=False,
+            help="How many; as many as the brokers' default if not given.",
+        ),
     ] = -1,
-    replication_factor: Annotated[int, typer.Option(help="-1: the broker's default.")] = -1,
+    replication_factor: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            show_default=False,
+            help="Replicas of each partition; the brokers' default if not given.",
+        ),
+    ] = -1,
     config: Annotated[
         list[str] | None,
         typer.Option(
@@ -88,7 +115,7 @@ def create(
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
-    """Create a topic, e.g. `tidewheel topics create orders -p 6 --set retention.ms=86400000`."""
+    """Create a topic."""
     configs = parse_pairs(config or [], "--set", "retention.ms=3600000")
 
     async def command(client: Client) -> None:
@@ -108,7 +135,7 @@ def create(
     run(command, url)
 
 
-@app.command("describe")
+@app.command("describe", cls=PlainCommand)
 def describe(
     topic: TopicArgument,
     all_configs: Annotated[
@@ -182,7 +209,7 @@ _SOURCES = {
 }
 
 
-@app.command("config")
+@app.command("config", cls=PlainCommand)
 def config_topic(
     topic: TopicArgument,
     set_: Annotated[
@@ -212,10 +239,10 @@ def config_topic(
     run(command, url)
 
 
-@app.command("partitions")
+@app.command("partitions", cls=PlainCommand)
 def grow(
     topic: TopicArgument,
-    count: Annotated[int, typer.Argument(help="How many it shall have in all.")],
+    count: Annotated[int, typer.Argument(metavar="N", help="How many it shall have in all.")],
     as_json: JsonOption = False,
     url: UrlOption = None,
 ) -> None:
@@ -231,9 +258,9 @@ def grow(
     run(command, url)
 
 
-@app.command("delete")
+@app.command("delete", cls=PlainCommand)
 def delete(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Their names.")],
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Their names.")],
     yes: YesOption = False,
     as_json: JsonOption = False,
     url: UrlOption = None,
