@@ -201,6 +201,15 @@ def test_an_install_that_fails_says_so_and_is_tried_again(checkout: Path) -> Non
         assert not (checkout / ".venv" / ".tidewheel.json").exists()
 
 
+def test_an_environment_that_cannot_be_written_is_said_without_a_traceback(checkout: Path) -> None:
+    (checkout / ".venv").write_text("in the way")
+    failed = run(checkout, "topics")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert f"{checkout / '.venv'}" in failed.stderr
+    assert "Not a directory" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
 def children_cpu_s() -> float:
     """The processor's time that the children which have ended have used."""
     times = os.times()
