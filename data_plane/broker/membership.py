@@ -296,7 +296,7 @@ class Membership:
             # An answer about a lease that may be over by now.
             self.controller.observe_loss()
         else:
-            self.controller.observe_heartbeat(heartbeat, services.image, now_ms)
+            self.controller.observe_heartbeat(heartbeat, services.newest_image, now_ms)
         if self.is_controller:
             self._controller_until_ms = sent_ms + self._lease_ms
             if not was_controller:
@@ -388,7 +388,7 @@ class Membership:
         if now_ms >= self._controller_until_ms:
             self._stand_down("the lease has run out")
             return
-        if not controller.tick(self._services.image, now_ms):
+        if not controller.tick(self._services.newest_image, now_ms):
             return
         self._is_deciding = True
 

@@ -14,7 +14,8 @@ Invariants
 - The image never goes back. The commits of a feed are applied in order, and the broker sees what
   they come to and nothing between.
 - A store that cannot be reached is asked again with growing pauses, and logged once.
-- The file is written off the loop, one write at a time, and takes a bounded share of the time.
+- The file holds images that are in force, and is behind while a new one is followed. It is written
+  off the loop, one write at a time, and takes a bounded share of the time.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def apply_news(services: Services, news: News, now_ms: int) -> None:
     if isinstance(news, MetadataImage):
         services.apply_image(news, now_ms)
         return
-    image = services.image
+    image = services.newest_image
     for commit in news:
         if commit.version == image.version + 1:
             image = apply_changes(image, commit.changes)
@@ -119,7 +120,7 @@ class MetadataFollower:
 
     def heard(self, version: int, now_ms: int) -> None:
         """The store has answered somebody else's question, and was at `version`."""
-        if version > self._services.image.version:
+        if version > self._services.newest_image.version:
             self.poke()
         elif not self._is_store_down:
             self._next_ms = max(self._next_ms, now_ms + POLL_INTERVAL_MS)
@@ -135,13 +136,14 @@ class MetadataFollower:
 
     def write_now(self) -> None:
         """Bring the file up to date; blocks. For the end, when nothing runs any more."""
-        if self._file_version != self._services.image.version:
-            self._write_file(self._services.image)
-            self._file_version = self._services.image.version
+        services = self._services
+        if services.images.is_settled and self._file_version != services.image.version:
+            self._write_file(services.image)
+            self._file_version = services.image.version
 
     def _ask(self) -> None:
         services = self._services
-        store, version = services.store, services.image.version
+        store, version = services.store, services.newest_image.version
         self._is_asking = True
         self._is_poked = False
         services.store_executor.submit(lambda: read_news(store, version), self._answered)
@@ -153,7 +155,9 @@ class MetadataFollower:
             return
         if self._is_store_down:
             self._is_store_down = False
-            self._services.log.info("metadata_store_back", version=self._services.image.version)
+            self._services.log.info(
+                "metadata_store_back", version=self._services.newest_image.version
+            )
         self._retry_ms = RETRY_MS_MIN
         now_ms = self._now_ms()
         self._next_ms = now_ms + POLL_INTERVAL_MS
@@ -174,7 +178,10 @@ class MetadataFollower:
         self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
 
     def _is_file_due(self) -> bool:
-        return not self._is_writing_file and self._file_version != self._services.image.version
+        # What lies between two images is written down nowhere.
+        services = self._services
+        is_newer = services.images.is_settled and self._file_version != services.image.version
+        return is_newer and not self._is_writing_file
 
     def _write(self, now_ms: int) -> None:
         image = self._services.image

@@ -15,7 +15,7 @@ Invariants
   to be the store's: a cell's other brokers may have committed what this one has not seen yet.
 - A commit whose answer was lost is asked for again with the same request id, until its outcome is
   known or its callers have been given StoreUnavailable: then, and only then, it is unknown.
-- `on_done` runs on the loop, after `Services.apply_image`; the changes are in `services.image`.
+- `on_done` runs on the loop when the changes are in force (`services.image` has them).
 - Decisions of different controller epochs are never in one commit, and order is kept.
 """
 
@@ -134,7 +134,7 @@ class MetadataWriter:
     def _attempt(self, wanted: list[_Wanted]) -> None:
         """Decide all on the image of now, and commit or, without changes, conclude."""
         services = self._services
-        base = services.image
+        base = services.newest_image
         request_id = uuid.UUID(int=services.random.getrandbits(128)).hex
         commit = _Commit(wanted, base, base, request_id)
         for item in wanted:
@@ -153,7 +153,7 @@ class MetadataWriter:
         elif services.store.is_shared:
             self._confirm(commit)
         else:
-            self._conclude(wanted, None)
+            self._conclude_in_force(wanted, base.version)
 
     def _submit(self, commit: _Commit) -> None:
         services = self._services
@@ -184,13 +184,13 @@ class MetadataWriter:
         try:
             self._services.apply_image(commit.image, self._now_ms())
         finally:
-            self._conclude(commit.wanted, None)
+            self._conclude_in_force(commit.wanted, commit.image.version)
 
     def _catch_up(self, commit: _Commit) -> None:
         """Another commit came first: learn it and decide again."""
 
         def learnt() -> None:
-            conflict = VersionConflict(commit.base.version, self._services.image.version)
+            conflict = VersionConflict(commit.base.version, self._services.newest_image.version)
             waiting = self._answer_overdue(commit.wanted, conflict)
             if waiting:
                 self._attempt(waiting)
@@ -203,19 +203,21 @@ class MetadataWriter:
         """Nothing to commit: make sure that this was decided on what the store has."""
 
         def learnt() -> None:
-            if self._services.image is commit.base:
-                self._conclude(commit.wanted, None)
+            if self._services.newest_image is commit.base:
+                self._conclude_in_force(commit.wanted, commit.base.version)
             else:
                 self._attempt(commit.wanted)
 
         # While the store cannot be reached nothing changes: what this broker knows is in force.
-        self._read_news(learnt, lambda error: self._conclude(commit.wanted, None))
+        self._read_news(
+            learnt, lambda error: self._conclude_in_force(commit.wanted, commit.base.version)
+        )
 
     def _read_news(
         self, on_learnt: Callable[[], None], on_error: Callable[[BaseException], None]
     ) -> None:
         services = self._services
-        store, version = services.store, services.image.version
+        store, version = services.store, services.newest_image.version
 
         def done(news: News | None, error: BaseException | None) -> None:
             if news is None:
@@ -249,6 +251,11 @@ class MetadataWriter:
         now_ms = self._now_ms()
         self._answer([item for item in wanted if item.deadline_ms <= now_ms], error)
         return [item for item in wanted if item.deadline_ms > now_ms]
+
+    def _conclude_in_force(self, wanted: list[_Wanted], version: int) -> None:
+        """They are done when this broker follows that version. Until then nothing else is decided:
+        an image that takes long is followed before the next one is made."""
+        self._services.images.when_in_force(version, lambda: self._conclude(wanted, None))
 
     def _conclude(self, wanted: list[_Wanted], error: BaseException | None) -> None:
         self._answer(wanted, error)

@@ -10,6 +10,8 @@ Invariants
 - A partition is fetched from the leader that the current image names, in the leader epoch of the
   local replica, and by one fetcher only.
 - Requests leave at the end of a pass, however many roles one image has changed.
+- Logs that are to be followed are opened, and made, a few for each millisecond: for a topic with
+  thousands of partitions it takes long.
 - What could not be opened for want of descriptors or memory is tried again until it is; what lies
   on a disk that has failed waits for the next start.
 - Replicas that are being added come at `follower.replication.throttled.rate` in all until they are
@@ -40,6 +42,8 @@ PART = "replication"
 THROTTLED_RATE = "follower.replication.throttled.rate"
 # Problems of single partitions in the log; a leader that dies is one for each that it led.
 PROBLEM_LOGS_PER_SECOND_MAX = 10
+# Opening a log, or making one, takes up to half a millisecond.
+OPENED_PER_MS_MAX = 10
 # How long to wait before opening again what could not be opened.
 REOPEN_MS = 1000
 
@@ -61,6 +65,10 @@ class ReplicationManager:
         self._origins: dict[PartitionKey, _Origin] = {}
         self._throttled: set[PartitionKey] = set()
         self._unopened: dict[PartitionKey, None] = {}
+        # To be opened and followed, when their turn comes; how many may be in this millisecond.
+        self._to_open: dict[PartitionKey, None] = {}
+        self._opening_ms = -1
+        self._opens_left = 0
         self._reopen_ms: int | None = None
         self._throttle = Throttle(services.config.get_int(THROTTLED_RATE), 0)
         self._replica_epoch = self._registered_epoch(services.image)
@@ -78,7 +86,8 @@ class ReplicationManager:
         self._replica_epoch = self._registered_epoch(self._services.image)
         self._throttle = Throttle(self._services.config.get_int(THROTTLED_RATE), now_ms)
         for followed in self._services.partitions.followed():
-            self._review(followed.topic.topic_id, followed.index)
+            self._to_open[(followed.topic.topic_id.bytes, followed.index)] = None
+        self._open_some(now_ms)
 
     def damage_changed(self, topic_id: UUID, index: int) -> None:
         """This replica's log is known to be damaged, or not any more."""
@@ -100,7 +109,8 @@ class ReplicationManager:
             self._review(UUID(bytes=topic_id), index)
 
     def tick(self, now_ms: int) -> None:
-        """Open what could not be opened; other deadlines are in the broker's timers."""
+        """Open what is to be opened; other deadlines are in the broker's timers."""
+        self._open_some(now_ms)
         if not self._unopened:
             self._reopen_ms = None
         elif self._reopen_ms is None:
@@ -112,6 +122,8 @@ class ReplicationManager:
                 self._review(UUID(bytes=topic_id), index)
 
     def next_deadline_ms(self) -> int | None:
+        if self._to_open:
+            return self._opening_ms + 1
         if not self._unopened:
             return None
         # What was put on the list since the last tick has no time yet.
@@ -126,18 +138,37 @@ class ReplicationManager:
         self._links.clear()
         self._origins.clear()
         self._unopened.clear()
+        self._to_open.clear()
 
     # What the image says.
 
     def _roles_changed(self, changed: list[tuple[UUID, int]], now_ms: int) -> None:
-        if self.is_running:
-            for topic_id, index in changed:
+        if not self.is_running:
+            return
+        partitions = self._services.partitions
+        for topic_id, index in changed:
+            key = (topic_id.bytes, index)
+            if partitions.is_open(key) or self._partition_image(key) is None:
                 self._review(topic_id, index)
+            else:
+                self._leave(key, self._origins.get(key))
+                self._to_open[key] = None
+        self._open_some(now_ms)
+
+    def _open_some(self, now_ms: int) -> None:
+        """Open and follow as many as this millisecond has time for, by the image of now."""
+        if now_ms != self._opening_ms:
+            self._opening_ms, self._opens_left = now_ms, OPENED_PER_MS_MAX
+        while self._to_open and self._opens_left > 0:
+            self._opens_left -= 1
+            topic_id, index = next(iter(self._to_open))
+            self._review(UUID(bytes=topic_id), index)
 
     def _review(self, topic_id: UUID, index: int) -> None:
         """Fetch this partition from whom the image says, or not at all."""
         key = (topic_id.bytes, index)
         self._unopened.pop(key, None)
+        self._to_open.pop(key, None)
         image = self._partition_image(key)
         before = self._origins.get(key)
         if image is None:

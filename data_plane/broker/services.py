@@ -7,7 +7,8 @@ heartbeat; it decides nothing itself. The server (or the simulator) builds it, p
 Invariants
 - Everything reached from here runs on one thread. Slow file work goes through `executor`.
 - `image` is replaced, never changed; a handler that keeps a reference keeps a consistent view.
-- After `apply_image` returns, partitions, configurations and listeners agree with `image`.
+- Partitions, configurations and listeners agree with `image` whenever a pass ends. It may be on the
+  way to `newest_image` (image_application.py); what is to be committed is decided on that one.
 
 Deliberately absent: sockets, clocks, threads; the policy of any API family.
 """
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from data_plane.broker.image_application import ImageApplication
 from data_plane.broker.metrics import BrokerCounters
 from data_plane.broker.request_work import RequestWork
 from data_plane.broker.timers import TimerQueue
@@ -127,6 +129,7 @@ class Services:
     # For what is unpacked on the loop. The rest is `request_work`.
     unpacker: Unpacker = field(default_factory=Unpacker)
     request_work: RequestWork = field(init=False)
+    images: ImageApplication = field(init=False)
     components: list[Component] = field(default_factory=list)
     image_listeners: list[ImageListener] = field(default_factory=list)
     # Called with topic id and partition when retention has let a log of this broker begin later.
@@ -137,6 +140,7 @@ class Services:
     def __post_init__(self) -> None:
         self.store_executor = self.executor
         self.request_work = RequestWork(self.executor)
+        self.images = ImageApplication(self)
 
     def start(self, now_ms: int) -> None:
         for component in self.components:
@@ -153,6 +157,7 @@ class Services:
 
     def stop(self, now_ms: int) -> None:
         """Stop components in the reverse order of their start."""
+        self.images.stop()
         for component in reversed(self.components):
             component.stop(now_ms)
 
@@ -164,20 +169,14 @@ class Services:
                 earliest_ms = deadline_ms
         return earliest_ms
 
+    @property
+    def newest_image(self) -> MetadataImage:
+        """What is known of the store. `image` follows it."""
+        return self.images.newest
+
     def apply_image(self, image: MetadataImage, now_ms: int) -> None:
-        """Make `image` the current one: partitions first (logs are created, deleted and
-        configured), then the listeners in the order of their registration. An image that is not
-        newer than the current one is passed over: several ways lead here, not all equally fast."""
-        old = self.image
-        if image.version <= old.version:
-            return
-        step = self.turns.step
-        step(self.apply_image)
-        self.image = image
-        self.config.update(image)
-        step(self.partitions.apply_image)
-        self.partitions.apply_image(image, now_ms)
-        for listener in self.image_listeners:
-            step(listener)
-            listener(old, image, now_ms)
-        step("after an image")
+        """Make `image` the current one, now or in steps: partitions first (logs are created,
+        deleted and configured), then the listeners in the order of their registration. An image
+        that is not newer than what is known is passed over: several ways lead here, not all equally
+        fast."""
+        self.images.learn(image, now_ms)

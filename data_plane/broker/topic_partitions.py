@@ -13,6 +13,8 @@ Invariants
   anew under an old name has another id and other partitions, `get` finds leading replicas only.
 - A log is deleted when the image says that its topic is gone or that this broker is no replica of
   it any more, and for no other reason.
+- What takes long, and nobody waits for, may be left by `apply_step` to `do_work_left`: taking away
+  logs of partitions that are closed already, settings of logs, and looking who may join an ISR.
 - Topic ids are 16 raw bytes here, as they stand in Produce and Fetch requests.
 
 Deliberately absent: deciding who leads (the image says so), fetching what is followed
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ZERO_ID = bytes(16)
+# Partitions that `apply_image` does at a time; it ends when all are done.
+WORK_AT_ONCE = 1_000
 # In a request: its sender knows of no leader epoch.
 ANY_LEADER_EPOCH = -1
 # What a request is told that names a partition which there is not, by name or by topic id.
@@ -117,6 +121,10 @@ class TopicPartitions:
         self._slow_work = None if executor is None else FewAtOnce(executor)
         slow_work = self._slow_work
         self._loads = None if slow_work is None else LogLoads(slow_work, self._load_ended)
+        # Logs of closed partitions; topics, and up to where they are configured; leaders to review.
+        self._undeleted: dict[tuple[UUID, int], None] = {}
+        self._unconfigured: dict[UUID, int] = {}
+        self._unreviewed: dict[Partition, None] = {}
         self._now_ms = 0
         # The image is from this broker's disk: the store may have gone on. Until the first new one.
         self.is_image_old = False
@@ -126,6 +134,10 @@ class TopicPartitions:
     def __len__(self) -> int:
         """Partitions in use since the start."""
         return len(self._replicas)
+
+    def is_open(self, key: tuple[bytes, int]) -> bool:
+        """Whether the replica, by topic id and index, is in use since the start."""
+        return key in self._replicas
 
     def opened(self) -> Iterable[Partition]:
         """The partitions in use since the start, led or followed, in no order."""
@@ -223,6 +235,12 @@ class TopicPartitions:
 
     def apply_image(self, image: MetadataImage, now_ms: int) -> None:
         """Follow the image: take roles, delete what is gone, configure what changed."""
+        self.apply_step(image, now_ms)
+        while self.has_work_left:
+            self.do_work_left(WORK_AT_ONCE, now_ms)
+
+    def apply_step(self, image: MetadataImage, now_ms: int) -> None:
+        """As `apply_image`, but for what `do_work_left` is to do."""
         old = self._image
         self._image = image
         # What an image has had since before this process may have had records.
@@ -237,7 +255,7 @@ class TopicPartitions:
                 if new is topic:
                     continue
                 if new is None or new.topic_id != topic.topic_id:
-                    self._delete_topic(topic, now_ms, changed)
+                    self._delete_topic(topic, changed)
                 else:
                     self._update_topic(topic, new, now_ms, changed)
             if self._listeners or self._makes_new:
@@ -246,22 +264,58 @@ class TopicPartitions:
                     if before is None or before.topic_id != topic.topic_id:
                         self._note_hosted(topic, changed)
         if old.configs != image.configs:
-            self.configure_logs(now_ms)
+            self._unconfigured = dict.fromkeys(image.topics_by_id, 0)
         if old.brokers is not image.brokers:
             # Who is not fenced any more, or fenced now, matters where somebody is out of the ISR.
             # What is committed then is told to those who wait, and they may open others.
-            for partition in list(self._leading_by_id.values()):
-                if partition.leadership is not None and partition.leadership.has_outsiders:
-                    partition.review(now_ms)
+            self._unreviewed.update(self._with_outsiders())
         if changed:
             for listener in self._listeners:
                 listener(changed, now_ms)
+
+    def _with_outsiders(self) -> dict[Partition, None]:
+        return {
+            partition: None
+            for partition in self._leading_by_id.values()
+            if partition.leadership is not None and partition.leadership.has_outsiders
+        }
+
+    @property
+    def has_work_left(self) -> bool:
+        """Whether a step has left something to do."""
+        return bool(self._undeleted or self._unconfigured or self._unreviewed)
+
+    def do_work_left(self, partitions_max: int, now_ms: int) -> None:
+        """Do it for so many partitions."""
+        for _ in range(partitions_max):
+            if self._undeleted:
+                self._delete_log(next(iter(self._undeleted)), now_ms)
+            elif self._unreviewed:
+                partition = next(iter(self._unreviewed))
+                del self._unreviewed[partition]
+                if partition.leadership is not None and partition.leadership.has_outsiders:
+                    partition.review(now_ms)
+            elif self._unconfigured:
+                self._configure_next(now_ms)
+            else:
+                return
+
+    def _configure_next(self, now_ms: int) -> None:
+        topic_id, index = next(iter(self._unconfigured.items()))
+        topic = self._image.topics_by_id.get(topic_id)
+        if topic is None or index >= len(topic.partitions):
+            del self._unconfigured[topic_id]
+        else:
+            # In its place: the order of topics stays.
+            self._unconfigured[topic_id] = index + 1
+            self._configure(topic, index, now_ms)
 
     def configure_logs(self, now_ms: int | None = None) -> None:
         """Give every log its topic's settings, also those that nobody has asked for yet:
         retention works on them, too. Logs compare by value, and most settings do not change."""
         for topic in self._image.topics_by_id.values():
-            self._configure(topic, now_ms)
+            for index in range(len(topic.partitions)):
+                self._configure(topic, index, now_ms)
 
     def delete_strays(self, now_ms: int) -> list[tuple[UUID, int]]:
         """Delete logs that the image does not give to this broker: the crash came between the
@@ -297,13 +351,11 @@ class TopicPartitions:
                 if self._makes_new:
                     self._open(topic, index, is_new=True)
 
-    def _delete_topic(
-        self, topic: TopicImage, now_ms: int, changed: list[tuple[UUID, int]]
-    ) -> None:
+    def _delete_topic(self, topic: TopicImage, changed: list[tuple[UUID, int]]) -> None:
         for index, image in enumerate(topic.partitions):
             if self._node_id in image.replicas:
                 changed.append((topic.topic_id, index))
-                self._remove(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, now_ms)
+                self._remove(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _update_topic(
         self, old: TopicImage, new: TopicImage, now_ms: int, changed: list[tuple[UUID, int]]
@@ -319,7 +371,7 @@ class TopicPartitions:
             if node_id not in image.replicas:
                 if was_hosted:
                     changed.append((new.topic_id, index))
-                    self._remove(new, index, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+                    self._remove(new, index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
             partition = self._replicas.get((topic_id, index))
             if partition is not None:
@@ -334,16 +386,20 @@ class TopicPartitions:
             ):
                 changed.append((new.topic_id, index))
         if old.configs != new.configs:
-            self._configure(new, now_ms)
+            self._unconfigured[new.topic_id] = 0
 
-    def _remove(self, topic: TopicImage, index: int, error: ErrorCode, now_ms: int) -> None:
+    def _remove(self, topic: TopicImage, index: int, error: ErrorCode) -> None:
         key = (topic.topic_id.bytes, index)
         partition = self._replicas.pop(key, None)
         if partition is not None:
             self._forget_leading(partition, key)
             partition.close(error)
+        self._undeleted[(topic.topic_id, index)] = None
+
+    def _delete_log(self, key: tuple[UUID, int], now_ms: int) -> None:
+        del self._undeleted[key]
         try:
-            self._logs.delete(topic.topic_id, index, now_ms)
+            self._logs.delete(*key, now_ms)
         except (UnknownPartition, LogDirFailure):
             # Never used, or on a disk that is gone; a start with the disk back finds a stray log
             # and deletes it.
@@ -372,6 +428,9 @@ class TopicPartitions:
         image = topic.partitions[index]
         if self._node_id not in image.replicas:
             return None
+        if (topic.topic_id, index) in self._undeleted:
+            # What there was is of another life: it has been a replica, and none, and is one again.
+            self._delete_log((topic.topic_id, index), self._now_ms)
         try:
             log = self._open_log(topic, index, is_new)
             key = (topic.topic_id.bytes, index)
@@ -442,19 +501,18 @@ class TopicPartitions:
         assert isinstance(value, int)
         return value
 
-    def _configure(self, topic: TopicImage, now_ms: int | None) -> None:
+    def _configure(self, topic: TopicImage, index: int, now_ms: int | None) -> None:
+        partition = self._leading_by_id.get((topic.topic_id.bytes, index))
+        if partition is not None:
+            image = topic.partitions[index]
+            partition.follow_image(image, self._settings(topic, image), now_ms)
+        try:
+            log = self._logs.get(topic.topic_id, index)
+        except UnknownPartition:
+            return
         config = self._config.log_config(topic.configs)
-        topic_id = topic.topic_id.bytes
-        for index, image in enumerate(topic.partitions):
-            partition = self._leading_by_id.get((topic_id, index))
-            if partition is not None:
-                partition.follow_image(image, self._settings(topic, image), now_ms)
-            try:
-                log = self._logs.get(topic.topic_id, index)
-            except UnknownPartition:
-                continue
-            if log.config != config:
-                log.update_config(config)
+        if log.config != config:
+            log.update_config(config)
 
     # The host of its partitions
 

@@ -75,7 +75,9 @@ class CellMember:
         self._membership: Membership = services.parts[membership_part.PART]
         follower: MetadataFollower = services.parts[metadata_follower.PART]
         self._membership.on_superseded = self._stop_superseded
-        watch = StoreWatch(self._loop, self.store, lambda: services.image.version, follower.poke)
+        watch = StoreWatch(
+            self._loop, self.store, lambda: services.newest_image.version, follower.poke
+        )
         services.image_listeners.append(lambda old, new, now_ms: watch.image_changed())
         watch.start()
         self._watch = watch

@@ -260,9 +260,13 @@ class BrokerPlayer:
         return pending
 
     def ask(self, api_key: ApiKey, version: int, message: Any, **options: Any) -> Any:
-        """Send, do the file work, and return the decoded response."""
+        """Send, do the file work, follow the image that comes of it, and return the decoded
+        response."""
         pending = self.send(api_key, version, message, **options)
         self.run_jobs()
+        while not self.services.images.is_settled:
+            self.pass_time(1)
+            self.run_jobs()
         return pending.response
 
     def answered(self, pending: Pending) -> Pending:

@@ -100,11 +100,16 @@ class FaultyStore:
 class FakePartitions:
     """Notes the versions it was shown."""
 
+    is_image_old = False
+    has_work_left = False
+
     def __init__(self) -> None:
         self.versions: list[int] = []
 
     def apply_image(self, image: MetadataImage, now_ms: int) -> None:
         self.versions.append(image.version)
+
+    apply_step = apply_image
 
 
 class Clock:

@@ -258,6 +258,9 @@ def test_partitions_under_way_are_bounded() -> None:
     player = AdminPlayer({"auto.create.topics.enable": "true", "num.partitions": "4000"})
     ask_about(player, *"abc")
     player.run_jobs()
+    while not player.services.images.is_settled:
+        player.pass_time(1)
+        player.run_jobs()
     assert names_of(player) == set("ab")
 
 

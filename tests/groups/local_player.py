@@ -70,8 +70,13 @@ class RecordedLog:
 class NoPartitions:
     """Stands where the broker's partitions are; groups reach theirs through the topic port."""
 
+    is_image_old = False
+    has_work_left = False
+
     def apply_image(self, image: MetadataImage, now_ms: int) -> None:
         pass
+
+    apply_step = apply_image
 
 
 class MemoryOffsetsTopic(BrokerOffsetsTopic):

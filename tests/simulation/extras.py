@@ -17,6 +17,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - undated: a topic whose records do not say when they were made (undated.py).
 - settings: what topics keep and promise changes, while brokers begin with old images (settings.py).
 - clock errors: clocks are hours and days off, for a moment or for long (clock_errors.py).
+- image steps: some brokers follow an image a few partitions at a time (node.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -33,6 +34,7 @@ EXTRA_CHANCES = {
     "drains": 0.2,
     "fetch sessions": 0.12,
     "stalls": 0.1,
+    "image steps": 0.15,
     "settings": 0.12,
     "clock errors": 0.12,
     "undated": 0.1,

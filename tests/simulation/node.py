@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from data_plane.broker import membership
 from data_plane.broker.controlled_shutdown import ControlledShutdown
 from data_plane.broker.dispatch import Dispatcher
+from data_plane.broker.image_steps import CHANGES_PER_STEP_MAX
 from data_plane.broker.log_threshold import LogThreshold
 from data_plane.broker.membership import Membership
 from data_plane.broker.services import Services
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
 START_US_MIN = 20_000
 START_US_MAX = 150_000
 TICK_MS_MAX = 1000
+
+
+# Where images are followed in small steps: partitions in each.
+IMAGE_CHANGES_PER_STEP = (1, 1, 2, 3, CHANGES_PER_STEP_MAX)
 
 
 class Node:
@@ -275,6 +280,9 @@ class Node:
         self.services = services
         self._dispatcher = Dispatcher(services)
         services.timers.on_earlier = None
+        if "image steps" in self.cell.extras:
+            stream = self.world.stream(f"image steps {self.name} {self.life}")
+            services.images.changes_per_step_max = stream.choice(IMAGE_CHANGES_PER_STEP)
         watch_offsets_topic(self, services)
         self.cell.history.node_opened(self)
         services.start(self.clock.now_ms())
