@@ -47,8 +47,6 @@ REACHED_PER_THOUSAND_MIN = {
     "cuts": 300,
     "clocks set": 100,
     "rotten bits": 100,
-    # Most come only while a cell settles, which these do not.
-    "repairs": 20,
     "tombstones forgotten": 20,
     "full disks": 25,
     "broken connections": 300,
@@ -162,6 +160,17 @@ def _missed(reached: Counter[str], minima: dict[str, int], seeds_count: int) -> 
 def test_histories_reach_what_matters() -> None:
     missed = _missed(_reached(SEEDS), REACHED_PER_THOUSAND_MIN, len(SEEDS))
     assert not missed, f"per thousand seeds only {missed}"
+
+
+@pytest.mark.timeout(300)
+def test_damage_is_found_and_repaired() -> None:
+    """Most of it only while a cell settles."""
+    reached: Counter[str] = Counter()
+    for seed in range(1, 9):
+        outcome = run_seed(seed, options=Options(faults=frozenset({"bit rot"})))
+        assert outcome.failure is None, outcome.failure
+        reached.update(outcome.counters)
+    assert reached["rotten bits"] >= reached["repairs"] >= 4
 
 
 @pytest.mark.timeout(300)
