@@ -268,19 +268,8 @@ class Partition:
     ) -> ErrorCode | truncation.EpochEnd:
         """Whether a log that ends at `fetch_offset` with a batch of `last_fetched_epoch` (-1: not
         said) can be gone on with here: NONE, OFFSET_OUT_OF_RANGE, or where it has diverged."""
-        log = self.log
-        if fetch_offset < log.log_start_offset:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        if last_fetched_epoch >= 0:
-            found = self.end_offset_for_epoch(last_fetched_epoch)
-            if found == truncation.UNDEFINED:
-                # Nothing is known of that epoch; Kafka says so in these words.
-                return ErrorCode.OFFSET_OUT_OF_RANGE
-            if truncation.diverges(found, last_fetched_epoch, fetch_offset):
-                return found
-        if fetch_offset > log.log_end_offset:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        return ErrorCode.NONE
+        own_epoch = self.leader_epoch if self.is_leader else None
+        return truncation.locate_fetch(self.log, own_epoch, fetch_offset, last_fetched_epoch)
 
     def follower_fetched(
         self,

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from data_plane.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from data_plane.log.log import Log
+from data_plane.wire.errors import ErrorCode
 
 EpochEnd = tuple[int, int]
 UNDEFINED: EpochEnd = (UNDEFINED_EPOCH, UNDEFINED_OFFSET)
@@ -66,6 +67,26 @@ def diverges(found: EpochEnd, last_fetched_epoch: int, fetch_offset: int) -> boo
     """Whether a log that ends at `fetch_offset` with a batch of `last_fetched_epoch` left the
     leader's, which has `found` for that epoch."""
     return found[0] < last_fetched_epoch or found[1] < fetch_offset
+
+
+def locate_fetch(
+    log: Log, leading_epoch: int | None, fetch_offset: int, last_fetched_epoch: int
+) -> ErrorCode | EpochEnd:
+    """Whether a log that ends at `fetch_offset` with a batch of `last_fetched_epoch` (-1: not said)
+    can be gone on with from `log`: NONE, OFFSET_OUT_OF_RANGE, or where it has diverged.
+    `leading_epoch` as for `epoch_end`."""
+    if fetch_offset < log.log_start_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if last_fetched_epoch >= 0:
+        found = epoch_end(log, leading_epoch, last_fetched_epoch)
+        if found == UNDEFINED:
+            # Nothing is known of that epoch; Kafka says so in these words.
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if diverges(found, last_fetched_epoch, fetch_offset):
+            return found
+    if fetch_offset > log.log_end_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode.NONE
 
 
 def truncation_offset(log: Log, leader_end: EpochEnd) -> int:

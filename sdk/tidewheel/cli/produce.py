@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -121,10 +120,7 @@ def produce(
         key=key, headers=list(pairs.items()), tags=tag or [], delay=delay, partition=partition
     )
     template = Template(base, key_separator.encode() if key_separator is not None else None)
-    settings = replace(
-        _settings(preset, acks, compression, interactive=bool(values)),
-        message_bytes_max=message_bytes_max,
-    )
+    settings = _settings(preset, acks, compression, message_bytes_max, interactive=bool(values))
     source = _Source(values or [], file or [], input_format, template)
     run(lambda client: _produce(client, topic, source, as_json), url, producer=settings)
 
@@ -147,9 +143,17 @@ def _check_delay(delay: str | None) -> None:
 
 
 def _settings(
-    preset: Preset | None, acks: Acknowledgements, compression: str | None, *, interactive: bool
+    preset: Preset | None,
+    acks: Acknowledgements,
+    compression: str | None,
+    message_bytes_max: int,
+    *,
+    interactive: bool,
 ) -> ProducerSettings:
-    changes: dict[str, Any] = {"acks": cast(Acks, "all" if acks == "all" else int(acks))}
+    changes: dict[str, Any] = {
+        "acks": cast(Acks, "all" if acks == "all" else int(acks)),
+        "message_bytes_max": message_bytes_max,
+    }
     if compression is not None:
         changes["compression"] = compression
     if preset == "throughput":
