@@ -9,6 +9,10 @@ results until the byte limits are met:
   to say does not silence the others for ever;
 - a partition with nothing to say leaves the dirty set and is not looked at again until it changes.
 
+- at most LOOKED_AT_MAX partitions are looked at without a break. When more are dirty an incremental
+  answer is about those at the front as soon as there is anything to say about one of them, and
+  they go to the end of the order; otherwise the next ones are looked at after a pause.
+
 The poll is answered when it has min_bytes, an error, or waited max_wait; until then it is parked,
 and each pass in which one of its partitions changed evaluates it once more. Records that are not in
 memory are read by the executor; the poll is answered when they are there.
@@ -20,6 +24,8 @@ answer's bytes (fetch_response.py).
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import cast
 
 from data_plane.broker.api import Buffer, Deferred, RequestContext
@@ -35,6 +41,7 @@ from data_plane.broker.fetch_sessions import (
     FetchPartition,
     FetchSet,
 )
+from data_plane.broker.large_requests import pause
 from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
@@ -45,6 +52,11 @@ from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FetchRequestView
 from data_plane.wire.registry import ApiKey
+
+# Longer requests are handled in slices (large_fetches.py). At 16 to 33 bytes for a partition this
+# is some 20 ms at the most.
+LARGE_FETCH_BYTES = 64 << 10
+LOOKED_AT_MAX = LARGE_FETCH_BYTES // 16
 
 _NONE = int(ErrorCode.NONE)
 
@@ -64,7 +76,9 @@ class Poll:
         "_context",
         "_fetch_set",
         "_is_full",
+        "_is_pausing",
         "_is_session_opening",
+        "_left_count",
         "_news",
         "_now_ms",
         "_results",
@@ -108,12 +122,29 @@ class Poll:
         # would be more than the limits allow.
         self._size = 0
         self._available = 0
+        # Of very many dirty partitions: those not looked at yet, and whether that goes on soon.
+        self._left_count = 0
+        self._is_pausing = False
         self._timer: Timer | None = None
         self.deferred: Deferred[list[Buffer]] | None = None
         self.must_answer = False
 
+    def begin(self, max_wait_ms: int, now_ms: int) -> list[Buffer] | Deferred[list[Buffer]]:
+        """The answer, now or after at most `max_wait_ms`."""
+        if self.evaluate() or max_wait_ms <= 0 or not self._fetch_set.partitions_count:
+            return self.answer()
+        return self.park(now_ms + max_wait_ms)
+
     def evaluate(self) -> bool:
         """Collect what can be sent now. True when the answer should not wait any longer."""
+        self._start_over()
+        dirty = self._fetch_set.dirty
+        if len(dirty) > LOOKED_AT_MAX and not self._is_full:
+            return self._look_at_some()
+        self._look_at(list(dirty))
+        return self.must_answer or self._available >= self._bytes_min
+
+    def _start_over(self) -> None:
         self._results = []
         self._cold = []
         self._cold_bytes = 0
@@ -123,8 +154,9 @@ class Poll:
         if not self._rights.is_follower:
             self._bytes_max = min(self._bytes_wanted, self._cold_reads.answer_bytes_max())
         self._bytes_min = min(self._bytes_min, self._bytes_max)
-        fetch_set = self._fetch_set
-        for target in list(fetch_set.dirty):
+
+    def _look_at(self, targets: Sequence[FetchPartition]) -> None:
+        for target in targets:
             try:
                 result = self._read(target)
             except LogError as error:
@@ -133,7 +165,35 @@ class Poll:
             if result is None:
                 continue
             self._results.append(result)
-        return self.must_answer or self._available >= self._bytes_min
+
+    def _look_at_some(self) -> bool:
+        """An incremental poll's share of very many dirty partitions."""
+        dirty = self._fetch_set.dirty
+        if self._left_count <= 0:
+            self._left_count = len(dirty)
+        self._left_count -= LOOKED_AT_MAX
+        targets = list(islice(dirty, LOOKED_AT_MAX))
+        self._look_at(targets)
+        if self._results:
+            return True
+        self._to_the_end(targets)
+        if self._left_count > 0 and not self._is_pausing:
+            self._is_pausing = True
+            pause(self._services, self._context, self._go_on)
+        return self._bytes_min <= 0
+
+    def _go_on(self, _: object, error: BaseException | None) -> None:
+        self._is_pausing = False
+        if self._fetch_set.parked is self:
+            self.wake()
+
+    def _to_the_end(self, targets: Iterable[FetchPartition]) -> None:
+        """Of the session's order: the others are served first next time."""
+        dirty = self._fetch_set.dirty
+        for target in targets:
+            if target in dirty:
+                del dirty[target]
+                dirty[target] = None
 
     def _read(self, target: FetchPartition) -> PartitionResult | None:
         """The result of a dirty partition; None when it has nothing to send."""
@@ -441,28 +501,19 @@ class Poll:
         fetch_set = self._fetch_set
         results = self._results
         self._results = []
-        dirty = fetch_set.dirty
-        if not self._is_full:
-            for target in self._news:
-                if target.partition is not None and target not in dirty:
-                    try:
-                        results.append(self._result(target, target.partition))
-                    except LogError as error:
-                        results.append(self._read_failed(target, error))
-        if self._rights.throttle is not None:
-            self._rights.count_sent(results, self._now_ms)
-        counters = self._services.counters
-        for result in results:
-            target = result.target
-            target.sent_high_watermark = result.high_watermark
-            target.sent_log_start_offset = result.log_start_offset
-            counters.fetched_bytes += result.size
-            if result.size and target in dirty:
-                # To the end of the order: the others are served first next time.
-                del dirty[target]
-                dirty[target] = None
+        if self._news and not self._is_full:
+            self._add_news(results)
+        if results:
+            self._note_sent(results)
         if self._is_full:
-            frame = self._encode_full(results)
+            frame = encode_full_response(
+                self._services,
+                self._context,
+                fetch_set,
+                {result.target: result for result in results},
+                self._rights.is_read_committed,
+                is_opening=self._is_session_opening,
+            )
         else:
             frame = encode_fetch_response(
                 self._services, self._context, results, _NONE, fetch_set.session_id
@@ -471,15 +522,32 @@ class Poll:
             fetch_set.close()
         return frame
 
-    def _encode_full(self, results: list[PartitionResult]) -> list[Buffer]:
-        fetch_set = self._fetch_set
-        by_target = {result.target: result for result in results}
-        if self._is_session_opening:
-            # What a session has been told is noted once, at its first answer.
-            for target in fetch_set.partitions():
-                if target not in by_target and target.partition is not None:
-                    target.sent_high_watermark = target.partition.high_watermark
-                    target.sent_log_start_offset = target.partition.log.log_start_offset
-        return encode_full_response(
-            self._services, self._context, fetch_set, by_target, self._rights.is_read_committed
-        )
+    def _add_news(self, results: list[PartitionResult]) -> None:
+        dirty = self._fetch_set.dirty
+        for number, target in enumerate(self._news):
+            if target.partition is None or target in dirty:
+                continue
+            if number >= LOOKED_AT_MAX:
+                # For another answer.
+                dirty[target] = None
+                continue
+            try:
+                results.append(self._result(target, target.partition))
+            except LogError as error:
+                results.append(self._read_failed(target, error))
+
+    def _note_sent(self, results: Sequence[PartitionResult]) -> None:
+        if self._rights.throttle is not None:
+            self._rights.count_sent(results, self._now_ms)
+        dirty = self._fetch_set.dirty
+        are_many = len(dirty) > LOOKED_AT_MAX
+        counters = self._services.counters
+        for result in results:
+            target = result.target
+            target.sent_high_watermark = result.high_watermark
+            target.sent_log_start_offset = result.log_start_offset
+            counters.fetched_bytes += result.size
+            if (result.size or are_many) and target in dirty:
+                # To the end of the order: the others are served first next time.
+                del dirty[target]
+                dirty[target] = None

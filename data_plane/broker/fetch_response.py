@@ -7,7 +7,7 @@ version 12 on a partition can carry a diverging epoch (and, by its schema, the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from data_plane.broker.api import Buffer, RequestContext
@@ -20,7 +20,7 @@ from data_plane.log.errors import LogError
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.wire import kernel
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.kernel_types import FetchPartitionResult
+from data_plane.wire.kernel_types import FetchPartitionResult, NodeEndpoint
 
 SESSIONS_VERSION = 7
 FLEXIBLE_VERSION = 12
@@ -29,9 +29,9 @@ LEADER_HINTS_VERSION = 16
 
 _LEADER_ERRORS = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 
-_Topics = list[tuple[str, bytes, list[tuple[Any, ...]]]]
+Topics = list[tuple[str, bytes, list[tuple[Any, ...]]]]
 # Whose addresses the answer tells; None where it names no leaders.
-_LeaderHints = set[int] | None
+LeaderHints = set[int] | None
 
 
 class PartitionResult:
@@ -73,8 +73,8 @@ def encode_fetch_response(
     session_id: int,
 ) -> list[Buffer]:
     """The whole frame, of `results` alone. Results of one topic must stand together."""
-    leader_hints = _leader_hints(context)
-    topics: _Topics = []
+    leader_hints = leader_hints_of(context)
+    topics: Topics = []
     last: tuple[str, bytes] | None = None
     for result in results:
         target = result.target
@@ -83,7 +83,13 @@ def encode_fetch_response(
             topics.append((*topic, []))
             last = topic
         topics[-1][2].append(_fields(services, result, leader_hints))
-    return _encode(services, context, topics, error_code, session_id, leader_hints)
+    return encode_topics(
+        context,
+        topics,
+        error_code,
+        session_id,
+        node_endpoints(services, leader_hints) if leader_hints else (),
+    )
 
 
 def encode_full_response(
@@ -92,52 +98,91 @@ def encode_full_response(
     fetch_set: FetchSet,
     results: dict[FetchPartition, PartitionResult],
     is_read_committed: bool,
+    *,
+    is_opening: bool,
 ) -> list[Buffer]:
     """The whole frame with all partitions of the set; those without a result have nothing to say.
+    `is_opening`: it is the first answer of a session."""
+    leader_hints = leader_hints_of(context)
+    topics: Topics = [
+        (
+            topic,
+            topic_id,
+            full_fields(
+                services,
+                fetch_set,
+                group.values(),
+                results,
+                leader_hints,
+                is_read_committed,
+                is_opening,
+            ),
+        )
+        for (topic, topic_id), group in fetch_set.topics.items()
+    ]
+    return encode_topics(
+        context,
+        topics,
+        0,
+        fetch_set.session_id,
+        node_endpoints(services, leader_hints) if leader_hints else (),
+    )
+
+
+def full_fields(
+    services: Services,
+    fetch_set: FetchSet,
+    targets: Iterable[FetchPartition],
+    results: dict[FetchPartition, PartitionResult],
+    leader_hints: LeaderHints,
+    is_read_committed: bool,
+    is_opening: bool,
+) -> list[tuple[Any, ...]]:
+    """The parts of partitions of one topic in an answer that names all.
 
     What has nothing to say is mostly what it was in the answer before, so it is kept."""
-    leader_hints = _leader_hints(context)
-    topics: _Topics = []
+    fields: list[tuple[Any, ...]] = []
     aborted: tuple[()] | None = () if is_read_committed else None
-    for (topic, topic_id), group in fetch_set.topics.items():
-        fields: list[tuple[Any, ...]] = []
-        for target in group.values():
-            result = results.get(target)
-            if result is not None:
-                fields.append(_fields(services, result, leader_hints))
-                continue
-            partition = target.partition
-            assert partition is not None, "a partition without a leader has a result, its error"
-            log = partition.log
-            try:
-                last_stable_offset = -1 if fetch_set.is_follower else log.last_stable_offset
-            except LogError as error:
-                # It had to be loaded.
-                failed = PartitionResult(target, int(error.error_code))
-                fields.append(_fields(services, failed, leader_hints))
-                continue
-            state = (
-                partition.high_watermark,
-                last_stable_offset,
-                log.log_start_offset,
-                is_read_committed,
+    for target in targets:
+        result = results.get(target)
+        if result is not None:
+            fields.append(_fields(services, result, leader_hints))
+            continue
+        partition = target.partition
+        assert partition is not None, "a partition without a leader has a result, its error"
+        log = partition.log
+        try:
+            last_stable_offset = -1 if fetch_set.is_follower else log.last_stable_offset
+        except LogError as error:
+            # It had to be loaded.
+            failed = PartitionResult(target, int(error.error_code))
+            fields.append(_fields(services, failed, leader_hints))
+            continue
+        state = (
+            partition.high_watermark,
+            last_stable_offset,
+            log.log_start_offset,
+            is_read_committed,
+        )
+        if target.quiet_state != state:
+            target.quiet_state = state
+            target.quiet_fields = FetchPartitionResult(
+                target.index, 0, *state[:3], aborted_transactions=aborted
             )
-            if target.quiet_state != state:
-                target.quiet_state = state
-                target.quiet_fields = FetchPartitionResult(
-                    target.index, 0, *state[:3], aborted_transactions=aborted
-                )
-            fields.append(target.quiet_fields)
-        topics.append((topic, topic_id, fields))
-    return _encode(services, context, topics, 0, fetch_set.session_id, leader_hints)
+        fields.append(target.quiet_fields)
+        if is_opening:
+            # What a session has been told is noted once, at its first answer.
+            target.sent_high_watermark = state[0]
+            target.sent_log_start_offset = state[2]
+    return fields
 
 
-def _leader_hints(context: RequestContext) -> _LeaderHints:
+def leader_hints_of(context: RequestContext) -> LeaderHints:
     return set() if context.api_version >= LEADER_HINTS_VERSION else None
 
 
 def _fields(
-    services: Services, result: PartitionResult, leader_hints: _LeaderHints
+    services: Services, result: PartitionResult, leader_hints: LeaderHints
 ) -> tuple[Any, ...]:
     target = result.target
     leader = None
@@ -164,14 +209,14 @@ def _fields(
     )
 
 
-def _encode(
-    services: Services,
+def encode_topics(
     context: RequestContext,
-    topics: _Topics,
+    topics: Topics,
     error_code: int,
     session_id: int,
-    leader_hints: _LeaderHints,
+    endpoints: Sequence[NodeEndpoint],
 ) -> list[Buffer]:
+    """The whole frame; may be called in a thread."""
     version = context.api_version
     return kernel.encode_fetch_response(
         bytes(begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)),
@@ -180,5 +225,5 @@ def _encode(
         error_code,
         session_id,
         0,
-        node_endpoints(services, leader_hints) if leader_hints else (),
+        endpoints,
     )

@@ -33,6 +33,7 @@ from data_plane.wire.kernel_types import (
     FetchPartitionResult,
     FetchPartitionView,
     FetchTopicView,
+    ForgottenTopicView,
 )
 
 # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
@@ -148,6 +149,7 @@ class FetchSet:
     poll is kept, so that only partitions whose fields differ are looked at the next time."""
 
     __slots__ = (
+        "counted",
         "created_ms",
         "dirty",
         "epoch",
@@ -174,6 +176,8 @@ class FetchSet:
         self.last_used_ms = now_ms
         self.topics: dict[TopicKey, dict[int, FetchPartition]] = {}
         self.partitions_count = 0
+        # What a connection's set counts for among all that is remembered.
+        self.counted = 0
         self.dirty: dict[FetchPartition, None] = {}
         self.parked: ParkedPoll | None = None
         self.generation = 0
@@ -223,9 +227,23 @@ class FetchSet:
         self.generation += 1
         named_count = sum(self.name(topic) for topic in topics)
         if named_count != self.partitions_count:
-            for target in list(self.partitions()):
-                if target.generation != self.generation:
-                    self.forget(target.topic, target.topic_id, target.index)
+            self.forget_unnamed(list(self.partitions()))
+
+    def name_changes(self, topics: Sequence[FetchTopicView]) -> None:
+        """As `name`, for a request that names what has changed."""
+        for topic in topics:
+            self.name(topic)
+
+    def forget_all(self, forgotten: Sequence[ForgottenTopicView]) -> None:
+        for gone in forgotten:
+            for index in gone.partitions:
+                self.forget(gone.name, gone.topic_id, index)
+
+    def forget_unnamed(self, targets: Sequence[FetchPartition]) -> None:
+        """Forget those that this generation has not named."""
+        for target in targets:
+            if target.generation != self.generation:
+                self.forget(target.topic, target.topic_id, target.index)
 
     def report(self, topics: Sequence[FetchTopicView]) -> None:
         """A follower has named `topics`: where it fetches from, there its logs end. What it does
@@ -332,6 +350,7 @@ class FetchSessionCache:
         if session is not None:
             if session.parked is not None:
                 session.parked.finish_early()
+            session.is_kept = False
             session.close()
 
     def _evict(self, newcomer: FetchSet, now_ms: int) -> bool:

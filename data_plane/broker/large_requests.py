@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from data_plane.broker.api import (
     Buffer,
@@ -24,8 +24,11 @@ from data_plane.broker.api import (
     KeptRequest,
     RequestContext,
 )
+from data_plane.broker.request_work import OnDone
 from data_plane.broker.services import Services
 from data_plane.wire.errors import WireError
+
+T = TypeVar("T")
 
 LARGE_BYTES = 32 << 10
 SLICE_ITEMS_MAX = 200
@@ -124,9 +127,9 @@ class LargeRequest:
         waits_for = self._handle(self._slices[self._next], now_ms)
         self._next += 1
         if waits_for is None:
-            self._work(_pause)
+            pause(self._services, self._context, self._worked)
         else:
-            waits_for.when_complete(lambda _: self._work(_pause))
+            waits_for.when_complete(lambda _: pause(self._services, self._context, self._worked))
         return True
 
     def _encoded(self, frames: Any, now_ms: int) -> bool:
@@ -134,13 +137,15 @@ class LargeRequest:
         return False
 
 
-def _pause() -> None:
-    """Others have their turn before this is back from a thread."""
+def pause(services: Services, context: RequestContext, on_done: OnDone) -> None:
+    """Others have their turn before a thread is back from doing nothing."""
+    services.request_work.submit(context.connection.host, _nothing, on_done)
 
 
-def sliced(items: Sequence[Any]) -> list[Sequence[Any]]:
+def _nothing() -> None:
+    pass
+
+
+def sliced(items: Sequence[T], items_max: int = SLICE_ITEMS_MAX) -> list[Sequence[T]]:
     """At least one slice, so that there is an answer."""
-    return [
-        items[start : start + SLICE_ITEMS_MAX]
-        for start in range(0, max(1, len(items)), SLICE_ITEMS_MAX)
-    ]
+    return [items[start : start + items_max] for start in range(0, max(1, len(items)), items_max)]

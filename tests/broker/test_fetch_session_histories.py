@@ -4,6 +4,8 @@ A consumer with a session follows three partitions while they get records, lose 
 leader or ISR, begin elsewhere, and are deleted and made again under the same name. Whenever it has
 come to rest a fetch without session must have nothing for it: no record, no error, no high
 watermark, last stable offset or log start that it has not been told.
+
+The same where every request is handled in slices of one partition, and things happen in between.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from uuid import UUID
 
 import pytest
 
+from data_plane.broker import fetch, fetch_poll, large_fetches
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import PartitionImage
 from data_plane.log.errors import LogError
@@ -28,6 +31,7 @@ from tests.broker.replicated_player import OTHERS, TOPIC_ID, ReplicatedPlayer
 
 INDEXES = range(3)
 ROUNDS_MAX = 60
+RESTLESS_ROUNDS = 4
 HISTORIES = 25
 CHECKS = 40
 # From 13 on a fetch names topics by id, and a session ends with its topic.
@@ -42,7 +46,10 @@ Ends = tuple[int, int, int]
 class SessionHistory:
     """See the module."""
 
-    def __init__(self, seed: int, version: int) -> None:
+    def __init__(self, seed: int, version: int, *, in_slices: bool = False) -> None:
+        self._in_slices = in_slices
+        # Whether things happen while a request is handled.
+        self._is_restless = False
         self._random = random.Random(seed)
         self._version = version
         self._isolation_level = seed % 2
@@ -96,6 +103,11 @@ class SessionHistory:
             request.topics = [topic]
         connection = player.connect() if is_whole else player.connection
         pending = player.send(ApiKey.FETCH, self._version, request, connection=connection)
+        while self._in_slices and player.executor.queue:
+            if self._is_restless and self._random.random() < 0.3:
+                self._happen()
+            player.executor.run_one()
+            player.services.wakes.run(player.now_ms)
         for _ in range(10):
             if not pending.is_answered:
                 player.run_jobs()
@@ -106,7 +118,10 @@ class SessionHistory:
 
     def _poll(self) -> dict[int, int]:
         """Fetch until nothing is new; returns the errors of partitions."""
-        for _ in range(ROUNDS_MAX):
+        errors: dict[int, int] = {}
+        quiet_count = 0
+        for number in range(ROUNDS_MAX):
+            self._is_restless = self._in_slices and number < RESTLESS_ROUNDS
             if self._session == FULL:
                 response = self._fetch(list(INDEXES), FULL)
                 self._session = (response.session_id, 1)
@@ -117,9 +132,15 @@ class SessionHistory:
                 self._named.update((one, self._positions[one]) for one in changed)
                 self._session = (self._session[0], self._session[1] + 1)
             pieces = [piece for topic in response.responses for piece in topic.partitions]
-            errors = {one.partition_index: one.error_code for one in pieces if one.error_code}
+            told = {one.partition_index: one.error_code for one in pieces if one.error_code}
             moves = [self._take(piece) for piece in pieces]
-            if not any(moves) and len(errors) == len(pieces):
+            if any(moves) or len(told) != len(pieces) or self._is_restless:
+                errors, quiet_count = {}, 0
+                continue
+            errors |= told
+            quiet_count += 1
+            # An answer may be about one partition, and the next one about another.
+            if quiet_count > (len(INDEXES) if self._in_slices else 0):
                 return errors
         raise AssertionError("never at rest")
 
@@ -140,6 +161,10 @@ class SessionHistory:
 
     def check(self) -> None:
         """Come to rest, and hold what the session has told against a fetch without one."""
+        if self._in_slices and self._random.random() < 0.3:
+            # Another session, of the same consumer.
+            self._session = FULL
+            self._known.clear()
         errors = self._poll()
         response = self._fetch(list(INDEXES), NONE)
         for piece in (one for topic in response.responses for one in topic.partitions):
@@ -153,6 +178,10 @@ class SessionHistory:
 
     def step(self) -> None:
         """Something does."""
+        self._happen()
+        self._player.run_jobs()
+
+    def _happen(self) -> None:
         index = self._random.choice(INDEXES)
         kind = self._random.choice(STEPS)
         self.story.append(f"{kind} {index}")
@@ -166,7 +195,6 @@ class SessionHistory:
         elif replica.is_leader:
             self._lead(kind, index, replica)
         player.services.wakes.run(player.now_ms)
-        player.run_jobs()
 
     def _lead(self, kind: str, index: int, replica: Partition) -> None:
         rng, player, log = self._random, self._player, replica.log
@@ -251,8 +279,22 @@ def _ends(piece: PartitionData) -> Ends:
 
 @pytest.mark.parametrize("version", [11, 12, 17, 18])
 def test_a_session_tells_what_a_full_fetch_does(version: int) -> None:
+    run_histories(version, in_slices=False)
+
+
+@pytest.mark.parametrize("version", [11, 12, 17, 18])
+def test_a_session_in_slices_does_too(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "LARGE_FETCH_BYTES", 0)
+    monkeypatch.setattr(large_fetches, "NAMED_MAX", 1)
+    monkeypatch.setattr(large_fetches, "LOOKED_AT_MAX", 1)
+    monkeypatch.setattr(large_fetches, "TOLD_MAX", 1)
+    monkeypatch.setattr(fetch_poll, "LOOKED_AT_MAX", 1)
+    run_histories(version, in_slices=True)
+
+
+def run_histories(version: int, *, in_slices: bool) -> None:
     for seed in range(HISTORIES):
-        history = SessionHistory(seed * 100 + version, version)
+        history = SessionHistory(seed * 100 + version, version, in_slices=in_slices)
         try:
             for _ in range(CHECKS):
                 for _ in range(1 + seed % 3):
