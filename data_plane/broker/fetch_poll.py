@@ -43,10 +43,10 @@ from data_plane.broker.fetch_sessions import (
 )
 from data_plane.broker.large_requests import pause
 from data_plane.broker.open_fetches import PART, OpenFetches
+from data_plane.broker.partition_errors import UNKNOWN_PARTITION_CODES, check_leader_epoch
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
-from data_plane.broker.topic_partitions import UNKNOWN_PARTITION_CODES, check_leader_epoch
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode

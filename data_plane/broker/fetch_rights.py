@@ -19,9 +19,9 @@ from data_plane.broker.api import RequestContext
 from data_plane.broker.fetch_response import PartitionResult
 from data_plane.broker.fetch_sessions import FetchPartition
 from data_plane.broker.leader_throttle import LeaderThrottle
+from data_plane.broker.partition_errors import ANY_LEADER_EPOCH
 from data_plane.broker.replica_selector import RACK_AWARE, preferred_read_replica
 from data_plane.broker.services import Services
-from data_plane.broker.topic_partitions import ANY_LEADER_EPOCH
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FetchRequestView

@@ -20,8 +20,8 @@ inter-broker listener, see the log up to its end.
 from __future__ import annotations
 
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.partition_errors import check_leader_epoch
 from data_plane.broker.services import Services
-from data_plane.broker.topic_partitions import check_leader_epoch
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode

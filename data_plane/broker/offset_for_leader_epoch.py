@@ -4,8 +4,8 @@ find the place at which its log and the leader's part (KIP-101, KIP-279, KIP-320
 from __future__ import annotations
 
 from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.partition_errors import check_leader_epoch
 from data_plane.broker.services import Services
-from data_plane.broker.topic_partitions import check_leader_epoch
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_for_leader_epoch_request import (

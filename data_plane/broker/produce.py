@@ -35,6 +35,7 @@ from data_plane.broker.api import (
     KeptRequest,
     RequestContext,
 )
+from data_plane.broker.partition_errors import UNKNOWN_PARTITION_CODES
 from data_plane.broker.produce_checks import (
     SPECIAL_BATCH_BITS,
     Checked,
@@ -44,7 +45,6 @@ from data_plane.broker.produce_checks import (
 from data_plane.broker.produce_response import Answers, PartitionAnswer, encode_produce_response
 from data_plane.broker.produce_waits import WaitingProduce
 from data_plane.broker.services import Services
-from data_plane.broker.topic_partitions import UNKNOWN_PARTITION_CODES
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition

@@ -12,7 +12,7 @@ Invariants
 - What lookups return agrees with the image last applied: a deleted topic is gone, a topic made
   anew under an old name has another id and other partitions, `get` finds leading replicas only.
 - A log is deleted when the image says that its topic is gone or that this broker is no replica of
-  it any more, and for no other reason.
+  it any more, and for no other reason (at a start: stray_logs.py).
 - What takes long, and nobody waits for, may be left by `apply_step` to `do_work_left`: taking away
   logs of partitions that are closed already, settings of logs, and looking who may join an ISR.
 - Topic ids are 16 raw bytes here, as they stand in Produce and Fetch requests.
@@ -23,20 +23,23 @@ Deliberately absent: deciding who leads (the image says so), fetching what is fo
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from data_plane.broker.few_at_once import FewAtOnce
 from data_plane.broker.log_loads import LogLoads
+from data_plane.broker.partition_errors import ANY_LEADER_EPOCH, check_leader_epoch
+from data_plane.broker.replication_settings import (
+    ReplicaConfig,
+    min_insync_replicas,
+    replication_settings,
+)
 from data_plane.broker.wall_clock import WallClock
 from data_plane.cell.metadata import NO_LEADER
-from data_plane.cell.partition_state import effective_min_isr, may_join_isr
-from data_plane.log.config import LogConfig
+from data_plane.cell.partition_state import may_join_isr
 from data_plane.log.errors import LogDirFailure, LogError, UnknownPartition
-from data_plane.replica.leadership import ReplicationSettings
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 
@@ -51,27 +54,6 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 ZERO_ID = bytes(16)
 # Partitions that `apply_image` does at a time; it ends when all are done.
 WORK_AT_ONCE = 1_000
-# In a request: its sender knows of no leader epoch.
-ANY_LEADER_EPOCH = -1
-# What a request is told that names a partition which there is not, by name or by topic id.
-UNKNOWN_PARTITION_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-
-
-def check_leader_epoch(leader_epoch: int, current_leader_epoch: int) -> ErrorCode:
-    """Whether what a request takes for the leader epoch is the one known here (KIP-320)."""
-    if current_leader_epoch in (ANY_LEADER_EPOCH, leader_epoch):
-        return ErrorCode.NONE
-    if current_leader_epoch < leader_epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.UNKNOWN_LEADER_EPOCH
-
-
-class ReplicaConfig(Protocol):
-    """The properties that replicas depend on. EffectiveConfig is one."""
-
-    def log_config(self, overrides: Mapping[str, str]) -> LogConfig: ...
-    def get_int(self, name: str) -> int: ...
-    def topic_value(self, name: str, overrides: Mapping[str, str]) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,33 +299,6 @@ class TopicPartitions:
             for index in range(len(topic.partitions)):
                 self._configure(topic, index, now_ms)
 
-    def delete_strays(self, now_ms: int) -> list[tuple[UUID, int]]:
-        """Delete logs that the image does not give to this broker: the crash came between the
-        metadata commit of their deletion and the deletion itself. Returns what was deleted.
-
-        Only with an image that the store has just vouched for: an older one, from a broker's own
-        disk, does not name what was created since."""
-        strays = [
-            (topic_id, index)
-            for topic_id, index in list(self._logs.partition_ids())
-            if not self._is_hosted(topic_id, index)
-        ]
-        deleted = []
-        for topic_id, index in strays:
-            # What is on a disk that has failed since waits for the start that has it back.
-            with contextlib.suppress(LogDirFailure):
-                self._logs.delete(topic_id, index, now_ms)
-                deleted.append((topic_id, index))
-        return deleted
-
-    def _is_hosted(self, topic_id: UUID, index: int) -> bool:
-        topic = self._image.topics_by_id.get(topic_id)
-        return (
-            topic is not None
-            and index < len(topic.partitions)
-            and self._node_id in topic.partitions[index].replicas
-        )
-
     def _note_hosted(self, topic: TopicImage, changed: list[tuple[UUID, int]]) -> None:
         for index, image in enumerate(topic.partitions):
             if self._node_id in image.replicas:
@@ -408,7 +363,7 @@ class TopicPartitions:
     def _give_role(
         self, partition: Partition, topic: TopicImage, image: PartitionImage, now_ms: int | None
     ) -> None:
-        partition.follow_image(image, self._settings(topic, image), now_ms)
+        partition.follow_image(image, replication_settings(self._config, topic, image), now_ms)
         key = (topic.topic_id.bytes, partition.index)
         if partition.leader_id == self._node_id:
             self._leading_by_id[key] = partition
@@ -483,29 +438,15 @@ class TopicPartitions:
 
     # Settings
 
-    def _settings(self, topic: TopicImage, image: PartitionImage) -> ReplicationSettings:
-        if len(image.replicas) == 1:
-            return ReplicationSettings()
-        lag_messages_max = self._config.topic_value("replica.lag.max.messages", topic.configs)
-        assert isinstance(lag_messages_max, int)
-        min_isr = effective_min_isr(image, self.min_insync_replicas(topic))
-        if image.elr or image.last_known_elr:
-            # Whoever put them there goes by a larger min.insync.replicas than this broker's own
-            # start did; committing anything now would make them ineligible without saying so.
-            min_isr = max(min_isr, len(image.isr) + 1)
-        return ReplicationSettings(min_isr, lag_messages_max)
-
     def min_insync_replicas(self, topic: TopicImage) -> int:
         """The topic's min.insync.replicas, whatever replicas it has."""
-        value = self._config.topic_value("min.insync.replicas", topic.configs)
-        assert isinstance(value, int)
-        return value
+        return min_insync_replicas(self._config, topic)
 
     def _configure(self, topic: TopicImage, index: int, now_ms: int | None) -> None:
         partition = self._leading_by_id.get((topic.topic_id.bytes, index))
         if partition is not None:
             image = topic.partitions[index]
-            partition.follow_image(image, self._settings(topic, image), now_ms)
+            partition.follow_image(image, replication_settings(self._config, topic, image), now_ms)
         try:
             log = self._logs.get(topic.topic_id, index)
         except UnknownPartition:

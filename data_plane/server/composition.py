@@ -42,6 +42,7 @@ from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
 from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.services import Logger, Services
+from data_plane.broker.stray_logs import delete_strays
 from data_plane.broker.topic_partitions import TopicPartitions
 from data_plane.broker.wall_clock import WallClock
 from data_plane.log.errors import LogDirFailure, LogError
@@ -145,7 +146,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     partitions.is_image_old = not entry.is_current
     if entry.is_current:
         # An image that may be old does not know all topics.
-        for topic_id, index in partitions.delete_strays(now_ms()):
+        for topic_id, index in delete_strays(logs, image, settings.node_id, now_ms()):
             log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
     guard = DeletionGuard(services, ports.wall_ms)
     # Before anything is stored.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from data_plane.broker.stray_logs import delete_strays
 from data_plane.broker.timers import REBUILD_ENTRIES_MIN
 from data_plane.cell.changes import Change, ChangeBroker, ChangePartition, apply_change
 from data_plane.cell.metadata import NO_LEADER, MetadataImage
@@ -656,17 +657,16 @@ def test_a_replica_that_is_moved_away_loses_its_log(broker: ReplicatedPlayer) ->
 def test_logs_of_partitions_that_others_hold_are_strays() -> None:
     broker = ReplicatedPlayer()
     broker.produce("orders", [b"a"])
-    partitions = broker.services.partitions
-    assert partitions.delete_strays(NOW_MS) == []
+    assert delete_strays(broker.logs, broker.services.image, NODE_ID, NOW_MS) == []
     broker.change(leader=8, isr=OTHERS)
-    assert partitions.delete_strays(NOW_MS) == []
+    assert delete_strays(broker.logs, broker.services.image, NODE_ID, NOW_MS) == []
     # It was moved away while this broker was down.
     broker.logs.close(broker.now_ms)
     topic = broker.services.image.topics_by_id[TOPIC_ID]
     moved = next_epochs(topic.partitions[0], replace(topic.partitions[0], replicas=OTHERS))
     image = apply_change(broker.services.image, ChangePartition(TOPIC_ID, 0, moved))
     survivor = BrokerPlayer(disk=broker.fs, image=image)
-    assert survivor.services.partitions.delete_strays(NOW_MS) == [(TOPIC_ID, 0)]
+    assert delete_strays(survivor.logs, image, NODE_ID, NOW_MS) == [(TOPIC_ID, 0)]
     assert survivor.logs.partition_ids() == []
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from data_plane.broker.stray_logs import delete_strays
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_topic_partitions_request import (
@@ -203,8 +204,7 @@ def test_logs_of_topics_that_are_gone_are_deleted_at_start(broker: BrokerPlayer)
     broker.logs.close(broker.now_ms)
     # The metadata commit of the deletion was the last thing that happened.
     survivor = BrokerPlayer(disk=broker.fs)
-    assert sorted(survivor.services.partitions.delete_strays(survivor.now_ms)) == [
-        (topic_id, 0),
-        (topic_id, 1),
-    ]
+    services = survivor.services
+    deleted = delete_strays(survivor.logs, services.image, services.node_id, survivor.now_ms)
+    assert sorted(deleted) == [(topic_id, 0), (topic_id, 1)]
     assert survivor.logs.partition_ids() == []
