@@ -23,6 +23,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
+from data_plane.broker import list_offsets
 from data_plane.broker.api import (
     Buffer,
     CloseConnection,
@@ -38,6 +39,9 @@ from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode, MalformedFrame, WireError
 from data_plane.wire.primitives import Reader
 from data_plane.wire.registry import API_BY_KEY, ApiKey, ApiSpec
+
+Cut = Callable[[Any], list[Any]]
+Merge = Callable[[Any, Any], None]
 
 _HEADER = struct.Struct(">hhih")
 
@@ -163,7 +167,7 @@ class Dispatcher:
     ) -> Deferred[Any]:
         """A request of an API in LARGE_APIS, whose handlers keep nothing of its bytes and whose
         responses are nobody else's."""
-        fields = LARGE_APIS[context.api_key]
+        cut, merge = LARGE_APIS[context.api_key]
         version = context.api_version
         handler = entry.handler
         assert handler is not None
@@ -171,19 +175,11 @@ class Dispatcher:
 
         def decode(kept: KeptRequest) -> list[Any]:
             reader = Reader(kept.buf, position - kept.shift, end - kept.shift)
-            request = spec.decode_request(reader, version)
-            if fields is None:
-                return [request]
-            parts = []
-            for items in sliced(list(dict.fromkeys(getattr(request, fields[0])))):
-                part = copy(request)
-                setattr(part, fields[0], items)
-                parts.append(part)
-            return parts
+            return cut(spec.decode_request(reader, version))
 
         def take(response: Any) -> None:
-            if responses and fields is not None:
-                getattr(responses[0], fields[1]).extend(getattr(response, fields[1]))
+            if responses:
+                merge(responses[0], response)
             else:
                 responses.append(response)
 
@@ -279,13 +275,30 @@ class Dispatcher:
         )
 
 
-# APIs whose requests may have very many items, and the fields of these in request and response, or
-# None where all are handled in one go.
-LARGE_APIS: dict[int, tuple[str, str] | None] = {
-    int(ApiKey.FIND_COORDINATOR): ("coordinator_keys", "coordinators"),
-    int(ApiKey.DESCRIBE_GROUPS): ("groups", "groups"),
-    int(ApiKey.DELETE_GROUPS): ("groups_names", "results"),
-    int(ApiKey.LIST_OFFSETS): None,
+def _by_field(asked: str, answered: str) -> tuple[Cut, Merge]:
+    """For requests with a list `asked`, and responses with a list `answered`."""
+
+    def cut(request: Any) -> list[Any]:
+        parts = []
+        for items in sliced(list(dict.fromkeys(getattr(request, asked)))):
+            part = copy(request)
+            setattr(part, asked, items)
+            parts.append(part)
+        return parts
+
+    def merge(response: Any, more: Any) -> None:
+        getattr(response, answered).extend(getattr(more, answered))
+
+    return cut, merge
+
+
+# APIs whose requests may have very many items: what makes small requests of one, in a thread, and
+# what adds the answer to the next one to that to those before it.
+LARGE_APIS: dict[int, tuple[Cut, Merge]] = {
+    int(ApiKey.FIND_COORDINATOR): _by_field("coordinator_keys", "coordinators"),
+    int(ApiKey.DESCRIBE_GROUPS): _by_field("groups", "groups"),
+    int(ApiKey.DELETE_GROUPS): _by_field("groups_names", "results"),
+    int(ApiKey.LIST_OFFSETS): (list_offsets.cut, list_offsets.merge),
 }
 # The cache of decoded client ids holds at most these many, of at most this size.
 CLIENT_IDS_MAX = 1024

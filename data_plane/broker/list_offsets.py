@@ -19,7 +19,10 @@ inter-broker listener, see the log up to its end.
 
 from __future__ import annotations
 
+from copy import copy
+
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.large_requests import SLICE_ITEMS_MAX, sliced
 from data_plane.broker.partition_errors import check_leader_epoch
 from data_plane.broker.services import Services
 from data_plane.log.errors import LogError
@@ -28,6 +31,7 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsTopic,
 )
 from data_plane.wire.messages.list_offsets_response import (
     ListOffsetsPartitionResponse,
@@ -207,6 +211,38 @@ def _search_later(
 
     services.executor.submit(lambda: [search.run() for search in searches], done)
     return deferred
+
+
+def cut(request: ListOffsetsRequest) -> list[ListOffsetsRequest]:
+    """A request with very many partitions as several. One that a topic names more than once stands
+    in one of them, twice, so that it is refused there."""
+    pieces: list[ListOffsetsTopic] = []
+    for topic in request.topics:
+        by_index: dict[int, list[ListOffsetsPartition]] = {}
+        for wanted in topic.partitions:
+            by_index.setdefault(wanted.partition_index, []).append(wanted)
+        for named in sliced(list(by_index.values())):
+            partitions = [wanted for same in named for wanted in same[:2]]
+            pieces.append(ListOffsetsTopic(name=topic.name, partitions=partitions))
+    parts: list[ListOffsetsRequest] = []
+    room = 0
+    for piece in pieces:
+        if not parts or len(piece.partitions) > room:
+            parts.append(copy(request))
+            parts[-1].topics = []
+            room = SLICE_ITEMS_MAX
+        parts[-1].topics.append(piece)
+        room -= max(1, len(piece.partitions))
+    return parts or [request]
+
+
+def merge(response: ListOffsetsResponse, more: ListOffsetsResponse) -> None:
+    """Add the answer to the next part of what was cut up."""
+    topics = more.topics
+    if topics and response.topics and topics[0].name == response.topics[-1].name:
+        response.topics[-1].partitions.extend(topics[0].partitions)
+        topics = topics[1:]
+    response.topics.extend(topics)
 
 
 def register(table: HandlerTable) -> None:

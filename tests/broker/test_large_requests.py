@@ -21,6 +21,11 @@ from data_plane.wire.messages.describe_configs_request import (
 )
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
 from data_plane.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from data_plane.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.registry import ApiKey
 from tests.broker.admin_player import AdminPlayer
@@ -160,3 +165,43 @@ def test_one_request_makes_no_more_topics_than_may_be_in_the_making(broker: Admi
     broker.run_jobs()
     assert len(pending.response.topics) == len(NAMES) > 2 * NAMES_MAX
     assert 0 < len(broker.services.image.topics_by_name) <= NAMES_MAX
+
+
+@pytest.mark.parametrize("version", [1, 7, 11])
+def test_offsets_of_many_partitions(broker: AdminPlayer, version: int) -> None:
+    """The same answers as to small requests; a partition that is named again and again is refused,
+    wherever its namesakes stand."""
+    broker.create_topic("here", 3)
+    indexes = [1, *range(LARGE_BYTES // 10), 1, 1]
+    topics = {"here": indexes, "there": [0], **{name: [0, 1] for name in NAMES[:500]}}
+
+    def request(wanted: dict[str, list[int]]) -> ListOffsetsRequest:
+        return ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        ListOffsetsPartition(partition_index=index, timestamp=-1)
+                        for index in partitions
+                    ],
+                )
+                for name, partitions in wanted.items()
+            ],
+        )
+
+    response, turns_count = answer(broker, ApiKey.LIST_OFFSETS, version, request(topics))
+    assert turns_count > (len(indexes) + 1000) // SLICE_ITEMS_MAX
+    assert [topic.name for topic in response.topics] == list(topics)
+    few = broker.send(
+        ApiKey.LIST_OFFSETS, version, request({"here": [1, 0, 2, 3, 1], "there": [0]})
+    ).response
+
+    def by_index(topic: Any) -> dict[int, Any]:
+        return {one.partition_index: one for one in topic.partitions}
+
+    here = by_index(response.topics[0])
+    assert sorted(here) == list(range(LARGE_BYTES // 10))
+    assert here[1].error_code == ErrorCode.INVALID_REQUEST
+    assert {index: here[index] for index in range(4)} == by_index(few.topics[0])
+    assert response.topics[1] == few.topics[1]
