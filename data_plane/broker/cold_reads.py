@@ -6,9 +6,12 @@ Deliberately absent: what is done with what was read (fetch_poll.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
+from data_plane.broker.api import Buffer
 from data_plane.broker.fetch_response import PartitionResult
 from data_plane.broker.services import Services
+from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 
 # Answers that clients do not read fill memory. The more of it is taken the less a fetch gets: half
@@ -50,6 +53,22 @@ class ColdRead:
         except Exception as error:
             return error
         return cold.buffers, cold.size, cold.next_offset
+
+    def take(self, outcome: object, is_read_committed: bool) -> BaseException | None:
+        """Complete the result with what `run` returned; the error when there is one."""
+        if isinstance(outcome, BaseException):
+            return outcome
+        buffers, size, next_offset = cast("tuple[list[Buffer], int, int]", outcome)
+        try:
+            if is_read_committed:
+                log = self.partition.log
+                self.result.aborted = log.aborted_transactions(self.offset, next_offset)
+        except LogError as error:
+            # The log, or its list of them, has been lost since.
+            return error
+        self.result.buffers = buffers
+        self.result.size = size
+        return None
 
 
 class ColdReads:

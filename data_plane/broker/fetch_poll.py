@@ -17,8 +17,8 @@ The poll is answered when it has min_bytes, an error, or waited max_wait; until 
 and each pass in which one of its partitions changed evaluates it once more. Records that are not in
 memory are read by the executor; the poll is answered when they are there.
 
-Deliberately absent: who may read what (fetch_rights.py), sessions and their epochs (fetch.py), the
-answer's bytes (fetch_response.py).
+Deliberately absent: who may read what (fetch_rights.py), what is told of a partition
+(fetch_results.py), sessions and their epochs (fetch.py), the answer's bytes (fetch_response.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import cast
 
 from data_plane.broker.api import Buffer, Deferred, RequestContext
 from data_plane.broker.cold_reads import ColdRead
@@ -35,12 +34,14 @@ from data_plane.broker.fetch_response import (
     encode_fetch_response,
     encode_full_response,
 )
-from data_plane.broker.fetch_rights import FetchRights
-from data_plane.broker.fetch_sessions import (
-    NO_SESSION_ID,
-    FetchPartition,
-    FetchSet,
+from data_plane.broker.fetch_results import (
+    failed_result,
+    lost_result,
+    partition_result,
+    result_without_records,
 )
+from data_plane.broker.fetch_rights import FetchRights
+from data_plane.broker.fetch_sessions import NO_SESSION_ID, FetchPartition, FetchSet
 from data_plane.broker.large_requests import pause
 from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.partition_errors import UNKNOWN_PARTITION_CODES, check_leader_epoch
@@ -162,9 +163,8 @@ class Poll:
             except LogError as error:
                 # Any question to a log may have to load it first.
                 result = self._read_failed(target, error)
-            if result is None:
-                continue
-            self._results.append(result)
+            if result is not None:
+                self._results.append(result)
 
     def _look_at_some(self) -> bool:
         """An incremental poll's share of very many dirty partitions."""
@@ -227,7 +227,8 @@ class Poll:
         if is_to_compare or offset < log.log_start_offset or offset > log.log_end_offset:
             place = partition.locate_fetch(offset, last_epoch)
             if place is not ErrorCode.NONE:
-                return self._lost(target, partition, place)
+                self.must_answer = True
+                return lost_result(rights, target, partition, place)
         if target.is_reporting:
             error = rights.report(target, partition, self._now_ms)
             if error is not ErrorCode.NONE:
@@ -247,7 +248,7 @@ class Poll:
         if rights.rack_id:
             preferred_replica = rights.preferred_replica(target, partition)
             if preferred_replica != NO_PREFERRED_REPLICA:
-                result = self._without_records(target, partition)
+                result = result_without_records(rights, target, partition)
                 result.preferred_read_replica = preferred_replica
                 self.must_answer = True
                 return result
@@ -275,7 +276,7 @@ class Poll:
     ) -> PartitionResult | None:
         offset = target.wanted.fetch_offset
         bytes_max = min(target.wanted.partition_max_bytes, bytes_left)
-        result = self._result(target, partition)
+        result = partition_result(self._rights, target, partition)
         read = partition.log.read(offset, bytes_max, max_offset=limit, at_least_one_batch=is_first)
         if read.is_cold:
             bytes_max = self._take_cold_bytes(bytes_max)
@@ -312,55 +313,13 @@ class Poll:
         self._cold_bytes += bytes_max
         return bytes_max
 
-    def _result(self, target: FetchPartition, partition: Partition) -> PartitionResult:
-        result = PartitionResult(target)
-        result.high_watermark = partition.high_watermark
-        if not self._rights.is_follower:
-            # It is of no use to a follower, and whole logs would be loaded to tell it.
-            result.last_stable_offset = partition.last_stable_offset
-        result.log_start_offset = partition.log.log_start_offset
-        if self._rights.is_read_committed:
-            result.aborted = ()
-        return result
-
-    def _without_records(self, target: FetchPartition, partition: Partition) -> PartitionResult:
-        """It sends the reader elsewhere; aborted transactions are not spoken of, as in Kafka."""
-        result = self._result(target, partition)
-        result.aborted = None
-        return result
-
     def _error(self, target: FetchPartition, error: ErrorCode) -> PartitionResult:
         self.must_answer = True
         return PartitionResult(target, int(error))
 
-    def _lost(
-        self, target: FetchPartition, partition: Partition, place: ErrorCode | tuple[int, int]
-    ) -> PartitionResult:
-        """The fetcher's log is not one that could be gone on with here."""
-        if isinstance(place, ErrorCode):
-            result = self._error(target, place)
-            if self._rights.is_follower:
-                # It begins anew there.
-                result.log_start_offset = partition.log.log_start_offset
-            return result
-        # It left the leader's there (KIP-595).
-        result = self._without_records(target, partition)
-        result.diverging = place
-        self.must_answer = True
-        return result
-
     def _read_failed(self, target: FetchPartition, error: BaseException) -> PartitionResult:
-        # Corrupt batches and failed disks are reported by the log maintenance, once each.
-        if isinstance(error, LogError):
-            return self._error(target, error.error_code)
-        self._services.log.error(
-            "read_failed",
-            topic=target.topic,
-            topic_id=target.topic_id.hex(),
-            partition=target.index,
-            error=repr(error),
-        )
-        return self._error(target, ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.must_answer = True
+        return failed_result(self._services, target, error)
 
     def _resolve(self, target: FetchPartition) -> Partition | None:
         target.unwatch()
@@ -413,10 +372,8 @@ class Poll:
             error=repr(error),
             traceback="".join(traceback.format_exception(error)),
         )
-        self._unpark()
+        self._abandon()
         self._context.connection.close(f"request failed: {error!r}")
-        if not self._fetch_set.is_kept:
-            self._fetch_set.close()
 
     def finish_early(self) -> None:
         """Answer with what there is: the session's next request has come, or the broker stops."""
@@ -480,22 +437,9 @@ class Poll:
         return deferred
 
     def _take_cold(self, read: ColdRead, outcome: object) -> None:
-        result = read.result
-        if not isinstance(outcome, BaseException):
-            buffers, size, next_offset = cast("tuple[list[Buffer], int, int]", outcome)
-            try:
-                if self._rights.is_read_committed:
-                    log = read.partition.log
-                    result.aborted = log.aborted_transactions(read.offset, next_offset)
-                result.buffers = buffers
-                result.size = size
-                return
-            except LogError as error:
-                # The log, or its list of them, has been lost since.
-                outcome = error
-        failed = self._read_failed(result.target, outcome)
-        result.error_code = failed.error_code
-        result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
+        failure = read.take(outcome, self._rights.is_read_committed)
+        if failure is not None:
+            read.result.fail(self._read_failed(read.result.target, failure).error_code)
 
     def _encode(self) -> list[Buffer]:
         fetch_set = self._fetch_set
@@ -532,7 +476,7 @@ class Poll:
                 dirty[target] = None
                 continue
             try:
-                results.append(self._result(target, target.partition))
+                results.append(partition_result(self._rights, target, target.partition))
             except LogError as error:
                 results.append(self._read_failed(target, error))
 

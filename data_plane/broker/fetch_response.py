@@ -64,6 +64,11 @@ class PartitionResult:
         self.buffers: Sequence[Buffer] = ()
         self.size = 0
 
+    def fail(self, error_code: int) -> None:
+        """What is known of the partition is not told with an error."""
+        self.error_code = error_code
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
+
 
 def encode_fetch_response(
     services: Services,
