@@ -193,7 +193,11 @@ class CompactedView(DiskView):
         if self.end_offset >= end:
             return
         for batch in partition.batches:
-            if self.end_offset <= batch.base_offset and batch.last_offset < end:
+            # What DeleteRecords has let begin within a batch may have lost the rest of that batch.
+            is_next = batch.base_offset >= self.end_offset or (
+                not self.batches and batch.last_offset >= self.start_offset
+            )
+            if is_next and batch.last_offset < end:
                 if batch.base_offset > self.end_offset and not partition.is_lossy:
                     break
                 self.batches.append(batch)

@@ -127,6 +127,9 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "clocks wrong": 1200,
         "clocks of the store wrong": 1000,
     },
+    "image steps": {
+        "images between two": 5000,
+    },
     "stalls": {
         "stalls": 3000,
         "stalls longer than a session": 700,
