@@ -320,7 +320,11 @@ def test_in_a_checkout_hints_name_the_launcher() -> None:
     [
         (["topics", "--url", "127.0.0.1:1"], "127.0.0.1:2", "--url 127.0.0.1:1 is its address"),
         (["topics"], "127.0.0.1:2", "TIDEWHEEL_URL 127.0.0.1:2 is its address"),
-        (["produce", "x", "y"], "127.0.0.1:2", "with the --data that `tidewheel up` was given"),
+        (
+            ["produce", "x", "y"],
+            "127.0.0.1:2",
+            f"with the --data that `{session.PROGRAM} up` was given",
+        ),
     ],
 )
 def test_a_broker_that_is_not_there_is_named_with_the_options_in_use(
@@ -334,8 +338,8 @@ def test_a_broker_that_is_not_there_is_named_with_the_options_in_use(
 def test_hints_go_to_the_brokers_that_the_command_was_for(run: Run, bootstrap: str) -> None:
     elsewhere = "127.0.0.1:2"
     for arguments, says in (
-        (["consume", "no-such"], f"`tidewheel topics create NAME --url {bootstrap}`"),
-        (["lag", "no-such"], f"`tidewheel groups list --url {bootstrap}`"),
+        (["consume", "no-such"], f"`{session.PROGRAM} topics create NAME --url {bootstrap}`"),
+        (["lag", "no-such"], f"`{session.PROGRAM} groups list --url {bootstrap}`"),
     ):
         assert says in run(*arguments, "--url", bootstrap, url=elsewhere).stderr
         assert "--url" not in run(*arguments).stderr
