@@ -98,7 +98,7 @@ class _Produce:
     _kept: KeptRequest | None = None
     _found: Found = Nothing.ABANDONED
     _failure: BaseException | None = None
-    deferred: Deferred[list[Buffer]] | None = None
+    _deferred: Deferred[list[Buffer]] | None = None
 
     def __init__(
         self,
@@ -136,15 +136,7 @@ class _Produce:
         # What to wait for when all is appended: (partition, answer, last offset).
         self._waiting: list[tuple[Partition, PartitionAnswer, int]] = []
 
-    def begin(self, now_ms: int) -> list[Buffer] | Deferred[list[Buffer]] | None:
-        """What the handler returns. Raises CloseConnection."""
-        if self._append_rest(now_ms):
-            return self._answer()
-        if self._view.acks != ACKS_NONE:
-            self.deferred = Deferred()
-        return self.deferred
-
-    def _append_rest(self, now_ms: int) -> bool:
+    def append_rest(self, now_ms: int) -> bool:
         """Append what is left to append. False when it goes on later: a thread has to look at the
         next batch, or this has taken long enough."""
         todo = self._todo
@@ -286,7 +278,7 @@ class _Produce:
                 if not isinstance(found, Nothing):
                     self._take_up(found, now_ms)
                     self._next += 1
-                is_over = self._append_rest(now_ms)
+                is_over = self.append_rest(now_ms)
                 if is_over:
                     self._complete()
         except CloseConnection as close:
@@ -324,8 +316,8 @@ class _Produce:
             self._store(partition, answer, buf, start, end, batches, now_ms, prepared_for)
 
     def _complete(self) -> None:
-        answer = self._answer()
-        deferred = self.deferred
+        answer = self.answer()
+        deferred = self._deferred
         if deferred is None:
             assert answer is None
         elif isinstance(answer, Deferred):
@@ -336,8 +328,14 @@ class _Produce:
 
     # The end
 
-    def _answer(self) -> list[Buffer] | Deferred[list[Buffer]] | None:
-        """When all is appended."""
+    def answer_later(self) -> Deferred[list[Buffer]] | None:
+        """When something is left to append, as `append_rest` said."""
+        if self._view.acks != ACKS_NONE:
+            self._deferred = Deferred()
+        return self._deferred
+
+    def answer(self) -> list[Buffer] | Deferred[list[Buffer]] | None:
+        """When all is appended. Raises CloseConnection."""
         answers = self._answers
         if self._view.acks == ACKS_NONE:
             if any(answer.error_code != _NONE for _, _, answer in self._todo):
@@ -434,7 +432,10 @@ def handle_produce(
     now_ms: int,
 ) -> list[Buffer] | Deferred[list[Buffer]] | None:
     """The raw handler of Produce."""
-    return _Produce(services, context, buf, position, end, now_ms).begin(now_ms)
+    produce = _Produce(services, context, buf, position, end, now_ms)
+    if produce.append_rest(now_ms):
+        return produce.answer()
+    return produce.answer_later()
 
 
 def _describe(answers: Answers) -> str:

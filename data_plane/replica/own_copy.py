@@ -33,10 +33,16 @@ class OwnCopy:
         """A leader has appended. Whether to ask for a sync."""
         if self.is_sync_pending:
             return False
-        if self.needs_sync():
+        log = self._log
+        # `needs_sync`, written out: this is called for every append.
+        config, end_offset = log.config, log.log_end_offset
+        unsynced_count = end_offset - log.recovery_point
+        if unsynced_count > 0 and (
+            config.durability_fsync or unsynced_count >= config.flush_messages
+        ):
             self.is_sync_pending = True
             return True
-        self.end_offset = self._log.log_end_offset
+        self.end_offset = end_offset
         return False
 
     def count_anew(self) -> bool:
