@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scripts.wire_generator.branching import INDENT
+from scripts.wire_generator.entity_types import TEXT, ByType
 from scripts.wire_generator.model import Field, Struct
 from scripts.wire_generator.module_writer import ModuleWriter, literal
 
@@ -68,4 +69,8 @@ def _comment(struct: Struct, f: Field) -> str:
         notes.append(f"tag {f.tag}")
     if f.nullable is not None and f.nullable != f.versions:
         notes.append(f"nullable in {f.nullable.first} to {f.nullable.last}")
+    if isinstance(f.entity, ByType):
+        notes.append(" or ".join(entity for _, entity in f.entity.entities))
+    elif f.entity not in (None, TEXT):
+        notes.append(f"{f.entity}")
     return f"  # {', '.join(notes)}" if notes else ""

@@ -8,8 +8,9 @@ Kafka type. This module turns all of them into `model.Message` values, and undoe
 - a timestamp whose default is None is an int64 with the default -1;
 - a UUID is never null on the wire (kio shows the zero UUID as None).
 
-What kio does not tell (which fields may be dropped for older versions) comes from facts.py. Only
-the generator and the tests import kio; the product never does.
+What kio does not tell (which fields may be dropped for older versions) comes from facts.py, what
+Kafka's schemas do not (names in fields that are not marked as such) from entity_types.py. Only the
+generator and the tests import kio; the product never does.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+from kio.schema import types as kio_types
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
-from scripts.wire_generator import facts
+from scripts.wire_generator import entity_types, facts
 from scripts.wire_generator.model import NEVER, Api, Field, Message, Struct, VersionRange
 
 EPOCH = datetime.datetime.fromtimestamp(0, tz=datetime.UTC)
@@ -92,6 +94,7 @@ class _Seen:
     is_nullable: bool
     tag: int | None
     default: object
+    entity: str | None
 
 
 def _merge_structs(module: str, classes: dict[int, type[Any]]) -> list[Struct]:
@@ -146,8 +149,17 @@ def _inspect(field: dataclasses.Field[Any]) -> _Seen:
     name = field.name
     if kafka_type in ("timedelta_i32", "timedelta_i64", "datetime_i64"):
         name = f"{name}_ms"
-    return _Seen(name, kind, is_array, nested, is_nullable, tag, default)
+    entity = _ENTITIES.get(annotation)
+    return _Seen(name, kind, is_array, nested, is_nullable, tag, default, entity)
 
+
+_ENTITIES: dict[Any, str] = {
+    kio_types.TopicName: entity_types.TOPIC,
+    kio_types.GroupId: entity_types.GROUP,
+    kio_types.TransactionalId: entity_types.TRANSACTIONAL_ID,
+    kio_types.BrokerId: entity_types.BROKER,
+    kio_types.ProducerId: entity_types.PRODUCER,
+}
 
 _KINDS = {
     "timedelta_i32": "int32",
@@ -227,6 +239,7 @@ def _merge_field(module: str, struct: str, present: dict[int, _Seen]) -> Field:
         tag=newest.tag,
         default=facts.DEFAULTS.get(key, newest.default),
         ignorable=module.endswith("_response") or key in facts.IGNORABLE,
+        entity=newest.entity or entity_types.unmarked(key, newest.kind),
     )
 
 

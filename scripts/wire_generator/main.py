@@ -12,9 +12,10 @@ import tempfile
 from pathlib import Path
 
 from scripts.wire_generator.emit import write_module
+from scripts.wire_generator.entity_types import TEXT, ByType
 from scripts.wire_generator.kafka_jar import differences
 from scripts.wire_generator.kio_source import load_apis, load_messages
-from scripts.wire_generator.model import Api
+from scripts.wire_generator.model import Api, Message
 from scripts.wire_generator.naming import snake_case
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +29,7 @@ def generate() -> dict[str, str]:
         "__init__.py": '"""Message classes and their codecs, one module per message. Written by '
         'scripts/generate_wire;\ndo not edit."""\n',
         "api_table.py": _write_api_table(apis),
+        "entity_types.py": _write_entity_types(load_messages()),
     }
     for message in load_messages():
         files[f"{message.module}.py"] = write_module(message)
@@ -68,6 +70,47 @@ def _write_api_table(apis: list[Api]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _write_entity_types(messages: list[Message]) -> str:
+    lines = [
+        '"""What the strings and ids in the messages mean.',
+        "",
+        "Written by scripts/generate_wire; do not edit.",
+        '"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from typing import Final",
+        "",
+        "ENTITY_TYPES: Final[dict[str, dict[str, str]]] = {",
+    ]
+    for message in messages:
+        fields = [
+            (f"{struct.name}.{f.name}", f.entity)
+            for struct in message.structs
+            for f in struct.fields
+        ]
+        named = [(path, entity) for path, entity in fields if entity not in (None, TEXT)]
+        if not named:
+            continue
+        lines.append(f'    "{message.module}": {{')
+        for path, entity in named:
+            if isinstance(entity, ByType):
+                kinds = ", ".join(f"{number} {kind}" for number, kind in entity.entities)
+                entity = f"by {entity.selector}: {kinds}"
+            lines.append(f'        "{path}": "{entity}",')
+        lines.append("    },")
+    return "\n".join(
+        [
+            *lines,
+            "}",
+            '"""Message to field to meaning: Kafka\'s entity types, and what its schemas do not',
+            "mark (scripts/wire_generator/entity_types.py). Strings that do not stand here are",
+            'plain text."""',
+            "",
+        ]
+    )
 
 
 def formatted(sources: dict[str, str]) -> dict[str, str]:

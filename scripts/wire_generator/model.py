@@ -15,6 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from scripts.wire_generator.entity_types import TRANSLATORS, ByType
+
 NEVER: Final = 32767
 """First flexible version of a message that is never flexible; above every version."""
 
@@ -47,7 +49,8 @@ class VersionRange:
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field over all versions. `default` is the schema's own (Kafka's implicit one when it
-    names none): 0, False, 0.0, "", b"", None, or "empty" for arrays and "struct" for structs."""
+    names none): 0, False, 0.0, "", b"", None, or "empty" for arrays and "struct" for structs.
+    `entity` is what it means, see entity_types; None for structs, plain numbers and bytes."""
 
     name: str
     kind: str
@@ -58,6 +61,7 @@ class Field:
     tag: int | None
     default: object
     ignorable: bool
+    entity: str | ByType | None = None
 
     def __post_init__(self) -> None:
         assert self.kind in KINDS, self
@@ -70,6 +74,11 @@ class Field:
     def is_fixed(self) -> bool:
         """Whether one struct format character reads it in every version."""
         return self.kind in FIXED_FORMATS and not self.is_array and self.tag is None
+
+    @property
+    def is_name(self) -> bool:
+        """Whether it carries, or may carry, the name of a topic, group or transactional id."""
+        return isinstance(self.entity, ByType) or self.entity in TRANSLATORS
 
     @property
     def element_kind(self) -> str:
@@ -107,6 +116,13 @@ class Message:
 
     def struct(self, name: str) -> Struct:
         return next(s for s in self.structs if s.name == name)
+
+    def has_names(self, struct: Struct) -> bool:
+        """Whether a struct, or one within it, has fields that carry names."""
+        return any(
+            f.is_name or (f.struct_name is not None and self.has_names(self.struct(f.struct_name)))
+            for f in struct.fields
+        )
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.first_flexible_version

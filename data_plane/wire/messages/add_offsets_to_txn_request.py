@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import Message, Reader, Writer, unsupported_version
 
 _INT64_INT16 = Struct(">qh")
@@ -30,10 +31,10 @@ class AddOffsetsToTxnRequest(Message):
         producer_epoch: int = 0,
         group_id: str = "",
     ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
+        self.transactional_id = transactional_id  # transactionalId
+        self.producer_id = producer_id  # producerId
         self.producer_epoch = producer_epoch
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
 
 
 def decode_add_offsets_to_txn_request(reader: Reader, version: int) -> AddOffsetsToTxnRequest:
@@ -71,3 +72,11 @@ def encode_add_offsets_to_txn_request(
         writer.buf.append(0)
     else:
         writer.write_string(message.group_id, "group_id")
+
+
+def translate_add_offsets_to_txn_request(
+    message: AddOffsetsToTxnRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.transactional_id = names.transactional_id(message.transactional_id)
+    message.group_id = names.group(message.group_id)

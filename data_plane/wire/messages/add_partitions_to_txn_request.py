@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -34,7 +35,7 @@ class AddPartitionsToTxnTopic(Message):
         name: str = "",
         partitions: list[int] = EMPTY,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 
@@ -58,8 +59,8 @@ class AddPartitionsToTxnTransaction(Message):
         verify_only: bool = False,
         topics: list[AddPartitionsToTxnTopic] = EMPTY,
     ) -> None:
-        self.transactional_id = transactional_id
-        self.producer_id = producer_id
+        self.transactional_id = transactional_id  # transactionalId
+        self.producer_id = producer_id  # producerId
         self.producer_epoch = producer_epoch
         self.verify_only = verify_only
         self.topics = [] if topics is EMPTY else topics
@@ -85,8 +86,10 @@ class AddPartitionsToTxnRequest(Message):
         v3_and_below_topics: list[AddPartitionsToTxnTopic] = EMPTY,
         transactions: list[AddPartitionsToTxnTransaction] = EMPTY,
     ) -> None:
-        self.v3_and_below_transactional_id = v3_and_below_transactional_id  # versions 0 to 3
-        self.v3_and_below_producer_id = v3_and_below_producer_id  # versions 0 to 3
+        self.v3_and_below_transactional_id = (
+            v3_and_below_transactional_id  # versions 0 to 3, transactionalId
+        )
+        self.v3_and_below_producer_id = v3_and_below_producer_id  # versions 0 to 3, producerId
         self.v3_and_below_producer_epoch = v3_and_below_producer_epoch  # versions 0 to 3
         self.v3_and_below_topics = (
             [] if v3_and_below_topics is EMPTY else v3_and_below_topics
@@ -248,3 +251,34 @@ def encode_add_partitions_to_txn_request(
             raise unsupported_field("AddPartitionsToTxnRequest", "transactions", version)
     if version >= 3:
         writer.buf.append(0)
+
+
+def _translate_add_partitions_to_txn_topic(
+    message: AddPartitionsToTxnTopic, names: NameMap, version: int
+) -> None:
+    message.name = names.topic(message.name)
+
+
+def _translate_add_partitions_to_txn_transaction(
+    message: AddPartitionsToTxnTransaction, names: NameMap, version: int
+) -> None:
+    message.transactional_id = names.transactional_id(message.transactional_id)
+    for add_partitions_to_txn_topic in message.topics:
+        _translate_add_partitions_to_txn_topic(add_partitions_to_txn_topic, names, version)
+
+
+def translate_add_partitions_to_txn_request(
+    message: AddPartitionsToTxnRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    if version >= 4:
+        for add_partitions_to_txn_transaction in message.transactions:
+            _translate_add_partitions_to_txn_transaction(
+                add_partitions_to_txn_transaction, names, version
+            )
+    else:
+        message.v3_and_below_transactional_id = names.transactional_id(
+            message.v3_and_below_transactional_id
+        )
+        for add_partitions_to_txn_topic in message.v3_and_below_topics:
+            _translate_add_partitions_to_txn_topic(add_partitions_to_txn_topic, names, version)

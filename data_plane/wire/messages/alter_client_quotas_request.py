@@ -27,7 +27,7 @@ class EntityData(Message):
         entity_name: str | None = "",
     ) -> None:
         self.entity_type = entity_type
-        self.entity_name = entity_name
+        self.entity_name = entity_name  # principal
 
 
 class OpData(Message):

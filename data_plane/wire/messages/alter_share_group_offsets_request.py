@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT64 = Struct(">iq")
@@ -44,7 +45,7 @@ class AlterShareGroupOffsetsRequestTopic(Message):
         topic_name: str = "",
         partitions: list[AlterShareGroupOffsetsRequestPartition] = EMPTY,
     ) -> None:
-        self.topic_name = topic_name
+        self.topic_name = topic_name  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 
@@ -62,7 +63,7 @@ class AlterShareGroupOffsetsRequest(Message):
         group_id: str = "",
         topics: list[AlterShareGroupOffsetsRequestTopic] = EMPTY,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.topics = [] if topics is EMPTY else topics
 
 
@@ -136,3 +137,20 @@ def encode_alter_share_group_offsets_request(
             writer, alter_share_group_offsets_request_topic, version
         )
     writer.buf.append(0)
+
+
+def _translate_alter_share_group_offsets_request_topic(
+    message: AlterShareGroupOffsetsRequestTopic, names: NameMap, version: int
+) -> None:
+    message.topic_name = names.topic(message.topic_name)
+
+
+def translate_alter_share_group_offsets_request(
+    message: AlterShareGroupOffsetsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.group_id = names.group(message.group_id)
+    for alter_share_group_offsets_request_topic in message.topics:
+        _translate_alter_share_group_offsets_request_topic(
+            alter_share_group_offsets_request_topic, names, version
+        )

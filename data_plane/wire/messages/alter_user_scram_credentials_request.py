@@ -26,7 +26,7 @@ class ScramCredentialDeletion(Message):
         name: str = "",
         mechanism: int = 0,
     ) -> None:
-        self.name = name
+        self.name = name  # principal
         self.mechanism = mechanism
 
 
@@ -50,7 +50,7 @@ class ScramCredentialUpsertion(Message):
         salt: bytes = b"",
         salted_password: bytes = b"",
     ) -> None:
-        self.name = name
+        self.name = name  # principal
         self.mechanism = mechanism
         self.iterations = iterations
         self.salt = salt

@@ -24,7 +24,7 @@ class AlterUserScramCredentialsResult(Message):
         error_code: int = 0,
         error_message: str | None = "",
     ) -> None:
-        self.user = user
+        self.user = user  # principal
         self.error_code = error_code
         self.error_message = error_message
 

@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -22,7 +23,7 @@ class ConsumerGroupDescribeRequest(Message):
         group_ids: list[str] = EMPTY,
         include_authorized_operations: bool = False,
     ) -> None:
-        self.group_ids = [] if group_ids is EMPTY else group_ids
+        self.group_ids = [] if group_ids is EMPTY else group_ids  # groupId
         self.include_authorized_operations = include_authorized_operations
 
 
@@ -53,3 +54,10 @@ def encode_consumer_group_describe_request(
         writer.write_compact_string(string_item, "group_ids")
     writer.write_bool(message.include_authorized_operations)
     writer.buf.append(0)
+
+
+def translate_consumer_group_describe_request(
+    message: ConsumerGroupDescribeRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.group_ids = [names.group(each) for each in message.group_ids]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -66,14 +67,14 @@ class ConsumerGroupHeartbeatRequest(Message):
         server_assignor: str | None = None,
         topic_partitions: list[TopicPartitions] | None = None,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.member_id = member_id
         self.member_epoch = member_epoch
         self.instance_id = instance_id
         self.rack_id = rack_id
         self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.subscribed_topic_names = subscribed_topic_names
-        self.subscribed_topic_regex = subscribed_topic_regex  # versions 1 to 1
+        self.subscribed_topic_names = subscribed_topic_names  # topicName
+        self.subscribed_topic_regex = subscribed_topic_regex  # versions 1 to 1, pattern
         self.server_assignor = server_assignor
         self.topic_partitions = topic_partitions
 
@@ -160,3 +161,14 @@ def encode_consumer_group_heartbeat_request(
         for topic_partitions in message.topic_partitions:
             _encode_topic_partitions(writer, topic_partitions, version)
     writer.buf.append(0)
+
+
+def translate_consumer_group_heartbeat_request(
+    message: ConsumerGroupHeartbeatRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.group_id = names.group(message.group_id)
+    if message.subscribed_topic_names is not None:
+        message.subscribed_topic_names = [
+            names.topic(each) for each in message.subscribed_topic_names
+        ]

@@ -22,7 +22,7 @@ class TopicPartition(Message):
         topic: str = "",
         partitions: list[int] = EMPTY,
     ) -> None:
-        self.topic = topic
+        self.topic = topic  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 

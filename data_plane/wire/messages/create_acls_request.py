@@ -37,9 +37,9 @@ class AclCreation(Message):
         permission_type: int = 0,
     ) -> None:
         self.resource_type = resource_type
-        self.resource_name = resource_name
+        self.resource_name = resource_name  # pattern
         self.resource_pattern_type = resource_pattern_type
-        self.principal = principal
+        self.principal = principal  # principal
         self.host = host
         self.operation = operation
         self.permission_type = permission_type

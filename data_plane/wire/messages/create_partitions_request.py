@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_BOOL = Struct(">i?")
@@ -22,7 +23,7 @@ class CreatePartitionsAssignment(Message):
         *,
         broker_ids: list[int] = EMPTY,
     ) -> None:
-        self.broker_ids = [] if broker_ids is EMPTY else broker_ids
+        self.broker_ids = [] if broker_ids is EMPTY else broker_ids  # brokerId
 
 
 class CreatePartitionsTopic(Message):
@@ -41,7 +42,7 @@ class CreatePartitionsTopic(Message):
         count: int = 0,
         assignments: list[CreatePartitionsAssignment] | None = EMPTY,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.count = count
         self.assignments = [] if assignments is EMPTY else assignments
 
@@ -179,3 +180,17 @@ def encode_create_partitions_request(
     writer.buf += _INT32_BOOL.pack(message.timeout_ms, message.validate_only)
     if version >= 2:
         writer.buf.append(0)
+
+
+def _translate_create_partitions_topic(
+    message: CreatePartitionsTopic, names: NameMap, version: int
+) -> None:
+    message.name = names.topic(message.name)
+
+
+def translate_create_partitions_request(
+    message: CreatePartitionsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for create_partitions_topic in message.topics:
+        _translate_create_partitions_topic(create_partitions_topic, names, version)

@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -24,7 +25,7 @@ class CreatePartitionsTopicResult(Message):
         error_code: int = 0,
         error_message: str | None = None,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.error_code = error_code
         self.error_message = error_message
 
@@ -117,3 +118,17 @@ def encode_create_partitions_response(
         writer.write_array_length(message.results, "results")
         for create_partitions_topic_result in message.results:
             _encode_create_partitions_topic_result(writer, create_partitions_topic_result, version)
+
+
+def _translate_create_partitions_topic_result(
+    message: CreatePartitionsTopicResult, names: NameMap, version: int
+) -> None:
+    message.name = names.topic(message.name)
+
+
+def translate_create_partitions_response(
+    message: CreatePartitionsResponse, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for create_partitions_topic_result in message.results:
+        _translate_create_partitions_topic_result(create_partitions_topic_result, names, version)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_BOOL = Struct(">i?")
@@ -28,7 +29,7 @@ class CreatableReplicaAssignment(Message):
         broker_ids: list[int] = EMPTY,
     ) -> None:
         self.partition_index = partition_index
-        self.broker_ids = [] if broker_ids is EMPTY else broker_ids
+        self.broker_ids = [] if broker_ids is EMPTY else broker_ids  # brokerId
 
 
 class CreatableTopicConfig(Message):
@@ -69,7 +70,7 @@ class CreatableTopic(Message):
         assignments: list[CreatableReplicaAssignment] = EMPTY,
         configs: list[CreatableTopicConfig] = EMPTY,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.num_partitions = num_partitions
         self.replication_factor = replication_factor
         self.assignments = [] if assignments is EMPTY else assignments
@@ -242,3 +243,15 @@ def encode_create_topics_request(
     writer.buf += _INT32_BOOL.pack(message.timeout_ms, message.validate_only)
     if version >= 5:
         writer.buf.append(0)
+
+
+def _translate_creatable_topic(message: CreatableTopic, names: NameMap, version: int) -> None:
+    message.name = names.topic(message.name)
+
+
+def translate_create_topics_request(
+    message: CreateTopicsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for creatable_topic in message.topics:
+        _translate_creatable_topic(creatable_topic, names, version)

@@ -37,9 +37,9 @@ class DeleteAclsFilter(Message):
         permission_type: int = 0,
     ) -> None:
         self.resource_type_filter = resource_type_filter
-        self.resource_name_filter = resource_name_filter
+        self.resource_name_filter = resource_name_filter  # pattern
         self.pattern_type_filter = pattern_type_filter
-        self.principal_filter = principal_filter
+        self.principal_filter = principal_filter  # principal
         self.host_filter = host_filter
         self.operation = operation
         self.permission_type = permission_type

@@ -43,9 +43,9 @@ class DeleteAclsMatchingAcl(Message):
         self.error_code = error_code
         self.error_message = error_message
         self.resource_type = resource_type
-        self.resource_name = resource_name
+        self.resource_name = resource_name  # pattern
         self.pattern_type = pattern_type
-        self.principal = principal
+        self.principal = principal  # principal
         self.host = host
         self.operation = operation
         self.permission_type = permission_type

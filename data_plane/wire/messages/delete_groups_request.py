@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -18,7 +19,7 @@ class DeleteGroupsRequest(Message):
         *,
         groups_names: list[str] = EMPTY,
     ) -> None:
-        self.groups_names = [] if groups_names is EMPTY else groups_names
+        self.groups_names = [] if groups_names is EMPTY else groups_names  # groupId
 
 
 def decode_delete_groups_request(reader: Reader, version: int) -> DeleteGroupsRequest:
@@ -56,3 +57,10 @@ def encode_delete_groups_request(
         writer.write_array_length(message.groups_names, "groups_names")
         for string_item in message.groups_names:
             writer.write_string(string_item, "groups_names")
+
+
+def translate_delete_groups_request(
+    message: DeleteGroupsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.groups_names = [names.group(each) for each in message.groups_names]

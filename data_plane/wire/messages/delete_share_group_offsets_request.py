@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -18,7 +19,7 @@ class DeleteShareGroupOffsetsRequestTopic(Message):
         *,
         topic_name: str = "",
     ) -> None:
-        self.topic_name = topic_name
+        self.topic_name = topic_name  # topicName
 
 
 class DeleteShareGroupOffsetsRequest(Message):
@@ -35,7 +36,7 @@ class DeleteShareGroupOffsetsRequest(Message):
         group_id: str = "",
         topics: list[DeleteShareGroupOffsetsRequestTopic] = EMPTY,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.topics = [] if topics is EMPTY else topics
 
 
@@ -84,3 +85,20 @@ def encode_delete_share_group_offsets_request(
             writer, delete_share_group_offsets_request_topic, version
         )
     writer.buf.append(0)
+
+
+def _translate_delete_share_group_offsets_request_topic(
+    message: DeleteShareGroupOffsetsRequestTopic, names: NameMap, version: int
+) -> None:
+    message.topic_name = names.topic(message.topic_name)
+
+
+def translate_delete_share_group_offsets_request(
+    message: DeleteShareGroupOffsetsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.group_id = names.group(message.group_id)
+    for delete_share_group_offsets_request_topic in message.topics:
+        _translate_delete_share_group_offsets_request_topic(
+            delete_share_group_offsets_request_topic, names, version
+        )

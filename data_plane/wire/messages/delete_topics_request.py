@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -32,7 +33,7 @@ class DeleteTopicState(Message):
         name: str | None = None,
         topic_id: UUID = ZERO_UUID,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.topic_id = topic_id
 
 
@@ -52,7 +53,7 @@ class DeleteTopicsRequest(Message):
         topics: list[DeleteTopicState] = EMPTY,
         timeout_ms: int = 0,
     ) -> None:
-        self.topic_names = [] if topic_names is EMPTY else topic_names  # versions 1 to 5
+        self.topic_names = [] if topic_names is EMPTY else topic_names  # versions 1 to 5, topicName
         self.topics = [] if topics is EMPTY else topics  # versions 6 to 6
         self.timeout_ms = timeout_ms
 
@@ -125,3 +126,19 @@ def encode_delete_topics_request(
     writer.write_int32(message.timeout_ms)
     if version >= 4:
         writer.buf.append(0)
+
+
+def _translate_delete_topic_state(message: DeleteTopicState, names: NameMap, version: int) -> None:
+    if message.name is not None:
+        message.name = names.topic(message.name)
+
+
+def translate_delete_topics_request(
+    message: DeleteTopicsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    if version >= 6:
+        for delete_topic_state in message.topics:
+            _translate_delete_topic_state(delete_topic_state, names, version)
+    else:
+        message.topic_names = [names.topic(each) for each in message.topic_names]

@@ -31,7 +31,7 @@ class AclDescription(Message):
         operation: int = 0,
         permission_type: int = 0,
     ) -> None:
-        self.principal = principal
+        self.principal = principal  # principal
         self.host = host
         self.operation = operation
         self.permission_type = permission_type
@@ -56,7 +56,7 @@ class DescribeAclsResource(Message):
         acls: list[AclDescription] = EMPTY,
     ) -> None:
         self.resource_type = resource_type
-        self.resource_name = resource_name
+        self.resource_name = resource_name  # pattern
         self.pattern_type = pattern_type
         self.acls = [] if acls is EMPTY else acls
 

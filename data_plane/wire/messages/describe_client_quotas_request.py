@@ -26,7 +26,7 @@ class ComponentData(Message):
     ) -> None:
         self.entity_type = entity_type
         self.match_type = match_type
-        self.match = match
+        self.match = match  # principal
 
 
 class DescribeClientQuotasRequest(Message):

@@ -32,7 +32,7 @@ class DescribeClusterBroker(Message):
         rack: str | None = None,
         is_fenced: bool = False,
     ) -> None:
-        self.broker_id = broker_id
+        self.broker_id = broker_id  # brokerId
         self.host = host
         self.port = port
         self.rack = rack
@@ -70,7 +70,7 @@ class DescribeClusterResponse(Message):
         self.error_message = error_message
         self.endpoint_type = endpoint_type  # versions 1 to 2
         self.cluster_id = cluster_id
-        self.controller_id = controller_id
+        self.controller_id = controller_id  # brokerId
         self.brokers = [] if brokers is EMPTY else brokers
         self.cluster_authorized_operations = cluster_authorized_operations
 

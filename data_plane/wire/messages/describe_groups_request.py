@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -29,7 +30,7 @@ class DescribeGroupsRequest(Message):
         groups: list[str] = EMPTY,
         include_authorized_operations: bool = False,
     ) -> None:
-        self.groups = [] if groups is EMPTY else groups
+        self.groups = [] if groups is EMPTY else groups  # groupId
         self.include_authorized_operations = include_authorized_operations  # versions 3 to 6
 
 
@@ -79,3 +80,10 @@ def encode_describe_groups_request(
             )
     if version >= 5:
         writer.buf.append(0)
+
+
+def translate_describe_groups_request(
+    message: DescribeGroupsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.groups = [names.group(each) for each in message.groups]

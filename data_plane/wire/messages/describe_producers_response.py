@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -35,7 +36,7 @@ class ProducerState(Message):
         coordinator_epoch: int = 0,
         current_txn_start_offset: int = -1,
     ) -> None:
-        self.producer_id = producer_id
+        self.producer_id = producer_id  # producerId
         self.producer_epoch = producer_epoch
         self.last_sequence = last_sequence
         self.last_timestamp = last_timestamp
@@ -81,7 +82,7 @@ class TopicResponse(Message):
         name: str = "",
         partitions: list[PartitionResponse] = EMPTY,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 
@@ -194,3 +195,15 @@ def encode_describe_producers_response(
     for topic_response in message.topics:
         _encode_topic_response(writer, topic_response, version)
     writer.buf.append(0)
+
+
+def _translate_topic_response(message: TopicResponse, names: NameMap, version: int) -> None:
+    message.name = names.topic(message.name)
+
+
+def translate_describe_producers_response(
+    message: DescribeProducersResponse, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for topic_response in message.topics:
+        _translate_topic_response(topic_response, names, version)

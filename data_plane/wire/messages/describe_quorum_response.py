@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -42,7 +43,7 @@ class ReplicaState(Message):
         last_fetch_timestamp: int = -1,
         last_caught_up_timestamp: int = -1,
     ) -> None:
-        self.replica_id = replica_id
+        self.replica_id = replica_id  # brokerId
         self.replica_directory_id = replica_directory_id  # versions 2 to 2
         self.log_end_offset = log_end_offset
         self.last_fetch_timestamp = last_fetch_timestamp  # versions 1 to 2
@@ -78,7 +79,7 @@ class PartitionData(Message):
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message  # versions 2 to 2
-        self.leader_id = leader_id
+        self.leader_id = leader_id  # brokerId
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
         self.current_voters = [] if current_voters is EMPTY else current_voters
@@ -99,7 +100,7 @@ class TopicData(Message):
         topic_name: str = "",
         partitions: list[PartitionData] = EMPTY,
     ) -> None:
-        self.topic_name = topic_name
+        self.topic_name = topic_name  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 
@@ -138,7 +139,7 @@ class Node(Message):
         node_id: int = 0,
         listeners: list[Listener] = EMPTY,
     ) -> None:
-        self.node_id = node_id
+        self.node_id = node_id  # brokerId
         self.listeners = [] if listeners is EMPTY else listeners
 
 
@@ -332,3 +333,15 @@ def encode_describe_quorum_response(
         for node in message.nodes:
             _encode_node(writer, node, version)
     writer.buf.append(0)
+
+
+def _translate_topic_data(message: TopicData, names: NameMap, version: int) -> None:
+    message.topic_name = names.topic(message.topic_name)
+
+
+def translate_describe_quorum_response(
+    message: DescribeQuorumResponse, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for topic_data in message.topics:
+        _translate_topic_data(topic_data, names, version)

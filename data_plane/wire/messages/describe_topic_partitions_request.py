@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -18,7 +19,7 @@ class TopicRequest(Message):
         *,
         name: str = "",
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
 
 
 class Cursor(Message):
@@ -35,7 +36,7 @@ class Cursor(Message):
         topic_name: str = "",
         partition_index: int = 0,
     ) -> None:
-        self.topic_name = topic_name
+        self.topic_name = topic_name  # topicName
         self.partition_index = partition_index
 
 
@@ -119,3 +120,21 @@ def encode_describe_topic_partitions_request(
         writer.write_int8(1)
         _encode_cursor(writer, message.cursor, version)
     writer.buf.append(0)
+
+
+def _translate_topic_request(message: TopicRequest, names: NameMap, version: int) -> None:
+    message.name = names.topic(message.name)
+
+
+def _translate_cursor(message: Cursor, names: NameMap, version: int) -> None:
+    message.topic_name = names.topic(message.topic_name)
+
+
+def translate_describe_topic_partitions_request(
+    message: DescribeTopicPartitionsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for topic_request in message.topics:
+        _translate_topic_request(topic_request, names, version)
+    if message.cursor is not None:
+        _translate_cursor(message.cursor, names, version)

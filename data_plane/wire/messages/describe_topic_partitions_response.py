@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -50,13 +51,13 @@ class DescribeTopicPartitionsResponsePartition(Message):
     ) -> None:
         self.error_code = error_code
         self.partition_index = partition_index
-        self.leader_id = leader_id
+        self.leader_id = leader_id  # brokerId
         self.leader_epoch = leader_epoch
-        self.replica_nodes = [] if replica_nodes is EMPTY else replica_nodes
-        self.isr_nodes = [] if isr_nodes is EMPTY else isr_nodes
-        self.eligible_leader_replicas = eligible_leader_replicas
-        self.last_known_elr = last_known_elr
-        self.offline_replicas = [] if offline_replicas is EMPTY else offline_replicas
+        self.replica_nodes = [] if replica_nodes is EMPTY else replica_nodes  # brokerId
+        self.isr_nodes = [] if isr_nodes is EMPTY else isr_nodes  # brokerId
+        self.eligible_leader_replicas = eligible_leader_replicas  # brokerId
+        self.last_known_elr = last_known_elr  # brokerId
+        self.offline_replicas = [] if offline_replicas is EMPTY else offline_replicas  # brokerId
 
 
 class DescribeTopicPartitionsResponseTopic(Message):
@@ -82,7 +83,7 @@ class DescribeTopicPartitionsResponseTopic(Message):
         topic_authorized_operations: int = -2147483648,
     ) -> None:
         self.error_code = error_code
-        self.name = name
+        self.name = name  # topicName
         self.topic_id = topic_id
         self.is_internal = is_internal
         self.partitions = [] if partitions is EMPTY else partitions
@@ -103,7 +104,7 @@ class Cursor(Message):
         topic_name: str = "",
         partition_index: int = 0,
     ) -> None:
-        self.topic_name = topic_name
+        self.topic_name = topic_name  # topicName
         self.partition_index = partition_index
 
 
@@ -257,3 +258,26 @@ def encode_describe_topic_partitions_response(
         writer.write_int8(1)
         _encode_cursor(writer, message.next_cursor, version)
     writer.buf.append(0)
+
+
+def _translate_describe_topic_partitions_response_topic(
+    message: DescribeTopicPartitionsResponseTopic, names: NameMap, version: int
+) -> None:
+    if message.name is not None:
+        message.name = names.topic(message.name)
+
+
+def _translate_cursor(message: Cursor, names: NameMap, version: int) -> None:
+    message.topic_name = names.topic(message.topic_name)
+
+
+def translate_describe_topic_partitions_response(
+    message: DescribeTopicPartitionsResponse, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for describe_topic_partitions_response_topic in message.topics:
+        _translate_describe_topic_partitions_response_topic(
+            describe_topic_partitions_response_topic, names, version
+        )
+    if message.next_cursor is not None:
+        _translate_cursor(message.next_cursor, names, version)

@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -18,7 +19,9 @@ class DescribeTransactionsRequest(Message):
         *,
         transactional_ids: list[str] = EMPTY,
     ) -> None:
-        self.transactional_ids = [] if transactional_ids is EMPTY else transactional_ids
+        self.transactional_ids = (
+            [] if transactional_ids is EMPTY else transactional_ids
+        )  # transactionalId
 
 
 def decode_describe_transactions_request(
@@ -46,3 +49,10 @@ def encode_describe_transactions_request(
     for string_item in message.transactional_ids:
         writer.write_compact_string(string_item, "transactional_ids")
     writer.buf.append(0)
+
+
+def translate_describe_transactions_request(
+    message: DescribeTransactionsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.transactional_ids = [names.transactional_id(each) for each in message.transactional_ids]

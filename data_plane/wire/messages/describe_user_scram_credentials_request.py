@@ -18,7 +18,7 @@ class UserName(Message):
         *,
         name: str = "",
     ) -> None:
-        self.name = name
+        self.name = name  # principal
 
 
 class DescribeUserScramCredentialsRequest(Message):

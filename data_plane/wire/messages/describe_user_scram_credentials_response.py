@@ -49,7 +49,7 @@ class DescribeUserScramCredentialsResult(Message):
         error_message: str | None = "",
         credential_infos: list[CredentialInfo] = EMPTY,
     ) -> None:
-        self.user = user
+        self.user = user  # principal
         self.error_code = error_code
         self.error_message = error_message
         self.credential_infos = [] if credential_infos is EMPTY else credential_infos

@@ -33,7 +33,7 @@ class EndTxnResponse(Message):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.producer_id = producer_id  # versions 5 to 5
+        self.producer_id = producer_id  # versions 5 to 5, producerId
         self.producer_epoch = producer_epoch  # versions 5 to 5
 
 

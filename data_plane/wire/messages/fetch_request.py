@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -42,7 +43,7 @@ class ReplicaState(Message):
         replica_id: int = -1,
         replica_epoch: int = -1,
     ) -> None:
-        self.replica_id = replica_id
+        self.replica_id = replica_id  # brokerId
         self.replica_epoch = replica_epoch
 
 
@@ -98,7 +99,7 @@ class FetchTopic(Message):
         topic_id: UUID = ZERO_UUID,
         partitions: list[FetchPartition] = EMPTY,
     ) -> None:
-        self.topic = topic  # versions 4 to 12
+        self.topic = topic  # versions 4 to 12, topicName
         self.topic_id = topic_id  # versions 13 to 18
         self.partitions = [] if partitions is EMPTY else partitions
 
@@ -119,7 +120,7 @@ class ForgottenTopic(Message):
         topic_id: UUID = ZERO_UUID,
         partitions: list[int] = EMPTY,
     ) -> None:
-        self.topic = topic  # versions 7 to 12
+        self.topic = topic  # versions 7 to 12, topicName
         self.topic_id = topic_id  # versions 13 to 18
         self.partitions = [] if partitions is EMPTY else partitions
 
@@ -159,7 +160,7 @@ class FetchRequest(Message):
         rack_id: str = "",
     ) -> None:
         self.cluster_id = cluster_id  # versions 12 to 18, tag 0
-        self.replica_id = replica_id  # versions 4 to 14
+        self.replica_id = replica_id  # versions 4 to 14, brokerId
         self.replica_state = (
             ReplicaState() if replica_state is None else replica_state
         )  # versions 15 to 18, tag 1
@@ -524,3 +525,22 @@ def encode_fetch_request(writer: Writer, message: FetchRequest, version: int) ->
 
 def _is_default_replica_state(message: ReplicaState) -> bool:
     return message.replica_id == -1 and message.replica_epoch == -1
+
+
+def _translate_fetch_topic(message: FetchTopic, names: NameMap, version: int) -> None:
+    if version <= 12:
+        message.topic = names.topic(message.topic)
+
+
+def _translate_forgotten_topic(message: ForgottenTopic, names: NameMap, version: int) -> None:
+    if version <= 12:
+        message.topic = names.topic(message.topic)
+
+
+def translate_fetch_request(message: FetchRequest, names: NameMap, version: int) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for fetch_topic in message.topics:
+        _translate_fetch_topic(fetch_topic, names, version)
+    if version >= 7:
+        for forgotten_topic in message.forgotten_topics_data:
+            _translate_forgotten_topic(forgotten_topic, names, version)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -58,7 +59,7 @@ class LeaderIdAndEpoch(Message):
         leader_id: int = -1,
         leader_epoch: int = -1,
     ) -> None:
-        self.leader_id = leader_id
+        self.leader_id = leader_id  # brokerId
         self.leader_epoch = leader_epoch
 
 
@@ -94,7 +95,7 @@ class AbortedTransaction(Message):
         producer_id: int = 0,
         first_offset: int = 0,
     ) -> None:
-        self.producer_id = producer_id
+        self.producer_id = producer_id  # producerId
         self.first_offset = first_offset
 
 
@@ -145,7 +146,7 @@ class PartitionData(Message):
             SnapshotId() if snapshot_id is None else snapshot_id
         )  # versions 12 to 18, tag 2
         self.aborted_transactions = [] if aborted_transactions is EMPTY else aborted_transactions
-        self.preferred_read_replica = preferred_read_replica  # versions 11 to 18
+        self.preferred_read_replica = preferred_read_replica  # versions 11 to 18, brokerId
         self.records = records
 
 
@@ -165,7 +166,7 @@ class FetchableTopicResponse(Message):
         topic_id: UUID = ZERO_UUID,
         partitions: list[PartitionData] = EMPTY,
     ) -> None:
-        self.topic = topic  # versions 4 to 12
+        self.topic = topic  # versions 4 to 12, topicName
         self.topic_id = topic_id  # versions 13 to 18
         self.partitions = [] if partitions is EMPTY else partitions
 
@@ -188,7 +189,7 @@ class NodeEndpoint(Message):
         port: int = 0,
         rack: str | None = None,
     ) -> None:
-        self.node_id = node_id
+        self.node_id = node_id  # brokerId
         self.host = host
         self.port = port
         self.rack = rack
@@ -526,3 +527,16 @@ def _is_default_leader_id_and_epoch(message: LeaderIdAndEpoch) -> bool:
 
 def _is_default_snapshot_id(message: SnapshotId) -> bool:
     return message.end_offset == -1 and message.epoch == -1
+
+
+def _translate_fetchable_topic_response(
+    message: FetchableTopicResponse, names: NameMap, version: int
+) -> None:
+    if version <= 12:
+        message.topic = names.topic(message.topic)
+
+
+def translate_fetch_response(message: FetchResponse, names: NameMap, version: int) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for fetchable_topic_response in message.responses:
+        _translate_fetchable_topic_response(fetchable_topic_response, names, version)

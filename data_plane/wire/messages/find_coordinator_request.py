@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -31,11 +32,11 @@ class FindCoordinatorRequest(Message):
         key_type: int = 0,
         coordinator_keys: list[str] = EMPTY,
     ) -> None:
-        self.key = key  # versions 0 to 3
+        self.key = key  # versions 0 to 3, groupId or transactionalId
         self.key_type = key_type  # versions 1 to 6
         self.coordinator_keys = (
             [] if coordinator_keys is EMPTY else coordinator_keys
-        )  # versions 4 to 6
+        )  # versions 4 to 6, groupId or transactionalId
 
 
 def decode_find_coordinator_request(reader: Reader, version: int) -> FindCoordinatorRequest:
@@ -92,3 +93,21 @@ def encode_find_coordinator_request(
             raise unsupported_field("FindCoordinatorRequest", "coordinator_keys", version)
     if version >= 3:
         writer.buf.append(0)
+
+
+def translate_find_coordinator_request(
+    message: FindCoordinatorRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    if version >= 4:
+        if message.key_type == 0:
+            message.coordinator_keys = [names.group(each) for each in message.coordinator_keys]
+        elif message.key_type == 1:
+            message.coordinator_keys = [
+                names.transactional_id(each) for each in message.coordinator_keys
+            ]
+    else:
+        if message.key_type == 0:
+            message.key = names.group(message.key)
+        elif message.key_type == 1:
+            message.key = names.transactional_id(message.key)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -34,8 +35,8 @@ class Coordinator(Message):
         error_code: int = 0,
         error_message: str | None = "",
     ) -> None:
-        self.key = key
-        self.node_id = node_id
+        self.key = key  # groupId or transactionalId
+        self.node_id = node_id  # brokerId
         self.host = host
         self.port = port
         self.error_code = error_code
@@ -69,7 +70,7 @@ class FindCoordinatorResponse(Message):
         self.throttle_time_ms = throttle_time_ms  # versions 1 to 6
         self.error_code = error_code  # versions 0 to 3
         self.error_message = error_message  # versions 1 to 3
-        self.node_id = node_id  # versions 0 to 3
+        self.node_id = node_id  # versions 0 to 3, brokerId
         self.host = host  # versions 0 to 3
         self.port = port  # versions 0 to 3
         self.coordinators = [] if coordinators is EMPTY else coordinators  # versions 4 to 6
@@ -172,3 +173,21 @@ def encode_find_coordinator_response(
         writer.write_int32(message.port)
     if version >= 3:
         writer.buf.append(0)
+
+
+def _translate_coordinator(
+    message: Coordinator, names: NameMap, version: int, key_type: int
+) -> None:
+    if key_type == 0:
+        message.key = names.group(message.key)
+    elif key_type == 1:
+        message.key = names.transactional_id(message.key)
+
+
+def translate_find_coordinator_response(
+    message: FindCoordinatorResponse, names: NameMap, version: int, key_type: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    if version >= 4:
+        for coordinator in message.coordinators:
+            _translate_coordinator(coordinator, names, version, key_type)

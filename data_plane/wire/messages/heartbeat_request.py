@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     Message,
     Reader,
@@ -32,7 +33,7 @@ class HeartbeatRequest(Message):
         member_id: str = "",
         group_instance_id: str | None = None,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.generation_id = generation_id
         self.member_id = member_id
         self.group_instance_id = group_instance_id  # versions 3 to 4
@@ -85,3 +86,8 @@ def encode_heartbeat_request(writer: Writer, message: HeartbeatRequest, version:
             raise unsupported_field("HeartbeatRequest", "group_instance_id", version)
     if version >= 4:
         writer.buf.append(0)
+
+
+def translate_heartbeat_request(message: HeartbeatRequest, names: NameMap, version: int) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.group_id = names.group(message.group_id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     Message,
     Reader,
@@ -41,9 +42,9 @@ class InitProducerIdRequest(Message):
         enable2_pc: bool = False,
         keep_prepared_txn: bool = False,
     ) -> None:
-        self.transactional_id = transactional_id
+        self.transactional_id = transactional_id  # transactionalId
         self.transaction_timeout_ms = transaction_timeout_ms
-        self.producer_id = producer_id  # versions 3 to 6
+        self.producer_id = producer_id  # versions 3 to 6, producerId
         self.producer_epoch = producer_epoch  # versions 3 to 6
         self.enable2_pc = enable2_pc  # versions 6 to 6
         self.keep_prepared_txn = keep_prepared_txn  # versions 6 to 6
@@ -121,3 +122,11 @@ def encode_init_producer_id_request(
         writer.write_int32(message.transaction_timeout_ms)
     if version >= 2:
         writer.buf.append(0)
+
+
+def translate_init_producer_id_request(
+    message: InitProducerIdRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    if message.transactional_id is not None:
+        message.transactional_id = names.transactional_id(message.transactional_id)

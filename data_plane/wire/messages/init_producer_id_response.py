@@ -37,9 +37,9 @@ class InitProducerIdResponse(Message):
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
-        self.producer_id = producer_id
+        self.producer_id = producer_id  # producerId
         self.producer_epoch = producer_epoch
-        self.ongoing_txn_producer_id = ongoing_txn_producer_id  # versions 6 to 6
+        self.ongoing_txn_producer_id = ongoing_txn_producer_id  # versions 6 to 6, producerId
         self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch  # versions 6 to 6
 
 

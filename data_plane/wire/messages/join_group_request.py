@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -63,7 +64,7 @@ class JoinGroupRequest(Message):
         protocols: list[JoinGroupRequestProtocol] = EMPTY,
         reason: str | None = None,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms  # versions 1 to 9
         self.member_id = member_id
@@ -180,3 +181,8 @@ def encode_join_group_request(writer: Writer, message: JoinGroupRequest, version
         writer.write_nullable_compact_string(message.reason, "reason")
     if version >= 6:
         writer.buf.append(0)
+
+
+def translate_join_group_request(message: JoinGroupRequest, names: NameMap, version: int) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.group_id = names.group(message.group_id)

@@ -5,6 +5,7 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -52,7 +53,7 @@ class LeaveGroupRequest(Message):
         member_id: str = "",
         members: list[MemberIdentity] = EMPTY,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.member_id = member_id  # versions 0 to 2
         self.members = [] if members is EMPTY else members  # versions 3 to 5
 
@@ -143,3 +144,8 @@ def encode_leave_group_request(writer: Writer, message: LeaveGroupRequest, versi
             raise unsupported_field("LeaveGroupRequest", "members", version)
     if version >= 4:
         writer.buf.append(0)
+
+
+def translate_leave_group_request(message: LeaveGroupRequest, names: NameMap, version: int) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.group_id = names.group(message.group_id)

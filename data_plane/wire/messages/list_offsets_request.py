@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -56,7 +57,7 @@ class ListOffsetsTopic(Message):
         name: str = "",
         partitions: list[ListOffsetsPartition] = EMPTY,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 
@@ -78,7 +79,7 @@ class ListOffsetsRequest(Message):
         topics: list[ListOffsetsTopic] = EMPTY,
         timeout_ms: int = 0,
     ) -> None:
-        self.replica_id = replica_id
+        self.replica_id = replica_id  # brokerId
         self.isolation_level = isolation_level  # versions 2 to 11
         self.topics = [] if topics is EMPTY else topics
         self.timeout_ms = timeout_ms  # versions 10 to 11
@@ -195,3 +196,15 @@ def encode_list_offsets_request(writer: Writer, message: ListOffsetsRequest, ver
         writer.write_int32(message.timeout_ms)
     if version >= 6:
         writer.buf.append(0)
+
+
+def _translate_list_offsets_topic(message: ListOffsetsTopic, names: NameMap, version: int) -> None:
+    message.name = names.topic(message.name)
+
+
+def translate_list_offsets_request(
+    message: ListOffsetsRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for list_offsets_topic in message.topics:
+        _translate_list_offsets_topic(list_offsets_topic, names, version)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -31,9 +32,9 @@ class OngoingPartitionReassignment(Message):
         removing_replicas: list[int] = EMPTY,
     ) -> None:
         self.partition_index = partition_index
-        self.replicas = [] if replicas is EMPTY else replicas
-        self.adding_replicas = [] if adding_replicas is EMPTY else adding_replicas
-        self.removing_replicas = [] if removing_replicas is EMPTY else removing_replicas
+        self.replicas = [] if replicas is EMPTY else replicas  # brokerId
+        self.adding_replicas = [] if adding_replicas is EMPTY else adding_replicas  # brokerId
+        self.removing_replicas = [] if removing_replicas is EMPTY else removing_replicas  # brokerId
 
 
 class OngoingTopicReassignment(Message):
@@ -50,7 +51,7 @@ class OngoingTopicReassignment(Message):
         name: str = "",
         partitions: list[OngoingPartitionReassignment] = EMPTY,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 
@@ -157,3 +158,17 @@ def encode_list_partition_reassignments_response(
     for ongoing_topic_reassignment in message.topics:
         _encode_ongoing_topic_reassignment(writer, ongoing_topic_reassignment, version)
     writer.buf.append(0)
+
+
+def _translate_ongoing_topic_reassignment(
+    message: OngoingTopicReassignment, names: NameMap, version: int
+) -> None:
+    message.name = names.topic(message.name)
+
+
+def translate_list_partition_reassignments_response(
+    message: ListPartitionReassignmentsResponse, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for ongoing_topic_reassignment in message.topics:
+        _translate_ongoing_topic_reassignment(ongoing_topic_reassignment, names, version)

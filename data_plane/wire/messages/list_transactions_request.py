@@ -34,9 +34,11 @@ class ListTransactionsRequest(Message):
         transactional_id_pattern: str | None = None,
     ) -> None:
         self.state_filters = [] if state_filters is EMPTY else state_filters
-        self.producer_id_filters = [] if producer_id_filters is EMPTY else producer_id_filters
+        self.producer_id_filters = (
+            [] if producer_id_filters is EMPTY else producer_id_filters
+        )  # producerId
         self.duration_filter = duration_filter  # versions 1 to 2
-        self.transactional_id_pattern = transactional_id_pattern  # versions 2 to 2
+        self.transactional_id_pattern = transactional_id_pattern  # versions 2 to 2, pattern
 
 
 def decode_list_transactions_request(reader: Reader, version: int) -> ListTransactionsRequest:

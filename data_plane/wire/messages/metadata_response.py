@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -39,7 +40,7 @@ class MetadataResponseBroker(Message):
         port: int = 0,
         rack: str | None = None,
     ) -> None:
-        self.node_id = node_id
+        self.node_id = node_id  # brokerId
         self.host = host
         self.port = port
         self.rack = rack  # versions 1 to 13
@@ -71,13 +72,13 @@ class MetadataResponsePartition(Message):
     ) -> None:
         self.error_code = error_code
         self.partition_index = partition_index
-        self.leader_id = leader_id
+        self.leader_id = leader_id  # brokerId
         self.leader_epoch = leader_epoch  # versions 7 to 13
-        self.replica_nodes = [] if replica_nodes is EMPTY else replica_nodes
-        self.isr_nodes = [] if isr_nodes is EMPTY else isr_nodes
+        self.replica_nodes = [] if replica_nodes is EMPTY else replica_nodes  # brokerId
+        self.isr_nodes = [] if isr_nodes is EMPTY else isr_nodes  # brokerId
         self.offline_replicas = (
             [] if offline_replicas is EMPTY else offline_replicas
-        )  # versions 5 to 13
+        )  # versions 5 to 13, brokerId
 
 
 class MetadataResponseTopic(Message):
@@ -103,7 +104,7 @@ class MetadataResponseTopic(Message):
         topic_authorized_operations: int = -2147483648,
     ) -> None:
         self.error_code = error_code
-        self.name = name  # nullable in 12 to 13
+        self.name = name  # nullable in 12 to 13, topicName
         self.topic_id = topic_id  # versions 10 to 13
         self.is_internal = is_internal  # versions 1 to 13
         self.partitions = [] if partitions is EMPTY else partitions
@@ -137,7 +138,7 @@ class MetadataResponse(Message):
         self.throttle_time_ms = throttle_time_ms  # versions 3 to 13
         self.brokers = [] if brokers is EMPTY else brokers
         self.cluster_id = cluster_id  # versions 2 to 13
-        self.controller_id = controller_id  # versions 1 to 13
+        self.controller_id = controller_id  # versions 1 to 13, brokerId
         self.topics = [] if topics is EMPTY else topics
         self.cluster_authorized_operations = cluster_authorized_operations  # versions 8 to 10
         self.error_code = error_code  # versions 13 to 13
@@ -404,3 +405,16 @@ def encode_metadata_response(writer: Writer, message: MetadataResponse, version:
         writer.write_int32(message.cluster_authorized_operations)
     if version >= 9:
         writer.buf.append(0)
+
+
+def _translate_metadata_response_topic(
+    message: MetadataResponseTopic, names: NameMap, version: int
+) -> None:
+    if message.name is not None:
+        message.name = names.topic(message.name)
+
+
+def translate_metadata_response(message: MetadataResponse, names: NameMap, version: int) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for metadata_response_topic in message.topics:
+        _translate_metadata_response_topic(metadata_response_topic, names, version)

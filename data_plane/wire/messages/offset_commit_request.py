@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -62,7 +63,7 @@ class OffsetCommitRequestTopic(Message):
         topic_id: UUID = ZERO_UUID,
         partitions: list[OffsetCommitRequestPartition] = EMPTY,
     ) -> None:
-        self.name = name  # versions 2 to 9
+        self.name = name  # versions 2 to 9, topicName
         self.topic_id = topic_id  # versions 10 to 10
         self.partitions = [] if partitions is EMPTY else partitions
 
@@ -89,7 +90,7 @@ class OffsetCommitRequest(Message):
         group_instance_id: str | None = None,
         topics: list[OffsetCommitRequestTopic] = EMPTY,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.generation_id_or_member_epoch = generation_id_or_member_epoch
         self.member_id = member_id
         self.retention_time_ms = retention_time_ms  # versions 2 to 4
@@ -256,3 +257,19 @@ def encode_offset_commit_request(
         writer.write_array_length(message.topics, "topics")
         for offset_commit_request_topic in message.topics:
             _encode_offset_commit_request_topic(writer, offset_commit_request_topic, version)
+
+
+def _translate_offset_commit_request_topic(
+    message: OffsetCommitRequestTopic, names: NameMap, version: int
+) -> None:
+    if version <= 9:
+        message.name = names.topic(message.name)
+
+
+def translate_offset_commit_request(
+    message: OffsetCommitRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.group_id = names.group(message.group_id)
+    for offset_commit_request_topic in message.topics:
+        _translate_offset_commit_request_topic(offset_commit_request_topic, names, version)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -32,7 +33,7 @@ class OffsetFetchRequestTopic(Message):
         name: str = "",
         partition_indexes: list[int] = EMPTY,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
 
@@ -52,7 +53,7 @@ class OffsetFetchRequestTopics(Message):
         topic_id: UUID = ZERO_UUID,
         partition_indexes: list[int] = EMPTY,
     ) -> None:
-        self.name = name  # versions 8 to 9
+        self.name = name  # versions 8 to 9, topicName
         self.topic_id = topic_id  # versions 10 to 10
         self.partition_indexes = [] if partition_indexes is EMPTY else partition_indexes
 
@@ -75,7 +76,7 @@ class OffsetFetchRequestGroup(Message):
         member_epoch: int = -1,
         topics: list[OffsetFetchRequestTopics] | None = EMPTY,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.member_id = member_id  # versions 9 to 10
         self.member_epoch = member_epoch  # versions 9 to 10
         self.topics = [] if topics is EMPTY else topics
@@ -99,7 +100,7 @@ class OffsetFetchRequest(Message):
         groups: list[OffsetFetchRequestGroup] = EMPTY,
         require_stable: bool = False,
     ) -> None:
-        self.group_id = group_id  # versions 1 to 7
+        self.group_id = group_id  # versions 1 to 7, groupId
         self.topics = [] if topics is EMPTY else topics  # versions 1 to 7, nullable in 2 to 7
         self.groups = [] if groups is EMPTY else groups  # versions 8 to 10
         self.require_stable = require_stable  # versions 7 to 10
@@ -287,3 +288,37 @@ def encode_offset_fetch_request(writer: Writer, message: OffsetFetchRequest, ver
             raise unsupported_field("OffsetFetchRequest", "require_stable", version)
     if version >= 6:
         writer.buf.append(0)
+
+
+def _translate_offset_fetch_request_topic(
+    message: OffsetFetchRequestTopic, names: NameMap, version: int
+) -> None:
+    message.name = names.topic(message.name)
+
+
+def _translate_offset_fetch_request_topics(
+    message: OffsetFetchRequestTopics, names: NameMap, version: int
+) -> None:
+    if version <= 9:
+        message.name = names.topic(message.name)
+
+
+def _translate_offset_fetch_request_group(
+    message: OffsetFetchRequestGroup, names: NameMap, version: int
+) -> None:
+    message.group_id = names.group(message.group_id)
+    for offset_fetch_request_topics in message.topics or ():
+        _translate_offset_fetch_request_topics(offset_fetch_request_topics, names, version)
+
+
+def translate_offset_fetch_request(
+    message: OffsetFetchRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    if version >= 8:
+        for offset_fetch_request_group in message.groups:
+            _translate_offset_fetch_request_group(offset_fetch_request_group, names, version)
+    else:
+        message.group_id = names.group(message.group_id)
+        for offset_fetch_request_topic in message.topics or ():
+            _translate_offset_fetch_request_topic(offset_fetch_request_topic, names, version)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -62,7 +63,7 @@ class OffsetFetchResponseTopic(Message):
         name: str = "",
         partitions: list[OffsetFetchResponsePartition] = EMPTY,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 
@@ -109,7 +110,7 @@ class OffsetFetchResponseTopics(Message):
         topic_id: UUID = ZERO_UUID,
         partitions: list[OffsetFetchResponsePartitions] = EMPTY,
     ) -> None:
-        self.name = name  # versions 8 to 9
+        self.name = name  # versions 8 to 9, topicName
         self.topic_id = topic_id  # versions 10 to 10
         self.partitions = [] if partitions is EMPTY else partitions
 
@@ -130,7 +131,7 @@ class OffsetFetchResponseGroup(Message):
         topics: list[OffsetFetchResponseTopics] = EMPTY,
         error_code: int = 0,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.topics = [] if topics is EMPTY else topics
         self.error_code = error_code
 
@@ -378,3 +379,36 @@ def encode_offset_fetch_response(
             _encode_offset_fetch_response_group(writer, offset_fetch_response_group, version)
     if version >= 6:
         writer.buf.append(0)
+
+
+def _translate_offset_fetch_response_topic(
+    message: OffsetFetchResponseTopic, names: NameMap, version: int
+) -> None:
+    message.name = names.topic(message.name)
+
+
+def _translate_offset_fetch_response_topics(
+    message: OffsetFetchResponseTopics, names: NameMap, version: int
+) -> None:
+    if version <= 9:
+        message.name = names.topic(message.name)
+
+
+def _translate_offset_fetch_response_group(
+    message: OffsetFetchResponseGroup, names: NameMap, version: int
+) -> None:
+    message.group_id = names.group(message.group_id)
+    for offset_fetch_response_topics in message.topics:
+        _translate_offset_fetch_response_topics(offset_fetch_response_topics, names, version)
+
+
+def translate_offset_fetch_response(
+    message: OffsetFetchResponse, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    if version >= 8:
+        for offset_fetch_response_group in message.groups:
+            _translate_offset_fetch_response_group(offset_fetch_response_group, names, version)
+    else:
+        for offset_fetch_response_topic in message.topics:
+            _translate_offset_fetch_response_topic(offset_fetch_response_topic, names, version)

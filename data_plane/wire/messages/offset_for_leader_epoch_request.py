@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _3XINT32 = Struct(">iii")
@@ -47,7 +48,7 @@ class OffsetForLeaderTopic(Message):
         topic: str = "",
         partitions: list[OffsetForLeaderPartition] = EMPTY,
     ) -> None:
-        self.topic = topic
+        self.topic = topic  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 
@@ -65,7 +66,7 @@ class OffsetForLeaderEpochRequest(Message):
         replica_id: int = -2,
         topics: list[OffsetForLeaderTopic] = EMPTY,
     ) -> None:
-        self.replica_id = replica_id  # versions 3 to 4
+        self.replica_id = replica_id  # versions 3 to 4, brokerId
         self.topics = [] if topics is EMPTY else topics
 
 
@@ -167,3 +168,17 @@ def encode_offset_for_leader_epoch_request(
         writer.write_array_length(message.topics, "topics")
         for offset_for_leader_topic in message.topics:
             _encode_offset_for_leader_topic(writer, offset_for_leader_topic, version)
+
+
+def _translate_offset_for_leader_topic(
+    message: OffsetForLeaderTopic, names: NameMap, version: int
+) -> None:
+    message.topic = names.topic(message.topic)
+
+
+def translate_offset_for_leader_epoch_request(
+    message: OffsetForLeaderEpochRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for offset_for_leader_topic in message.topics:
+        _translate_offset_for_leader_topic(offset_for_leader_topic, names, version)

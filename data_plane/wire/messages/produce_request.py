@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -54,7 +55,7 @@ class TopicProduceData(Message):
         topic_id: UUID = ZERO_UUID,
         partition_data: list[PartitionProduceData] = EMPTY,
     ) -> None:
-        self.name = name  # versions 3 to 12
+        self.name = name  # versions 3 to 12, topicName
         self.topic_id = topic_id  # versions 13 to 13
         self.partition_data = [] if partition_data is EMPTY else partition_data
 
@@ -77,7 +78,7 @@ class ProduceRequest(Message):
         timeout_ms: int = 0,
         topic_data: list[TopicProduceData] = EMPTY,
     ) -> None:
-        self.transactional_id = transactional_id
+        self.transactional_id = transactional_id  # transactionalId
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.topic_data = [] if topic_data is EMPTY else topic_data
@@ -194,3 +195,16 @@ def encode_produce_request(writer: Writer, message: ProduceRequest, version: int
         writer.write_array_length(message.topic_data, "topic_data")
         for topic_produce_data in message.topic_data:
             _encode_topic_produce_data(writer, topic_produce_data, version)
+
+
+def _translate_topic_produce_data(message: TopicProduceData, names: NameMap, version: int) -> None:
+    if version <= 12:
+        message.name = names.topic(message.name)
+
+
+def translate_produce_request(message: ProduceRequest, names: NameMap, version: int) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    if message.transactional_id is not None:
+        message.transactional_id = names.transactional_id(message.transactional_id)
+    for topic_produce_data in message.topic_data:
+        _translate_topic_produce_data(topic_produce_data, names, version)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -54,7 +55,7 @@ class LeaderIdAndEpoch(Message):
         leader_id: int = -1,
         leader_epoch: int = -1,
     ) -> None:
-        self.leader_id = leader_id
+        self.leader_id = leader_id  # brokerId
         self.leader_epoch = leader_epoch
 
 
@@ -112,7 +113,7 @@ class TopicProduceResponse(Message):
         topic_id: UUID = ZERO_UUID,
         partition_responses: list[PartitionProduceResponse] = EMPTY,
     ) -> None:
-        self.name = name  # versions 3 to 12
+        self.name = name  # versions 3 to 12, topicName
         self.topic_id = topic_id  # versions 13 to 13
         self.partition_responses = [] if partition_responses is EMPTY else partition_responses
 
@@ -135,7 +136,7 @@ class NodeEndpoint(Message):
         port: int = 0,
         rack: str | None = None,
     ) -> None:
-        self.node_id = node_id
+        self.node_id = node_id  # brokerId
         self.host = host
         self.port = port
         self.rack = rack
@@ -405,3 +406,16 @@ def encode_produce_response(writer: Writer, message: ProduceResponse, version: i
 
 def _is_default_leader_id_and_epoch(message: LeaderIdAndEpoch) -> bool:
     return message.leader_id == -1 and message.leader_epoch == -1
+
+
+def _translate_topic_produce_response(
+    message: TopicProduceResponse, names: NameMap, version: int
+) -> None:
+    if version <= 12:
+        message.name = names.topic(message.name)
+
+
+def translate_produce_response(message: ProduceResponse, names: NameMap, version: int) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    for topic_produce_response in message.responses:
+        _translate_topic_produce_response(topic_produce_response, names, version)

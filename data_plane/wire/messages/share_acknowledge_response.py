@@ -99,7 +99,7 @@ class NodeEndpoint(Message):
         port: int = 0,
         rack: str | None = None,
     ) -> None:
-        self.node_id = node_id
+        self.node_id = node_id  # brokerId
         self.host = host
         self.port = port
         self.rack = rack

@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -134,7 +135,7 @@ class ShareFetchRequest(Message):
         topics: list[FetchTopic] = EMPTY,
         forgotten_topics_data: list[ForgottenTopic] = EMPTY,
     ) -> None:
-        self.group_id = group_id
+        self.group_id = group_id  # groupId
         self.member_id = member_id
         self.share_session_epoch = share_session_epoch
         self.max_wait_ms = max_wait_ms
@@ -296,3 +297,9 @@ def encode_share_fetch_request(writer: Writer, message: ShareFetchRequest, versi
     for forgotten_topic in message.forgotten_topics_data:
         _encode_forgotten_topic(writer, forgotten_topic, version)
     writer.buf.append(0)
+
+
+def translate_share_fetch_request(message: ShareFetchRequest, names: NameMap, version: int) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    if message.group_id is not None:
+        message.group_id = names.group(message.group_id)

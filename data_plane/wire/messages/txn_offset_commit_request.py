@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
+from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -60,7 +61,7 @@ class TxnOffsetCommitRequestTopic(Message):
         name: str = "",
         partitions: list[TxnOffsetCommitRequestPartition] = EMPTY,
     ) -> None:
-        self.name = name
+        self.name = name  # topicName
         self.partitions = [] if partitions is EMPTY else partitions
 
 
@@ -90,9 +91,9 @@ class TxnOffsetCommitRequest(Message):
         group_instance_id: str | None = None,
         topics: list[TxnOffsetCommitRequestTopic] = EMPTY,
     ) -> None:
-        self.transactional_id = transactional_id
-        self.group_id = group_id
-        self.producer_id = producer_id
+        self.transactional_id = transactional_id  # transactionalId
+        self.group_id = group_id  # groupId
+        self.producer_id = producer_id  # producerId
         self.producer_epoch = producer_epoch
         self.generation_id = generation_id  # versions 3 to 5
         self.member_id = member_id  # versions 3 to 5
@@ -245,3 +246,19 @@ def encode_txn_offset_commit_request(
             _encode_txn_offset_commit_request_topic(
                 writer, txn_offset_commit_request_topic, version
             )
+
+
+def _translate_txn_offset_commit_request_topic(
+    message: TxnOffsetCommitRequestTopic, names: NameMap, version: int
+) -> None:
+    message.name = names.topic(message.name)
+
+
+def translate_txn_offset_commit_request(
+    message: TxnOffsetCommitRequest, names: NameMap, version: int
+) -> None:
+    """Put the names that this version carries through `names`, in place."""
+    message.transactional_id = names.transactional_id(message.transactional_id)
+    message.group_id = names.group(message.group_id)
+    for txn_offset_commit_request_topic in message.topics:
+        _translate_txn_offset_commit_request_topic(txn_offset_commit_request_topic, names, version)

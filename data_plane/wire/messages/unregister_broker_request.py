@@ -18,7 +18,7 @@ class UnregisterBrokerRequest(Message):
         *,
         broker_id: int = 0,
     ) -> None:
-        self.broker_id = broker_id
+        self.broker_id = broker_id  # brokerId
 
 
 def decode_unregister_broker_request(reader: Reader, version: int) -> UnregisterBrokerRequest:
