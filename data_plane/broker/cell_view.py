@@ -107,7 +107,7 @@ def view_of(services: Services) -> View:
     )
 
 
-def whereabouts(broker: BrokerImage | None) -> tuple[str, int, str] | None:
+def endpoint_of(broker: BrokerImage | None) -> tuple[str, int, str] | None:
     """Where other brokers reach a broker, and which incarnation: with another one, or none, the
     connections that there are lead nowhere."""
     if broker is None:

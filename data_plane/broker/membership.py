@@ -49,7 +49,7 @@ PART = "membership"
 
 
 # How many times faster heartbeats come while a broker waits to be let in, or for the lease.
-HURRY = 5
+URGENT_HEARTBEATS = 5
 # The controller's heartbeats come three for two of the others.
 CONTROLLER_PAUSE_SHARE = (2, 3)
 # The controller's lease, in heartbeats of the controller: one may be late, and two lost.
@@ -249,7 +249,7 @@ class Membership:
         silent."""
         is_concerned = self.is_controller or not self.is_active
         if (now_ms < self._hurry_until_ms and is_concerned) or self._is_holder_silent:
-            return max(1, self._interval_ms // HURRY)
+            return max(1, self._interval_ms // URGENT_HEARTBEATS)
         return self._controller_interval_ms if self.is_controller else self._interval_ms
 
     def _watch_holder(self, heartbeat: Heartbeat, now_ms: int) -> None:
@@ -303,7 +303,7 @@ class Membership:
                 services.log.info("controller_elected", epoch=self.controller.epoch)
         elif was_controller:
             services.log.info("controller_resigned", reason="another broker has the lease")
-        self._follower.heard(heartbeat.version, now_ms)
+        self._follower.note_store_version(heartbeat.version, now_ms)
         if not self._has_registered:
             self._register()
         self._control(now_ms)

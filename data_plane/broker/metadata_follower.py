@@ -1,9 +1,9 @@
 """Keeps this broker's image up with the cell's metadata store, and a copy of it on disk.
 
-Somebody else's commit reaches this broker as an entry of the store's feed. Whoever hears of one
-calls `poke` (a thread that waits at the store); heartbeats say which version the store has. The
-follower asks by itself when it has heard nothing for POLL_INTERVAL_MS. One question is under way at
-a time.
+Somebody else's commit reaches this broker as an entry of the store's feed. A thread that
+waits at the store calls `request_update` when there is one, and heartbeats say which version the
+store has. The follower asks by itself when it was told nothing for POLL_INTERVAL_MS. At most one
+request is in flight.
 
     image 7, feed(7) → 8, 9     both, in one step: 9 is the next image
     image 7, feed(7) → 9        a hole: nothing is applied, the whole image is read
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from data_plane.broker.services import Services
 
 # What a store had to tell: commits in order, or the whole image.
-News = Sequence[Commit] | MetadataImage
+MetadataUpdate = Sequence[Commit] | MetadataImage
 
 PART = "metadata_follower"
 
@@ -43,7 +43,7 @@ FILE_INTERVAL_MS_MIN = 1_000
 FILE_TIME_SHARE_MAX = 0.05
 
 
-def read_news(store: MetadataStore, version: int) -> News:
+def read_update(store: MetadataStore, version: int) -> MetadataUpdate:
     """What came after `version`; blocks. Raises StoreError."""
     try:
         commits = store.feed(version)
@@ -53,17 +53,17 @@ def read_news(store: MetadataStore, version: int) -> News:
     return commits if is_whole else store.read()
 
 
-def apply_news(services: Services, news: News, now_ms: int) -> None:
-    """Bring the image up to date. News that this broker has already cost nothing.
+def apply_update(services: Services, update: MetadataUpdate, now_ms: int) -> None:
+    """Bring the image up to date. What this broker has already costs nothing.
 
     Several commits are one step: nobody acts on a state that is known to be over. A leader that was
     paused would otherwise commit by an ISR which has shrunk to itself, in the pass in which it
     reads that another one leads."""
-    if isinstance(news, MetadataImage):
-        services.apply_image(news, now_ms)
+    if isinstance(update, MetadataImage):
+        services.apply_image(update, now_ms)
         return
     image = services.newest_image
-    for commit in news:
+    for commit in update:
         if commit.version == image.version + 1:
             image = apply_changes(image, commit.changes)
     services.apply_image(image, now_ms)
@@ -82,7 +82,7 @@ class MetadataFollower:
         self._now_ms = now_ms
         self._write_file = write_file
         self._is_asking = False
-        self._is_poked = False
+        self._is_update_wanted = False
         self._is_stopped = False
         self._next_ms = 0
         self._retry_ms = RETRY_MS_MIN
@@ -118,19 +118,19 @@ class MetadataFollower:
         """What is under way is waited for by whoever closes the executor; `write_now` is his."""
         self._is_stopped = True
 
-    def heard(self, version: int, now_ms: int) -> None:
+    def note_store_version(self, version: int, now_ms: int) -> None:
         """The store has answered somebody else's question, and was at `version`."""
         if version > self._services.newest_image.version:
-            self.poke()
+            self.request_update()
         elif not self._is_store_down:
             self._next_ms = max(self._next_ms, now_ms + POLL_INTERVAL_MS)
 
-    def poke(self) -> None:
+    def request_update(self) -> None:
         """Something newer was committed, as far as the caller knows."""
         if self._is_stopped:
             return
         if self._is_asking:
-            self._is_poked = True
+            self._is_update_wanted = True
         else:
             self._ask()
 
@@ -145,12 +145,12 @@ class MetadataFollower:
         services = self._services
         store, version = services.store, services.newest_image.version
         self._is_asking = True
-        self._is_poked = False
-        services.store_executor.submit(lambda: read_news(store, version), self._answered)
+        self._is_update_wanted = False
+        services.store_executor.submit(lambda: read_update(store, version), self._answered)
 
-    def _answered(self, news: News | None, error: BaseException | None) -> None:
+    def _answered(self, update: MetadataUpdate | None, error: BaseException | None) -> None:
         self._is_asking = False
-        if news is None:
+        if update is None:
             self._failed(error)
             return
         if self._is_store_down:
@@ -162,9 +162,9 @@ class MetadataFollower:
         now_ms = self._now_ms()
         self._next_ms = now_ms + POLL_INTERVAL_MS
         try:
-            apply_news(self._services, news, now_ms)
+            apply_update(self._services, update, now_ms)
         finally:
-            if self._is_poked and not self._is_stopped:
+            if self._is_update_wanted and not self._is_stopped:
                 self._ask()
 
     def _failed(self, error: BaseException | None) -> None:
@@ -173,7 +173,7 @@ class MetadataFollower:
             self.outages_count += 1
             self._services.log.error("metadata_store_unavailable", error=repr(error))
         # Pokes do not make a store come back sooner.
-        self._is_poked = False
+        self._is_update_wanted = False
         self._next_ms = self._now_ms() + self._retry_ms
         self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
 

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from data_plane.broker.metadata_follower import News, apply_news, read_news
+from data_plane.broker.metadata_follower import MetadataUpdate, apply_update, read_update
 from data_plane.cell.changes import Change, apply_changes
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import StoreUnavailable, VersionConflict
@@ -219,17 +219,17 @@ class MetadataWriter:
         services = self._services
         store, version = services.store, services.newest_image.version
 
-        def done(news: News | None, error: BaseException | None) -> None:
-            if news is None:
+        def done(update: MetadataUpdate | None, error: BaseException | None) -> None:
+            if update is None:
                 assert error is not None
                 on_error(error)
                 return
             try:
-                apply_news(services, news, self._now_ms())
+                apply_update(services, update, self._now_ms())
             finally:
                 on_learnt()
 
-        services.store_executor.submit(lambda: read_news(store, version), done)
+        services.store_executor.submit(lambda: read_update(store, version), done)
 
     def _retry(
         self, commit: _Commit, error: BaseException, again: Callable[[_Commit], None]

@@ -129,8 +129,8 @@ Asking = tuple[str, str | None, int]
 def handle_offset_fetch(
     services: Services, context: RequestContext, request: OffsetFetchRequest, now_ms: int
 ) -> Any:
-    """Told are offsets only while it is certain that no other broker coordinates the group: a
-    consumer that begins at an old one, or at none, would repeat or leave out records."""
+    """Offsets are returned only while it is certain that no other broker coordinates the group: a
+    consumer that starts from an old offset, or from none, would repeat or skip records."""
     service = service_of(services)
     version = context.api_version
     groups = request.groups

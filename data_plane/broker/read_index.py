@@ -30,7 +30,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from data_plane.broker.cell_view import whereabouts
+from data_plane.broker.cell_view import endpoint_of
 from data_plane.broker.leader_probe import EpochAnswer, probe_epoch, read_epoch_answer
 from data_plane.broker.peers import Peers
 from data_plane.broker.services import Services
@@ -106,7 +106,7 @@ class ReadIndex:
     def _image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
         if old.brokers is not new.brokers:
             for node_id, broker in old.brokers.items():
-                if whereabouts(broker) != whereabouts(new.brokers.get(node_id)):
+                if endpoint_of(broker) != endpoint_of(new.brokers.get(node_id)):
                     self.peers.disconnect(node_id)
         for one in self._open:
             self.services.wakes.wake(one)

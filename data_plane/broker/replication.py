@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from data_plane.broker.cell_view import whereabouts
+from data_plane.broker.cell_view import endpoint_of
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
 from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
@@ -265,7 +265,7 @@ class ReplicationManager:
             if before is after:
                 link.wake()
                 continue
-            if whereabouts(before) != whereabouts(after):
+            if endpoint_of(before) != endpoint_of(after):
                 # What is connected now is not that broker any more, or soon will not be.
                 self._services.peers.disconnect(node_id)
                 link.fetcher.retry_now()

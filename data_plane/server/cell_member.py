@@ -76,7 +76,7 @@ class CellMember:
         follower: MetadataFollower = services.parts[metadata_follower.PART]
         self._membership.on_superseded = self._stop_superseded
         watch = StoreWatch(
-            self._loop, self.store, lambda: services.newest_image.version, follower.poke
+            self._loop, self.store, lambda: services.newest_image.version, follower.request_update
         )
         services.image_listeners.append(lambda old, new, now_ms: watch.image_changed())
         watch.start()

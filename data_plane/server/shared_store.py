@@ -49,19 +49,19 @@ def open_shared_store(settings: BrokerConfig, fs: FileSystem, log: Logger) -> Me
 
 
 class StoreWatch:
-    """Blocks in `store.wait` and pokes the follower, on the loop, when there is something new."""
+    """Blocks in `store.wait` and calls `on_change`, on the loop, when there is something new."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         store: MetadataStore,
         version: Callable[[], int],
-        poke: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._store = store
         self._version = version
-        self._poke = poke
+        self._on_change = on_change
         self._has_read = threading.Event()
         self._is_stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-watch", daemon=True)
@@ -97,7 +97,7 @@ class StoreWatch:
                 # read then, and nobody would say that it has been read.
                 continue
             try:
-                self._loop.call_soon_threadsafe(self._poke)
+                self._loop.call_soon_threadsafe(self._on_change)
             except RuntimeError:
                 # The loop is closed: the process is on its way out.
                 return

@@ -326,7 +326,7 @@ def test_who_commits_much_is_told_when_it_is_in_force_and_the_next_is_decided_on
     # Another broker's commit comes in the middle, and is applied to the whole image.
     change = RegisterBroker(BrokerImage(9, "host", 1))
     member.cell_store.apply([change], member.cell_store.read().version, "elsewhere")
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     assert member.services.newest_image == member.cell_store.read()
     files = len(member.files)
@@ -345,7 +345,7 @@ def test_what_is_decided_in_between_is_decided_on_the_newest_image() -> None:
     topic_id = UUID(int=5)
     replicas = tuple((1, 2) for _ in range(COUNT))
     member.cell_store.apply([CreateTopic("t", topic_id, replicas)], member.image.version, "made")
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     member.pass_time(200)
     image = member.image
@@ -354,7 +354,7 @@ def test_what_is_decided_in_between_is_decided_on_the_newest_image() -> None:
         for index, state in enumerate(image.topics_by_id[topic_id].partitions)
     ]
     newest = member.cell_store.apply(changes, image.version, "moved")
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     assert member.image != image
     assert member.image.version == image.version

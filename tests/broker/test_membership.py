@@ -184,7 +184,7 @@ def test_a_new_broker_is_let_in_soon() -> None:
     before = cell.renewals()
     late = cell.start(4)
     for member in cell.members:
-        member.follower.poke()
+        member.follower.request_update()
     cell.pass_time(HEARTBEAT_MS // 2)
     assert late.membership.is_active
     cell.pass_time(10_000 - HEARTBEAT_MS // 2)
@@ -414,7 +414,7 @@ def test_a_cut_off_controller_stands_down_before_another_stands_up(cell: Cell) -
 def test_a_controller_that_was_paused_decides_nothing_any_more(cell: Cell) -> None:
     """SIGSTOP for longer than the lease, right after it had decided something."""
     cell.create_topic(2, 1, 3)
-    cell.members[0].follower.poke()
+    cell.members[0].follower.request_update()
     cell.members[0].run_jobs()
     paused, victim = cell.members[0], cell.members[1]
     paused.is_running = False

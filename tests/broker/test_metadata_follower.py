@@ -37,7 +37,7 @@ def events(member: Member) -> list[str]:
 def test_commits_of_others_are_applied_in_one_step(member: Member) -> None:
     """What lies between is over, and nobody may act on it."""
     commit_elsewhere(member, 3)
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     assert member.partitions.versions == [3]
     assert member.image == member.cell_store.read()
@@ -51,13 +51,13 @@ def test_without_a_poke_the_follower_asks_by_itself(member: Member) -> None:
 
 def test_who_hears_of_the_store_need_not_ask(member: Member) -> None:
     before = member.store.feeds
-    member.follower.heard(0, member.now_ms())
+    member.follower.note_store_version(0, member.now_ms())
     for _ in range(8):
         member.pass_time(POLL_INTERVAL_MS - 10)
-        member.follower.heard(0, member.now_ms())
+        member.follower.note_store_version(0, member.now_ms())
     assert member.store.feeds == before
     commit_elsewhere(member)
-    member.follower.heard(1, member.now_ms())
+    member.follower.note_store_version(1, member.now_ms())
     member.run_jobs()
     assert member.store.feeds == before + 1
     assert member.image.version == 1
@@ -67,14 +67,14 @@ def test_who_hears_of_the_store_need_not_ask(member: Member) -> None:
 
 
 def test_a_poke_while_it_asks_is_not_lost(member: Member) -> None:
-    member.follower.poke()
+    member.follower.request_update()
     assert len(member.executor.queue) == 1
     # The question is answered, and then something is committed and told.
     work, on_done = member.executor.queue.popleft()
     answer = work()
     commit_elsewhere(member)
-    member.follower.poke()
-    member.follower.poke()
+    member.follower.request_update()
+    member.follower.request_update()
     assert not member.executor.queue, "one question at a time"
     on_done(answer, None)
     member.run_jobs()
@@ -83,7 +83,7 @@ def test_a_poke_while_it_asks_is_not_lost(member: Member) -> None:
 
 def test_a_feed_that_does_not_reach_back_is_replaced_by_the_image(member: Member) -> None:
     commit_elsewhere(member, FEED_COMMITS_KEPT + 2)
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     assert member.partitions.versions == [FEED_COMMITS_KEPT + 2]
     assert member.image == member.cell_store.read()
@@ -99,7 +99,7 @@ def test_a_feed_with_a_hole_is_not_believed(
         return [commit for commit in whole(after_version) if commit.version != 2]
 
     monkeypatch.setattr(member.cell_store, "feed", holey)
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     assert member.partitions.versions == [3]
     assert member.image == member.cell_store.read()
@@ -107,7 +107,7 @@ def test_a_feed_with_a_hole_is_not_believed(
 
 def test_late_news_do_not_take_the_image_back(member: Member) -> None:
     commit_elsewhere(member, 2)
-    member.follower.poke()
+    member.follower.request_update()
     work, on_done = member.executor.queue.popleft()
     old_news = work()
     commit_elsewhere(member)
@@ -134,10 +134,10 @@ def test_an_outage_is_logged_once_and_ends(member: Member) -> None:
 
 def test_pokes_do_not_hammer_a_store_that_is_away(member: Member) -> None:
     member.store.is_down = True
-    member.follower.poke()
+    member.follower.request_update()
     asked = 0
     for _ in range(1000):
-        member.follower.poke()
+        member.follower.request_update()
         if member.executor.queue:
             asked += 1
             member.executor.run_one()
@@ -149,7 +149,7 @@ def test_pokes_do_not_hammer_a_store_that_is_away(member: Member) -> None:
 def test_the_file_follows_the_image_off_the_loop(member: Member) -> None:
     files = len(member.files)
     commit_elsewhere(member)
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     assert len(member.files) == files
     member.pass_time(1_100)
@@ -162,7 +162,7 @@ def test_the_file_follows_the_image_off_the_loop(member: Member) -> None:
 def test_what_came_while_the_file_was_written_is_written_next(member: Member) -> None:
     member.pass_time(2_000)
     commit_elsewhere(member)
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     files = len(member.files)
     while not member.executor.queue:
@@ -181,7 +181,7 @@ def test_the_file_is_written_at_most_so_often(member: Member) -> None:
     files = len(member.files)
     for _ in range(50):
         commit_elsewhere(member)
-        member.follower.poke()
+        member.follower.request_update()
         member.pass_time(100)
     assert 4 <= len(member.files) - files <= 6
 
@@ -196,14 +196,14 @@ def test_a_file_that_takes_long_is_written_more_rarely(
     monkeypatch.setattr(member.follower, "_write_file", slow)
     for _ in range(150):
         commit_elsewhere(member)
-        member.follower.poke()
+        member.follower.request_update()
         member.pass_time(100)
     assert len(member.files) <= 4
 
 
 def test_at_the_end_the_file_has_the_newest_image(member: Member) -> None:
     commit_elsewhere(member)
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     member.services.stop(member.now_ms())
     member.follower.write_now()
@@ -211,6 +211,6 @@ def test_at_the_end_the_file_has_the_newest_image(member: Member) -> None:
     files = len(member.files)
     member.follower.write_now()
     assert len(member.files) == files
-    member.follower.poke()
+    member.follower.request_update()
     member.services.tick(member.now_ms() + 100_000)
     assert not member.executor.queue, "a stopped follower asks nothing"

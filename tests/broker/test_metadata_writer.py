@@ -177,7 +177,7 @@ def test_a_lost_answer_is_understood_after_others_have_committed_too(member: Mem
     member.pass_time(100)
     assert outcome.is_ok
     assert member.image.version == 1, "what came after it is the follower's business"
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     assert member.image.next_producer_id == 17
 
@@ -186,7 +186,7 @@ def test_the_follower_may_bring_our_own_commit_first(member: Member) -> None:
     member.store.lost_replies = 1
     outcome = member.decide(ids)
     member.run_jobs()
-    member.follower.poke()
+    member.follower.request_update()
     member.run_jobs()
     assert member.image.version == 1
     assert outcome.calls == 0
@@ -297,7 +297,7 @@ def test_others_that_are_always_faster_end_in_a_conflict(member: Member) -> None
     def faster() -> None:
         other.decide(ids)
         other.run_jobs()
-        other.follower.poke()
+        other.follower.request_update()
         other.run_jobs()
         member.clock.now_ms += 1000
         member.store.before_apply = faster
@@ -335,13 +335,13 @@ def test_two_members_lose_and_double_nothing_whatever_the_store_does(data: st.Da
                 clock.now_ms += 60
                 member.services.tick(clock.now_ms)
             case "poke":
-                member.follower.poke()
+                member.follower.request_update()
     for member in members:
         member.store.is_down = False
     for _ in range(40):
         for member in members:
             member.pass_time(100, 50)
-            member.follower.poke()
+            member.follower.request_update()
             member.run_jobs()
     assert all(outcome.is_ok for outcome in outcomes)
     assert store.read().next_producer_id == 10 * len(outcomes)

@@ -198,7 +198,7 @@ def _compare_without_set(patch: Patch) -> None:
 
 
 def _feed_out_of_order(patch: Patch) -> None:
-    def apply_news(services: Any, news: Any, now_ms: int) -> None:
+    def apply_update(services: Any, news: Any, now_ms: int) -> None:
         if isinstance(news, MetadataImage):
             services.apply_image(news, now_ms)
             return
@@ -209,11 +209,11 @@ def _feed_out_of_order(patch: Patch) -> None:
                 services.apply_image(replace(changed, version=commit.version), now_ms)
 
     for module in (metadata_follower, metadata_writer):
-        patch.set(module, "apply_news", apply_news)
+        patch.set(module, "apply_update", apply_update)
 
 
 def _feed_with_holes(patch: Patch) -> None:
-    def apply_news(services: Any, news: Any, now_ms: int) -> None:
+    def apply_update(services: Any, news: Any, now_ms: int) -> None:
         if isinstance(news, MetadataImage):
             services.apply_image(news, now_ms)
             return
@@ -223,7 +223,7 @@ def _feed_with_holes(patch: Patch) -> None:
                 services.apply_image(replace(changed, version=commit.version), now_ms)
 
     for module in (metadata_follower, metadata_writer):
-        patch.set(module, "apply_news", apply_news)
+        patch.set(module, "apply_update", apply_update)
 
 
 def _dead_brokers_elected(patch: Patch) -> None:

@@ -228,7 +228,7 @@ class CellStore:
         if node.services is not None and not self.is_cut_off(node.name):
             follower = node.services.parts.get("metadata_follower")
             if follower is not None:
-                follower.poke()
+                follower.request_update()
 
     def is_cut_off(self, host: str) -> bool:
         """Whether nothing gets from the store to `host`."""
