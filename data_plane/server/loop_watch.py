@@ -5,8 +5,9 @@ time of the loop's thread counts, too. The difference was spent waiting for a co
 thread that held the interpreter, or for a disk. A turn longer than `held_ns` is logged with its
 longest step, at most once in LOG_INTERVAL_NS; the next line counts those that were passed over.
 
-The thread's clock costs a system call. So it is read at the beginning of a turn only when it was
-not in the last MARK_NS, and the processor time of a turn may be told that much too long.
+The thread's clock costs a system call, as much as several short turns. So it is read at the
+beginning of a turn only when it was not in the last MARK_NS; short turns since then are subtracted.
+What the loop itself took between turns is counted with the next long turn, at most MARK_NS of it.
 
 What runs on the loop without saying so (an accept, a handshake, a task) shows in how late the timer
 is. When that is more than `held_ns`, and no turn was to blame, it is logged as well.
@@ -31,7 +32,7 @@ from data_plane.broker.services import Logger
 
 HELD_NS: Final = 100_000_000
 LONG_TURN_NS: Final = 1_000_000
-MARK_NS: Final = 1_000_000
+MARK_NS: Final = 10_000_000
 LOG_INTERVAL_NS: Final = 1_000_000_000
 BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _BUCKETS_NS: Final = tuple(round(bound_s * 1e9) for bound_s in BUCKETS_S)
@@ -82,6 +83,7 @@ class LoopWatch:
         self._now_ns = now_ns
         self._processor_ns = processor_ns
         self._mark_ns = now_ns()
+        # Without short turns, which are added as they end.
         self._mark_processor_ns = processor_ns()
         self._depth = 0
         self._began_ns = 0
@@ -128,11 +130,13 @@ class LoopWatch:
             self.turns.sum_ns += turn_ns
             self.processor.counts[0] += 1
             self.processor.sum_ns += turn_ns
+            self._mark_processor_ns += turn_ns
             return
-        since_mark_ns = self._processor_ns() - self._mark_processor_ns
-        processor_ns = min(turn_ns, since_mark_ns)
+        total_ns = self._processor_ns()
+        # A short turn counts as a whole, so this may be less than nothing.
+        processor_ns = max(0, min(turn_ns, total_ns - self._mark_processor_ns))
         self._mark_ns = now_ns
-        self._mark_processor_ns += since_mark_ns
+        self._mark_processor_ns = total_ns
         self.turns.add(turn_ns)
         self.processor.add(processor_ns)
         if turn_ns > self._held_ns:
@@ -151,7 +155,8 @@ class LoopWatch:
         now_ns = self._now_ns()
         if late_ns > self._held_ns and now_ns - self._last_held_ns > late_ns:
             since_mark_ns = self._processor_ns() - self._mark_processor_ns
-            self._tell("unknown", now_ns, late_ns, late_ns, min(late_ns, since_mark_ns))
+            processor_ns = max(0, min(late_ns, since_mark_ns))
+            self._tell("unknown", now_ns, late_ns, late_ns, processor_ns)
 
     def _tell(self, what: str, now_ns: int, turn_ns: int, step_ns: int, processor_ns: int) -> None:
         self.held_count += 1

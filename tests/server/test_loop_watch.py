@@ -50,9 +50,9 @@ class Loop:
     def wait(self, ms: float) -> None:
         self.now_ns += int(ms * MS)
 
-    def turn(self, what: object, ms: float) -> None:
+    def turn(self, what: object, ms: float, processor_ms: float | None = None) -> None:
         self.watch.begin(what)
-        self.work(ms)
+        self.work(ms, processor_ms)
         self.watch.end()
 
 
@@ -135,6 +135,15 @@ def test_processor_time_before_the_turn_does_not_count() -> None:
     loop.watch.end()
     assert loop.events[0][1]["processor_ms"] == 20
     assert loop.watch.processor.counts[BUCKETS_S.index(0.025)] == 1
+
+
+def test_short_turns_just_before_do_not_count() -> None:
+    loop = Loop()
+    loop.work(5_000)
+    for _ in range(9):
+        loop.turn("a read", 1)
+    loop.turn("waits for a core", 300, processor_ms=20)
+    assert loop.events[0][1]["processor_ms"] == 20
 
 
 def test_a_late_timer_tells_of_what_is_not_watched() -> None:
