@@ -305,7 +305,9 @@ class ReplicaRepair:
         if replica is None:
             return
         try:
-            replica.drop_damaged(log.damaged_from)
+            if not replica.drop_damaged(log.damaged_from):
+                # A thread is at it. The next look asks again.
+                return
             remaining = first_damaged_offset(log)
             # Found as the log was cut: the noted place was of an earlier process. The leader has
             # shown nothing of what lies between: the next look asks for that.

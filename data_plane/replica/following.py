@@ -88,12 +88,16 @@ def follow_log_start(log: Log, leader_log_start_offset: int) -> bool:
     return True
 
 
-def cut_damaged(log: Log, offset: int) -> None:
-    """Drop what lies at `offset` and above, where the log is damaged.
+def cut_damaged(log: Log, offset: int) -> CutJob | None:
+    """Drop what lies at `offset` and above, where the log is damaged; where that takes long it is
+    not done, and the job that does it comes back.
 
     A compacted log begins anew: a tombstone that the leader's compaction has dropped since would be
     missed by a log that keeps what lay before it. Raises LogDirFailure."""
     if log.config.compact or offset <= log.log_start_offset:
         log.truncate_fully_and_start_at(log.log_start_offset)
+    elif log.needs_long_cut(offset):
+        return log.cut_job(offset)
     else:
         log.truncate_to(offset)
+    return None

@@ -396,8 +396,7 @@ class Partition:
         if job is None:
             self._log_was_cut()
         else:
-            self._cutting_epoch = self.leader_epoch
-            self._host.request_cut(self, job)
+            self._cut_by(job)
 
     def cut_finished(self, job: CutJob, failure: BaseException | None) -> None:
         """`job` has been run and may have failed. The log is cut if it is still to be; else whoever
@@ -420,11 +419,23 @@ class Partition:
         self.log.truncate_fully_and_start_at(log_start_offset)
         self._log_was_cut()
 
-    def drop_damaged(self, offset: int) -> None:
-        """Drop damaged `offset` and all above. Raises StaleLeaderEpoch, LogDirFailure."""
+    def drop_damaged(self, offset: int) -> bool:
+        """Drop damaged `offset` and all above. False where that takes long: this replica is busy
+        with it, and who asks again later learns whether it has been done. Raises StaleLeaderEpoch,
+        LogDirFailure."""
         self._check_follower()
-        following.cut_damaged(self.log, offset)
-        self._log_was_cut()
+        if self._cutting_epoch is not None:
+            return False
+        job = following.cut_damaged(self.log, offset)
+        if job is None:
+            self._log_was_cut()
+            return True
+        self._cut_by(job)
+        return False
+
+    def _cut_by(self, job: CutJob) -> None:
+        self._cutting_epoch = self.leader_epoch
+        self._host.request_cut(self, job)
 
     def _check_follower(self) -> None:
         if not self.is_follower:

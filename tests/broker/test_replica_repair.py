@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_plane.broker.few_at_once import FewAtOnce
 from data_plane.broker.replica_repair import LOOK_INTERVAL_MS, ReplicaRepair
 from data_plane.cell.changes import Change, apply_changes
 from data_plane.cell.metadata import MetadataImage, PartitionImage
@@ -21,6 +23,7 @@ from data_plane.log.sim_file_system import Fault
 from data_plane.wire.records import NewRecord, build_batch
 from tests.broker.broker_player import BrokerPlayer
 from tests.broker.cell_player import TOPIC, TOPIC_ID, CellPlayer
+from tests.broker.doubles import QueueExecutor
 
 LOOK_MS = LOOK_INTERVAL_MS + 10
 DAMAGED = 4
@@ -124,6 +127,50 @@ def test_a_follower_stands_back_and_is_filled_again(cell: RepairCell) -> None:
     assert events == ["replica_damaged", "replica_repair_started", "replica_repair_finished"]
     cell.run(2 * LOOK_MS)
     assert cell.repairs[2].started_count == 1
+
+
+def test_a_long_cut_is_left_to_a_thread(cell: RepairCell) -> None:
+    broker = cell.brokers[2]
+    log = cell.replica(2).log
+    log.log_directory.bytes_loaded_at_once_max = 0
+    threads = QueueExecutor()
+    broker.services.partitions._slow_work = FewAtOnce(threads)
+    cell.rot(2)
+    cell.run(LOOK_MS)
+    for _ in range(3):
+        # One job, however often it is looked at.
+        assert len(threads.queue) == 1
+        assert log.log_end_offset == len(ALL)
+        assert log.damaged_from == DAMAGED
+        cell.run(LOOK_MS)
+    while threads.queue:
+        threads.run_one()
+    assert log.log_end_offset == DAMAGED
+    cell.run(LOOK_MS)
+    assert cell.stored(2) == ALL
+    assert log.damaged_from == SOUND
+    assert (cell.repairs[2].started_count, threads.queue) == (1, deque())
+
+
+def test_a_cut_that_comes_too_late_is_asked_for_again(cell: RepairCell) -> None:
+    """A new leader epoch has begun meanwhile: nothing is cut by what the old one allowed."""
+    broker = cell.brokers[2]
+    log = cell.replica(2).log
+    log.log_directory.bytes_loaded_at_once_max = 0
+    threads = QueueExecutor()
+    broker.services.partitions._slow_work = FewAtOnce(threads)
+    cell.rot(2)
+    cell.run(LOOK_MS)
+    cell.change(leader=3)
+    while threads.queue:
+        threads.run_one()
+    assert log.log_end_offset == len(ALL)
+    for _ in range(3):
+        cell.run(LOOK_MS)
+        while threads.queue:
+            threads.run_one()
+    assert cell.stored(2) == ALL
+    assert log.damaged_from == SOUND
 
 
 def test_a_leader_gives_up_what_another_one_has(cell: RepairCell) -> None:

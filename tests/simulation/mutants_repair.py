@@ -31,8 +31,9 @@ def _cut_in_the_isr(patch: Patch) -> None:
 
 
 def _damage_kept(patch: Patch) -> None:
-    def drop_damaged(self: Partition, offset: int) -> None:
+    def drop_damaged(self: Partition, offset: int) -> bool:
         self._check_follower()
+        return True
 
     patch.set(Partition, "drop_damaged", drop_damaged)
 
