@@ -10,6 +10,7 @@ is deleted late costs space. So it waits, and operators can see that and why: in
 Invariants
 - `Services.deletion_permit` is as of this tick for all components that come after this one.
 - Each suspension and its end is logged once.
+- Appends are noted by a date that is vouched for, or by none (data_plane/log/vouched_date.py).
 
 Deliberately absent: what vouches for an image (membership.py) and for a date (wall_clock.py).
 """
@@ -58,6 +59,9 @@ class DeletionGuard:
         services = self._services
         clock = services.wall_clock
         clock.observe(now_ms, self._read_wall_ms())
+        # Records without a timestamp are as old as their append: noted by a wrong date they would
+        # go too early once it is right.
+        services.logs.vouched_date.offset_ms = clock.vouched_offset_ms
         reason = self.image_doubt(now_ms)
         if reason:
             permit = DeletionPermit.refused(reason)

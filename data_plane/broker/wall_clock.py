@@ -123,6 +123,17 @@ class WallClock:
         self.store_offset = StoreOffset(self._offset_ms - offset_ms, uncertainty_ms, measured_ms)
 
     @property
+    def vouched_offset_ms(self) -> int | None:
+        """What to add to the steady time for a date that is vouched for: what the wall clock shows
+        or, where that is in doubt, what the metadata store's does. None while that is, too."""
+        if not self.doubt:
+            return self._offset_ms
+        store = self._store
+        if store is None or store.trusted_ms is None or not store.is_trusted:
+            return None
+        return int(store.trusted_ms)
+
+    @property
     def doubt(self) -> str:
         """Why nothing may be deleted because of what date it is; "" when it may."""
         store = self._store

@@ -71,11 +71,18 @@ def cleanable_segments(log: Log, wall_ms: int) -> list[Segment]:
     for segment in log.segments[:-1]:
         if segment.next_offset > bound:
             break
-        lag_ms = wall_ms - segment_age.newest_ms(segment)
-        if config.min_compaction_lag_ms > 0 and lag_ms < config.min_compaction_lag_ms:
+        if config.min_compaction_lag_ms > 0 and _is_too_young(log, segment, wall_ms):
             break
         found.append(segment)
     return found
+
+
+def _is_too_young(log: Log, segment: Segment, wall_ms: int) -> bool:
+    youngest_ms = segment_age.newest_ms(segment)
+    if youngest_ms is None:
+        log.wants_ages = True
+        return True
+    return wall_ms - youngest_ms < log.config.min_compaction_lag_ms
 
 
 def awaits_checkpoint(log: Log) -> bool:
@@ -97,7 +104,11 @@ def measure_dirt(log: Log, wall_ms: int) -> Dirt:
         else:
             dirty += segment.size
             if segment.size and log.config.max_compaction_lag_ms < INT64_MAX:
-                oldest_ms = min(oldest_ms, segment_age.oldest_ms(segment))
+                appended_ms = segment_age.oldest_ms(segment)
+                if appended_ms is None:
+                    log.wants_ages = True
+                else:
+                    oldest_ms = min(oldest_ms, appended_ms)
     return Dirt(clean, dirty, oldest_ms)
 
 
@@ -243,9 +254,6 @@ class CompactionJob:
             yield part
 
     def _rewrite(self, group: list[Segment], keys: KeyMap) -> None:
-        if not self._forgets and any(segment.aborted_transactions() for segment in group):
-            # The damaged segment may hold their records, which only this list makes aborted.
-            return
         writer = GroupWriter(
             self.log,
             group,

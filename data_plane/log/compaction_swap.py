@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from data_plane.log.compaction_writer import CLEANED_SUFFIX, CompactedSegment
 from data_plane.log.file_system import SyncSite
 from data_plane.log.partition_files import COPY_SUFFIX
-from data_plane.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES
+from data_plane.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 SWAP_SUFFIX = ".swap"
 UNDECIDED_SUFFIXES = (SWAP_SUFFIX, CLEANED_SUFFIX, COPY_SUFFIX)
-INDEX_SUFFIXES = SEGMENT_SUFFIXES - {LOG_SUFFIX}
+# What a start can do without: it is made again from the `.log`, or is only an estimate. The list of
+# aborted transactions is neither, so a swap brings one wherever the original X has one.
+INDEX_SUFFIXES = SEGMENT_SUFFIXES - {LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX}
 
 
 def swap_in(log: Log, result: CompactedSegment) -> bool:

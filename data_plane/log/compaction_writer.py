@@ -7,12 +7,17 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.log.batch_walk import Chunk
-from data_plane.log.checkpoints import encode_value
 from data_plane.log.file_system import Buffer, SyncSite
-from data_plane.log.indexes import AbortedTransaction
+from data_plane.log.indexes import AbortedTransaction, encode_aborted
 from data_plane.log.key_map import AbortedRanges, KeyMap
-from data_plane.log.segment import APPEND_TIME_SUFFIX, LOG_SUFFIX, Segment
-from data_plane.log.segment_age import append_ms
+from data_plane.log.segment import (
+    APPEND_TIME_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
+from data_plane.log.segment_age import encode_append_ms, newest_append_ms
 from data_plane.log.segment_checks import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from data_plane.wire.kernel import list_keys
 from data_plane.wire.records import BatchHeader, filter_batch, read_batch_header, unpacked_records
@@ -50,7 +55,8 @@ class GroupWriter:
         *,
         may_forget: bool = True,
     ) -> None:
-        """`may_forget`: whether tombstones and markers go whose time is over."""
+        """`may_forget`: whether tombstones and markers go whose time is over, and the lists of
+        aborted transactions."""
         self._fs = log.log_directory.fs
         self._group = group
         self._keys = keys
@@ -59,7 +65,8 @@ class GroupWriter:
         self._wall_ms = wall_ms
         self._horizon_ms = wall_ms + log.config.delete_retention_ms
         self._may_forget = may_forget
-        self._has_forgotten = any(segment.aborted_transactions() for segment in group)
+        self._listed = [entry for one in group for entry in one.aborted_transactions()]
+        self._has_forgotten = may_forget and bool(self._listed)
         self._interval_bytes = log.config.index_interval_bytes
         first = group[0]
         self._segment = Segment(
@@ -159,18 +166,22 @@ class GroupWriter:
             segment.time_index.append_if_later(
                 segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset
             )
-        # No record of an aborted transaction is left: all of them lie before their marker.
-        segment.aborted = []
+        # No record of an aborted transaction is left, as all of them lie before their marker:
+        # unless in a damaged segment before these, and only this list makes them aborted.
+        segment.aborted = [] if self._may_forget else self._listed
         self._fs.sync_data(self._file, SyncSite.COMPACTED_DATA)
         self._file.close()
         files = {
             INDEX_SUFFIX: segment.offset_index.encode(),
             TIME_INDEX_SUFFIX: segment.time_index.encode(),
         }
+        if self._listed:
+            # An empty one takes the place of that of the original.
+            files[TRANSACTION_INDEX_SUFFIX] = encode_aborted(segment.aborted)
         if segment.has_untimed:
             # Later than that of some, which is on the safe side.
-            segment.last_append_ms = max(append_ms(one) for one in self._group if one.size)
-            files[APPEND_TIME_SUFFIX] = encode_value(segment.last_append_ms)
+            segment.last_append_ms = newest_append_ms(self._group)
+            files[APPEND_TIME_SUFFIX] = encode_append_ms(segment)
         for suffix, content in files.items():
             file = self._fs.open(self._path(suffix), create=True)
             try:
@@ -185,6 +196,6 @@ class GroupWriter:
     def discard(self) -> None:
         """Remove what was written."""
         self._file.close()
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, APPEND_TIME_SUFFIX):
+        for suffix in SEGMENT_SUFFIXES:
             with contextlib.suppress(OSError):
                 self._fs.unlink(self._path(suffix))

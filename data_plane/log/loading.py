@@ -34,7 +34,7 @@ from data_plane.log.partition_files import (
 )
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.segment import APPEND_TIME_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
-from data_plane.log.segment_age import append_ms
+from data_plane.log.segment_age import encode_append_ms
 from data_plane.log.segment_checks import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from data_plane.wire.records import BatchHeader
 
@@ -145,6 +145,9 @@ def _load_active(
         walk_active(log, active, file, folds, starts, end_offset)
     if summary is not None:
         active.first_append_ms = summary.first_append_ms
+        if len(segments) == 1 and summary.first_segment_timestamp >= 0:
+            # It is the same to the last byte, and no record of it is younger than that.
+            active.last_append_ms = summary.first_segment_timestamp
     elif active.size:
         active.first_append_ms = fs.modified_ms(active.path())
     if active.size:
@@ -327,9 +330,9 @@ def seal(log: Log, segment: Segment, folds: list[Fold] | None = None) -> None:
     segment.forget_hints()
 
 
-def write_index_files(log: Log, segment: Segment) -> None:
+def write_index_files(log: Log, segment: Segment, *, goes_on: bool = False) -> None:
     """The index files as they are in memory; `.txnindex` only when it has entries, `.appendtime`
-    only for records without timestamps."""
+    only for records without timestamps. `goes_on`: more is to be appended."""
     fs = segment.directory.fs
     assert segment.offset_index is not None
     assert segment.time_index is not None
@@ -341,7 +344,7 @@ def write_index_files(log: Log, segment: Segment) -> None:
     encoded = encode_aborted(aborted) if aborted else None
     path = segment.path(TRANSACTION_INDEX_SUFFIX)
     _write_if_any(log, path, encoded, SyncSite.TRANSACTION_INDEX)
-    encoded = encode_value(append_ms(segment)) if segment.has_untimed else None
+    encoded = encode_append_ms(segment, goes_on=goes_on) if segment.has_untimed else None
     _write_if_any(log, segment.path(APPEND_TIME_SUFFIX), encoded, SyncSite.APPEND_TIME)
 
 
@@ -360,7 +363,7 @@ def write_tail(log: Log) -> None:
     """At a clean close: spare the next start the walk over a large active segment."""
     active = log.active
     if active.size >= TAIL_FILES_BYTES_MIN and not active.bad_ranges:
-        write_index_files(log, active)
+        write_index_files(log, active, goes_on=True)
         write_snapshots(log, log.folds, active.next_offset)
         log.tail_files_offset = active.next_offset
 

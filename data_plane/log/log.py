@@ -50,6 +50,7 @@ class Log(LogReads):
         summary = self.summary()
         for segment in self._segments:
             segment.release()
+        self.mapped_bases = frozenset(one.base_offset for one in self._segments if one.ever_mapped)
         self._summary = summary
         self._segments = None
         self._folds = None

@@ -238,11 +238,12 @@ class LogAppends(LogState):
         assert folds is not None
         producers = self._producers
         assert producers is not None
+        appended_ms = self._directory.vouched_date.at(now_ms)
         try:
             for header in headers:
                 if header.producer_id >= 0:
                     producers.apply(header, buf, header.position)
-                    producers.note_write(header.producer_id, wall_ms)
+                    producers.note_write(header.producer_id, appended_ms)
             if len(folds) > 1:
                 for fold in folds[1:]:
                     for header in headers:
@@ -252,7 +253,7 @@ class LogAppends(LogState):
             raise
         if not position:
             segment.first_append_ms = wall_ms
-        segment.last_append_ms = wall_ms
+        segment.last_append_ms = appended_ms
         segment.size = position + size
         self.size_bytes += size
         interval_bytes = config.index_interval_bytes

@@ -20,6 +20,7 @@ from data_plane.log.errors import CorruptSegment, LogDirFailure
 from data_plane.log.file_system import FileSystem
 from data_plane.log.lanes import StopSign
 from data_plane.log.open_files import OpenFiles
+from data_plane.log.vouched_date import VouchedDate
 
 TOPICS_FOLDER = "topics"
 CHECKPOINT_FILE = "recovery-point.checkpoint"
@@ -56,6 +57,7 @@ class LogDirectory:
         "producers_loaded_at_once_max",
         "reports",
         "stop_sign",
+        "vouched_date",
     )
 
     def __init__(
@@ -65,11 +67,14 @@ class LogDirectory:
         open_files: OpenFiles,
         stop_sign: StopSign | None = None,
         directories_count: int = 1,
+        vouched_date: VouchedDate | None = None,
     ) -> None:
         self.path = str(path)
         # How many the broker has, this one included.
         self.directories_count = directories_count
         self.stop_sign = stop_sign if stop_sign is not None else StopSign()
+        # Without one the steady time is the date.
+        self.vouched_date = vouched_date if vouched_date is not None else VouchedDate(0)
         self.fs = fs
         self.open_files = open_files
         self.failure: str | None = None

@@ -61,6 +61,7 @@ class LogState:
         "is_uncleanable",
         "log_end_offset",
         "log_start_offset",
+        "mapped_bases",
         "partition",
         "pending_snapshots",
         "recovery_point",
@@ -71,6 +72,7 @@ class LogState:
         "truncation_marks",
         "unflushed_since_ms",
         "unsynced",
+        "wants_ages",
     )
 
     def __init__(
@@ -118,6 +120,9 @@ class LogState:
         # States that the next flush has to write; replaced, never changed. See fold_snapshots.py.
         self.pending_snapshots: Sequence[PendingSnapshot] = ()
         self.flushes: list[FlushJob] = []
+        # Base offsets of segments that were mapped before the log was unloaded: others may still
+        # send from their pages.
+        self.mapped_bases: frozenset[int] = frozenset()
         # How often everything was dropped: what jobs know of the log start is void then.
         self.beginnings = 0
         # Truncations since the directory's last checkpoint. See truncation.py.
@@ -132,6 +137,8 @@ class LogState:
         self.cleaner_offset = -1
         self.compacting = False
         self.is_uncleanable = False
+        # Whether somebody has asked for what only an AgeJob can tell. See segment_age.py.
+        self.wants_ages = False
         # The first damaged batch that is on record, -1 for none. See damage.py.
         self.damaged_from = -1
         self.update_config(config)
@@ -301,6 +308,9 @@ class LogState:
         producers = loaded.folds[0]
         assert isinstance(producers, ProducerStates)
         self._producers = producers
+        for segment in loaded.segments:
+            segment.ever_mapped |= segment.base_offset in self.mapped_bases
+        self.mapped_bases = frozenset()
         self.replace_segments(loaded.segments)
         self.epochs = loaded.epochs
         self.log_start_offset = loaded.log_start_offset
@@ -388,9 +398,16 @@ class LogState:
             self.cleaner_offset,
             not self.needs_flush and not self.doomed,
             self.tail_files_offset == self.log_end_offset,
-            -1 if self._directory.failure is not None else newest_ms(self.segments[0]),
+            self._first_segment_newest_ms(),
             len(self.producers),
         )
+
+    def _first_segment_newest_ms(self) -> int:
+        """-1 where that takes a longer look, so that retention has one."""
+        if self._directory.failure is not None:
+            return -1
+        found_ms = newest_ms(self.segments[0])
+        return -1 if found_ms is None else found_ms
 
     def sync_later(self, path: str, site: SyncSite) -> None:
         """Have the next flush sync the file at `path`."""

@@ -33,6 +33,7 @@ from data_plane.log.log_directory import LogDirectory
 from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.log.removal import removal_job
 from data_plane.log.scrubber import Scrubber
+from data_plane.log.segment_age import AgeJob
 
 if TYPE_CHECKING:
     from data_plane.log.directory_checkpoint import CheckpointJob
@@ -108,6 +109,7 @@ class Maintenance:
         self._retention_due_ms = now_ms + config.retention_check_interval_ms
         self._permit = PERMITTED
         self._tried_loads: set[Log] = set()
+        self._tried_ages: set[Log] = set()
         # Logs whose start retention has moved since they were last taken from here.
         self.retained: list[Log] = []
         self._checkpoint_due_ms = now_ms
@@ -193,6 +195,7 @@ class Maintenance:
             self._retention_due_ms = now_ms + self._config.retention_check_interval_ms
             self._retention_queue = self._manager.logs()
             self._tried_loads.clear()
+            self._tried_ages.clear()
         loads_left = LOADS_PER_TICK_MAX
         for _ in range(min(LOGS_PER_TICK_MAX, len(self._retention_queue))):
             log = self._retention_queue.pop()
@@ -208,6 +211,10 @@ class Maintenance:
                 log.maybe_roll(wall_ms)
                 if log.apply_retention(now_ms, wall_ms, by_date=by_date):
                     self.retained.append(log)
+                if by_date and log.wants_ages:
+                    self._find_ages(log, wall_ms)
+                if ("ages", log) in self._in_flight:
+                    self._retention_queue.insert(0, log)
             if not loads_left:
                 break
 
@@ -219,6 +226,13 @@ class Maintenance:
             self._launch("load", log, log.log_directory, log.load_job())
         if ("load", log) in self._in_flight:
             self._retention_queue.insert(0, log)
+
+    def _find_ages(self, log: Log, wall_ms: int) -> None:
+        """Have a thread find out how old the segments of `log` are; once in a round, should that
+        fail. `wall_ms` is vouched for."""
+        if log not in self._tried_ages:
+            self._tried_ages.add(log)
+            self._launch("ages", log, log.log_directory, AgeJob(log, wall_ms))
 
     def _expire_producers(self, now_ms: int, wall_ms: int) -> None:
         if self._permit.why_not_by_date:
@@ -338,6 +352,8 @@ class Maintenance:
             if log.config.compact and log.log_directory.failure is None:
                 with self._attempting(log.log_directory, log.folder):
                     priority = compaction_priority(log, wall_ms)
+                    if log.wants_ages:
+                        self._find_ages(log, wall_ms)
                     if priority > priority_max:
                         chosen, priority_max = log, priority
         return chosen

@@ -63,6 +63,7 @@ from data_plane.log.partition_folders import (
     refuse_duplicates,
 )
 from data_plane.log.permit import PERMITTED, DeletionPermit
+from data_plane.log.vouched_date import VouchedDate
 
 LOCK_FILE = ".lock"
 FORMAT_VERSION = 1
@@ -97,7 +98,9 @@ class LogManager:
         open_segments_max: int = OPEN_SEGMENTS_MAX,
         maintenance: MaintenanceConfig | None = None,
         stop_together_min: int = STOP_TOGETHER_MIN,
+        vouched_date: VouchedDate | None = None,
     ) -> None:
+        """`vouched_date` is kept up to date by the caller; without one `now_ms` is the date."""
         assert directories, "a broker needs a data directory"
         self._fs: FileSystem = fs if fs is not None else OsFileSystem()
         self._fold_factories = tuple(fold_factories)
@@ -105,8 +108,11 @@ class LogManager:
         self._stop_together_min = stop_together_min
         open_files = OpenFiles(open_segments_max)
         self._stop_sign = StopSign()
+        self.vouched_date = vouched_date if vouched_date is not None else VouchedDate(0)
         self.directories = [
-            LogDirectory(path, self._fs, open_files, self._stop_sign, len(directories))
+            LogDirectory(
+                path, self._fs, open_files, self._stop_sign, len(directories), self.vouched_date
+            )
             for path in directories
         ]
         self._locks: dict[str, File] = {}

@@ -44,6 +44,7 @@ from data_plane.log.producer_snapshot import (
     write_producer_snapshot,
 )
 from data_plane.log.versioned_map import FrozenView, VersionedMap
+from data_plane.log.vouched_date import UNKNOWN_MS
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import BatchHeader, decode_batch
 
@@ -92,7 +93,8 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         self.transaction_first_offset = NO_OFFSET
-        # When this process stored its last batch, as far as it has; no part of the fold.
+        # When this process stored its last batch, -1 if it has not, UNKNOWN_MS if nobody vouched
+        # for the date then; no part of the fold.
         self.written_ms = -1
 
     @property
@@ -324,9 +326,10 @@ class ProducerStates:
             entry.transaction_first_offset = header.base_offset
             self.ongoing[header.base_offset] = producer_id
 
-    def note_write(self, producer_id: int, wall_ms: int) -> None:
-        """The batch that `apply` has just taken in was stored now, whatever its timestamps say."""
-        self.producers[producer_id].written_ms = wall_ms
+    def note_write(self, producer_id: int, appended_ms: int) -> None:
+        """The batch that `apply` has just taken in was stored at that date, or UNKNOWN_MS, whatever
+        its timestamps say."""
+        self.producers[producer_id].written_ms = appended_ms
 
     def _apply_marker(
         self, entry: ProducerEntry, header: BatchHeader, buf: Buffer, position: int
@@ -407,10 +410,10 @@ class ProducerStates:
     def expire(self, wall_ms: int, expiration_ms: int) -> int:
         """Forget producers that were silent for `expiration_ms`; returns how many.
 
-        By the clock where their batches were stored, and by their timestamps, which is all that is
-        known of batches from before the process started. Of one whose batches have none nothing is
-        known then: it counts from when it is first looked at. A retry of a producer that was
-        forgotten too soon would be stored a second time."""
+        By the date at which their batches were stored, and by their timestamps, which is all that
+        is known of batches from before the process started. Of one whose batches have none nothing
+        is known then, nor where nobody vouched for the date: it counts from when it is first looked
+        at. A retry of a producer that was forgotten too soon would be stored a second time."""
         return sum(self.expire_in_slices(wall_ms, expiration_ms))
 
     def expire_in_slices(self, wall_ms: int, expiration_ms: int) -> Iterator[int]:
@@ -423,7 +426,7 @@ class ProducerStates:
                 if entry is None or entry.transaction_first_offset >= 0:
                     continue
                 newest_ms = max(entry.last_timestamp, entry.written_ms)
-                if newest_ms < 0:
+                if newest_ms < 0 or entry.written_ms == UNKNOWN_MS:
                     entry.written_ms = wall_ms
                 elif wall_ms - newest_ms >= expiration_ms:
                     del self.producers[producer_id]

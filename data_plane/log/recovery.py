@@ -36,6 +36,7 @@ from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import read_log_start
 from data_plane.log.removal import files_to_remove
 from data_plane.log.segment import Segment
+from data_plane.log.segment_age import append_ms
 from data_plane.wire.kernel_types import (
     BATCH_HEADER,
     BATCH_HEADER_BYTES,
@@ -269,6 +270,9 @@ class _RecoveryWalk:
     def walk(self, segment: Segment, *, is_last: bool) -> bool:
         """Check one segment; False when the log ends in it."""
         end_offset = segment.next_offset
+        if segment.has_untimed and end_offset <= self._recovery_point:
+            # What is sealed again below is not appended again.
+            append_ms(segment)
         segment.next_offset = segment.base_offset
         segment.sealed = False
         segment.start_indexes()

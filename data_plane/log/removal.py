@@ -53,7 +53,7 @@ def decide_removals(log: Log, wall_ms: int, *, by_date: bool) -> int:
         is_last = index == len(segments) - 1
         if (is_last and not segment.size) or end > log.high_watermark:
             break
-        too_old = by_time and wall_ms - newest_ms(segment) > config.retention_ms
+        too_old = by_time and _is_too_old(log, segment, wall_ms)
         too_much = by_size and excess_bytes - segment.size >= 0
         too_low = end <= log.log_start_offset and not is_last
         if not (too_old or too_much or too_low):
@@ -61,6 +61,14 @@ def decide_removals(log: Log, wall_ms: int, *, by_date: bool) -> int:
         excess_bytes -= segment.size
         count += 1
     return count
+
+
+def _is_too_old(log: Log, segment: Segment, wall_ms: int) -> bool:
+    youngest_ms = newest_ms(segment)
+    if youngest_ms is None:
+        log.wants_ages = True
+        return False
+    return wall_ms - youngest_ms > log.config.retention_ms
 
 
 def drop_segments(log: Log, count: int, now_ms: int) -> None:

@@ -44,7 +44,8 @@ from data_plane.wire.records import BatchHeader
 
 LOG_SUFFIX = ".log"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
-# When the last record was appended, by this broker's date: only where records have no timestamps.
+# When the last record was appended, by a date that was vouched for, or that nobody knows: only
+# where records have no timestamps.
 APPEND_TIME_SUFFIX = ".appendtime"
 SEGMENT_SUFFIXES = frozenset(
     {LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, APPEND_TIME_SUFFIX}
@@ -69,6 +70,9 @@ HINTS_MAX = 8
 # Where the batches appended last begin, for readers that follow the log: so many at least, and
 # twice as many at most.
 RECENT_BATCHES_MIN = 16
+
+# Of a segment's last append: only the disk knows.
+NOT_LOOKED_UP = -1
 
 _FRAME = struct.Struct(">qi11xi")
 _BASE_OFFSET = itemgetter(1)
@@ -105,6 +109,7 @@ class Segment:
         "folder",
         "has_unsound_index_files",
         "has_untimed",
+        "knows_timestamps",
         "last_append_ms",
         "max_timestamp",
         "max_timestamp_offset",
@@ -137,8 +142,10 @@ class Segment:
         self.max_timestamp = -1
         self.max_timestamp_offset = -1
         self.first_append_ms = -1
-        # -1 where only the disk knows; see segment_age.py.
-        self.last_append_ms = -1
+        # NOT_LOOKED_UP, or UNKNOWN_MS of vouched_date.py; see segment_age.py.
+        self.last_append_ms = NOT_LOOKED_UP
+        # Whether `max_timestamp` and `has_untimed` are those of all its batches.
+        self.knows_timestamps = False
         # Whether a batch is known to hold records without timestamps.
         self.has_untimed = False
         self.bytes_since_index = 0
@@ -208,6 +215,7 @@ class Segment:
         """Become the segment that takes appends: indexes live in memory until it is sealed."""
         self.offset_index = OffsetIndex()
         self.time_index = TimeIndex()
+        self.knows_timestamps = True
         self.aborted = []
         self.forget_hints()
 
@@ -440,11 +448,12 @@ class Segment:
             self.max_timestamp_offset = self.base_offset + last[1]
         self.time_index = time_index
         self.offset_index = offset_index
+        self.knows_timestamps = True
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp of a sealed segment; touches the disk the first time. Raises
-        Retired in a worker thread."""
-        if self.max_timestamp < 0 and self.sealed and self.size:
+        """The largest timestamp of a sealed segment; touches the disk the first time, and walks
+        all batches where the time index is not sound. Raises Retired in a worker thread."""
+        if not self.knows_timestamps and self.sealed and self.size:
             find_largest_timestamp(self)
         return self.max_timestamp
 

@@ -26,10 +26,13 @@ INTERVAL_BYTES = 4096
 Indexes = tuple[OffsetIndex, TimeIndex]
 
 
-def read_indexes(segment: Segment, file: File) -> Indexes:
-    """From the index files, or from the batches where those are missing or unsound."""
+def read_indexes(
+    segment: Segment, file: File, between: Callable[[], None] | None = None
+) -> Indexes:
+    """From the index files, or from the batches where those are missing or unsound: `between` is
+    called often then, and may end it by raising."""
     if segment.has_unsound_index_files:
-        return rebuild_indexes(segment, file)
+        return rebuild_indexes(segment, file, between)
     fs = segment.directory.fs
     try:
         offset_index = OffsetIndex.decode(fs.read_file(segment.path(INDEX_SUFFIX)), segment.size)
@@ -41,7 +44,7 @@ def read_indexes(segment: Segment, file: File) -> Indexes:
         if last is not None and segment.base_offset + last[1] >= segment.next_offset:
             raise InvalidIndex("the last entry lies beyond the segment")
     except (InvalidIndex, FileNotFoundError):
-        return rebuild_indexes(segment, file)
+        return rebuild_indexes(segment, file, between)
     return offset_index, time_index
 
 
@@ -101,37 +104,49 @@ def _batch_at(file: File, position: int) -> tuple[int, int] | None:
     return header.last_offset, header.max_timestamp
 
 
-def find_largest_timestamp(segment: Segment) -> None:
+def find_largest_timestamp(segment: Segment, between: Callable[[], None] | None = None) -> None:
     """Have the segment know its largest timestamp: by the end of its time index, and by all of both
-    indexes only where that is not sound. Raises Retired in a worker thread."""
-    with cold_file(segment) as file:
-        last = _last_of_time_index(segment)
-        if last is None:
-            segment.load_indexes(file)
-        else:
-            segment.max_timestamp_offset = segment.base_offset + last[1]
-            segment.max_timestamp = last[0]
+    indexes only where that is not sound. `between` as in `read_indexes`. Raises Retired in a worker
+    thread."""
+    if not read_largest_timestamp(segment):
+        with cold_file(segment) as file:
+            segment.adopt_indexes(*read_indexes(segment, file, between))
 
 
-def _last_of_time_index(segment: Segment) -> tuple[int, int] | None:
+def read_largest_timestamp(segment: Segment) -> bool:
+    """Have the segment know its largest timestamp by the end of its time index. False where that is
+    missing or not sound: it takes a walk over all batches then. Raises Retired in a worker
+    thread."""
     if segment.has_unsound_index_files:
-        return None
+        return False
     try:
         file = segment.directory.fs.open(segment.path(TIME_INDEX_SUFFIX), write=False)
     except FileNotFoundError:
-        return None
+        if segment.retired:
+            raise Retired from None
+        return False
     try:
+        is_empty = not file.size()
         last = TimeIndex.last_of_file(file)
     finally:
         file.close()
     if segment.retired:
         raise Retired
-    is_inside = last is not None and segment.base_offset + last[1] < segment.next_offset
-    return last if is_inside else None
+    if last is None:
+        # Without an entry it is sound only where no record has a timestamp.
+        segment.knows_timestamps = is_empty and segment.has_untimed
+    elif segment.base_offset + last[1] < segment.next_offset:
+        segment.max_timestamp_offset = segment.base_offset + last[1]
+        segment.max_timestamp = last[0]
+        segment.knows_timestamps = True
+    return segment.knows_timestamps
 
 
-def rebuild_indexes(segment: Segment, file: File) -> Indexes:
-    """Indexes of the segment's sound batches, as if they were appended again."""
+def rebuild_indexes(
+    segment: Segment, file: File, between: Callable[[], None] | None = None
+) -> Indexes:
+    """Indexes of the segment's sound batches, as if they were appended again. `between` as in
+    `read_indexes`."""
     twin = segment.empty_twin()
     position: int | None = 0
     while position is not None and position < segment.size:
@@ -144,11 +159,14 @@ def rebuild_indexes(segment: Segment, file: File) -> Indexes:
             end_offset=segment.next_offset,
         )
         for chunk in walk:
+            if between is not None:
+                between()
             for header in chunk.headers:
                 twin.add_batch(header, chunk.position + header.position, INTERVAL_BYTES)
         position = walk.resume_position() if walk.problem else None
     assert twin.offset_index is not None
     assert twin.time_index is not None
+    segment.has_untimed = segment.has_untimed or twin.has_untimed
     if twin.max_timestamp >= 0:
         twin.time_index.append_if_later(
             twin.max_timestamp, twin.max_timestamp_offset - segment.base_offset

@@ -13,6 +13,7 @@ What is left is made before anything goes (remainder.py), in a thread where that
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from data_plane.log import loading, partition_files
@@ -31,7 +32,7 @@ from data_plane.log.partition_files import (
 from data_plane.log.reads import segments_from
 from data_plane.log.remainder import Remainder, last_segment_below, prepare, sync_copy
 from data_plane.log.removal import files_to_remove
-from data_plane.log.segment import Segment
+from data_plane.log.segment import APPEND_TIME_SUFFIX, Segment
 from data_plane.log.segment_checks import verify
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ def _become(log: Log, remainder: Remainder) -> None:
     if active is not None:
         _replace(log, remainder, active)
         kept[-1] = active
+        # It is not that of what comes in the place of what goes.
+        with contextlib.suppress(FileNotFoundError):
+            log.log_directory.fs.unlink(active.path(APPEND_TIME_SUFFIX))
     _remove_snapshots_above(log, offset)
     log.epochs.truncate_from_end(offset)
     if active is None:

@@ -43,6 +43,7 @@ from data_plane.cell.producer_id_file import ProducerIdFile, Ranges
 from data_plane.cell.registration import decide_registration
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
+from data_plane.log.vouched_date import VouchedDate
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.ports import Ports
 
@@ -328,6 +329,8 @@ def _logs(
         now_ms=ports.now_ms(),
         open_segments_max=ports.open_segments_max,
         maintenance=maintenance_config(config),
+        # Of nobody yet: see deletion_guard.py.
+        vouched_date=VouchedDate(),
     )
     for path, error in unreadable.items():
         logs.leave_alone(path, error)

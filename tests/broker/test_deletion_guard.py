@@ -46,10 +46,12 @@ class Broker(BrokerPlayer):
         self.replica: Partition = partition
         self.pass_time(SETTLE_MS + MINUTE_MS, 10_000)
 
-    def append(self, count: int) -> None:
+    def append(self, count: int, timestamp_ms: int | None = None) -> None:
         for _ in range(count):
             wall_ms = self.services.wall_clock.wall_ms(self.now_ms)
-            batch = build_batch([NewRecord(wall_ms, None, b"v")])
+            batch = build_batch(
+                [NewRecord(wall_ms if timestamp_ms is None else timestamp_ms, None, b"v")]
+            )
             self.replica.append_as_leader(batch, 0, len(batch), now_ms=self.now_ms)
         self.replica.log.roll()
 
@@ -81,6 +83,18 @@ def test_a_clock_that_is_wrong_for_a_moment_costs_no_record(glitch_ms: int) -> N
     broker.off_ms = 0
     for _ in range(24 * 12):
         broker.pass_time(SETTLE_MS, MINUTE_MS)
+    assert broker.log_start == 0
+    broker.pass_time(14 * DAY_MS, 60 * MINUTE_MS)
+    assert broker.log_start == 20, "and what is too old does go"
+
+
+def test_records_without_a_timestamp_count_from_a_date_that_is_vouched_for() -> None:
+    broker = Broker()
+    broker.off_ms = -20 * DAY_MS
+    broker.pass_time(10_000)
+    broker.append(20, timestamp_ms=-1)
+    broker.off_ms = 0
+    broker.pass_time(DAY_MS, MINUTE_MS)
     assert broker.log_start == 0
     broker.pass_time(14 * DAY_MS, 60 * MINUTE_MS)
     assert broker.log_start == 20, "and what is too old does go"

@@ -156,6 +156,44 @@ def test_the_offset_to_the_store_has_one_home() -> None:
     assert world.clock.store_offset == measured
 
 
+def vouched_date_ms(world: World) -> int | None:
+    offset_ms = world.clock.vouched_offset_ms
+    return None if offset_ms is None else world.now_ms + offset_ms
+
+
+@pytest.mark.parametrize("off_ms", [0, 30_000, -30_000, 3 * DAY_MS, -3 * DAY_MS])
+def test_in_a_cell_the_store_s_date_is_vouched_for_whatever_the_broker_s_clock_shows(
+    off_ms: int,
+) -> None:
+    world = World(follows_store=True)
+    world.reaches_store = False
+    world.pass_time(off_ms=off_ms)
+    assert vouched_date_ms(world) is None
+    world.reaches_store = True
+    world.pass_time()
+    dated_ms = vouched_date_ms(world)
+    assert dated_ms is not None
+    # Without a doubt it is the one that deletion goes by.
+    is_exact = world.clock.doubt == ""
+    assert dated_ms == world.date_ms if is_exact else abs(dated_ms - world.now_ms) < 10
+    world.store_off_ms = -3 * DAY_MS
+    world.pass_time()
+    assert vouched_date_ms(world) is None
+
+
+def test_alone_no_date_is_vouched_for_while_there_is_a_doubt() -> None:
+    world = World()
+    assert vouched_date_ms(world) is None
+    world.pass_time(SETTLE_MS - 1000)
+    assert vouched_date_ms(world) is None
+    world.pass_time(2000)
+    assert vouched_date_ms(world) == world.date_ms
+    world.pass_time(1000, off_ms=-3 * DAY_MS)
+    assert vouched_date_ms(world) is None
+    world.pass_time(1000, off_ms=0)
+    assert vouched_date_ms(world) == world.date_ms
+
+
 def test_an_answer_that_took_longer_than_a_jump_says_nothing() -> None:
     world = World(follows_store=True)
     world.reaches_store = False

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from collections.abc import Callable
 
 import pytest
 
 from data_plane.log.batch_walk import BadRange
 from data_plane.log.compaction import CompactionJob
+from data_plane.log.sim_file_system import PowerLoss
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
+from data_plane.wire.records import decode_batch, iter_batch_headers
 from tests.log.compaction_world import RetainingWorld
 from tests.log.one_log import START_MS, OneLog, batch_of
 from tests.log.test_compaction import Pair, compact, compacted_log, pairs, put, settle
@@ -63,6 +67,17 @@ def clean_until_tombstones_go(one: OneLog) -> None:
 
 def values(one: OneLog, wanted: bytes) -> list[bytes | None]:
     return [value for _, key, value in pairs(one) if key == wanted]
+
+
+def stored_values(one: OneLog, wanted: bytes) -> list[bytes | None]:
+    """As `values`, also where there is damage."""
+    found: list[bytes | None] = []
+    for name in one.names(".log"):
+        data = one.content(name)
+        for header in iter_batch_headers(data, 0, len(data)):
+            records = decode_batch(data, header.position)
+            found += [record.value for record in records if record.key == wanted]
+    return found
 
 
 @pytest.mark.parametrize("durably", [False, True])
@@ -198,6 +213,43 @@ def test_an_aborted_transaction_stays_aborted_behind_a_damaged_segment() -> None
     read = one.log.read_cold(1, 1, max_offset=10, at_least_one_batch=True)
     assert b"aborted" in bytes(read.buffers[0])
     assert aborted_offsets(one) == [1]
+
+
+@pytest.mark.parametrize("ends", [OneLog.restart, OneLog.kill, lose_power])
+def test_what_is_behind_it_is_rewritten_with_the_list(ends: Callable[[OneLog], None]) -> None:
+    """The pass counts it as clean: of each key there is one value."""
+    one = aborted_transaction()
+    seal(one, (b"z", b"newer"))
+    one.log.segments[1].add_bad_ranges([BadRange(0, 1, "a test says so")])
+    assert stored_values(one, b"z") == [FILLER, b"newer"]
+    assert compact(one)
+    assert stored_values(one, b"z") == [b"newer"]
+    assert one.log.cleaner_offset == one.log.active.base_offset
+    assert aborted_offsets(one) == [1]
+    ends(one)
+    one.set_config()
+    assert aborted_offsets(one) == [1]
+    # Without the damage the record goes, and then the list.
+    clean_until_tombstones_go(one)
+    assert values(one, b"k") == []
+    assert aborted_offsets(one) == []
+
+
+def test_power_loss_within_the_swap_loses_no_list() -> None:
+    """It cannot be made again from the batches."""
+    for operations in range(40):
+        one = aborted_transaction()
+        seal(one, (b"z", b"newer"))
+        one.log.segments[1].add_bad_ranges([BadRange(0, 1, "a test says so")])
+        job = one.log.compaction_job(one.now_ms)
+        assert job is not None
+        job.run()
+        one.fs.power_loss_at = one.fs.operations + operations
+        with contextlib.suppress(PowerLoss):
+            job.finish()
+        one.fs.power_loss_at = None
+        one.kill() if operations % 2 else lose_power(one)
+        assert aborted_offsets(one) == [1], operations
 
 
 def test_a_deleted_key_stays_deleted_when_the_damage_beside_it_has_gone() -> None:

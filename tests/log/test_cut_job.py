@@ -174,6 +174,16 @@ def unload(one: OneLog) -> None:
     one.log.unload()
 
 
+def test_a_log_that_was_unloaded_knows_which_files_others_may_have_mapped() -> None:
+    one = filled()
+    one.log.flush()
+    one.log.unload()
+    segment = next(one for one in one.log.segments if one.base_offset <= 15 < one.next_offset)
+    inode = one.fs._file(segment.path())
+    assert cut(one, 15)
+    assert one.fs._file(segment.path()) is not inode, "a mapped file was cut"
+
+
 def delete_records(one: OneLog) -> None:
     one.log.delete_records(37)
 

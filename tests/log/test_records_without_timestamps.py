@@ -7,8 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from data_plane.log.checkpoints import encode_value
 from data_plane.log.loading import TAIL_FILES_BYTES_MIN
+from data_plane.log.segment_age import AgeJob, append_ms
 from data_plane.log.segment_checks import verify
+from data_plane.log.vouched_date import UNKNOWN_MS
 from tests.log.one_log import OneLog, batch_of
 
 NOW_MS = 1_790_000_000_000
@@ -39,8 +42,22 @@ def seal(one: OneLog) -> None:
 
 
 def retain(one: OneLog) -> int:
+    """What maintenance does at its look."""
     one.log.advance_high_watermark(one.log.log_end_offset)
-    return one.log.apply_retention(one.now_ms)
+    count = one.log.apply_retention(one.now_ms)
+    if one.log.wants_ages:
+        job = AgeJob(one.log, one.now_ms)
+        job.run()
+        job.finish()
+        assert not one.log.wants_ages
+        count += one.log.apply_retention(one.now_ms)
+        assert not one.log.wants_ages
+    return count
+
+
+def vouch(one: OneLog, offset_ms: int | None) -> None:
+    """How far the date is from `one.now_ms`; None: nobody knows."""
+    one.manager.vouched_date.offset_ms = offset_ms
 
 
 def nothing(one: OneLog) -> None:
@@ -83,10 +100,7 @@ def test_they_stay_for_retention_ms_after_their_append(
 @RESTARTS
 def test_so_do_those_in_the_active_segment(restart: Callable[[OneLog], None]) -> None:
     one = week_log(segment_ms=1 << 50)
-    append(one, 3)
-    one.checkpoint()
-    one.fs.now_ms = NOW_MS
-    append(one, 1)
+    append(one, 4)
     one.checkpoint()
     restart(one)
     one.now_ms = NOW_MS + WEEK_MS
@@ -104,37 +118,46 @@ def test_the_time_a_clean_stop_has_kept_is_not_that_of_later_appends() -> None:
     one.set_config(segment_bytes=4 * TAIL_FILES_BYTES_MIN, segment_ms=1 << 50)
     one.now_ms = NOW_MS + WEEK_MS
     assert retain(one) == 0
-    one.fs.now_ms = one.now_ms
     append(one, 1)
     one.kill()
-    one.now_ms += WEEK_MS
-    assert retain(one) == 0
+    for _ in range(2):
+        # Of a log that had to recover nobody knows: it counts from the first look.
+        one.now_ms += WEEK_MS
+        assert retain(one) == 0
     one.now_ms += 1
     assert retain(one) == 1
 
 
-@pytest.mark.parametrize("content", [None, b"", b"17\n", b"torn"])
-def test_the_file_s_own_time_counts_where_no_other_is_known(content: bytes | None) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"17\n", b"torn", encode_value(UNKNOWN_MS)])
+def test_where_nobody_knows_they_count_from_the_first_look(content: bytes | None) -> None:
+    """Not from the file's own time: a clock has stamped that, and nobody has vouched for it."""
     one = week_log()
-    one.fs.now_ms = NOW_MS
     append(one, 5)
     seal(one)
-    name = one.names(".appendtime")[0]
-    one.unlink(name)
-    if content is not None:
-        file = one.fs.open(f"{one.log.folder}/{name}", create=True)
-        file.write_at(0, content)
+    append(one, 5)
+    seal(one)
+    for name in one.names(".appendtime"):
+        if content is None:
+            one.unlink(name)
+        else:
+            file = one.fs.open(f"{one.log.folder}/{name}")
+            file.truncate(0)
+            file.write_at(0, content)
+            file.close()
     one.restart()
-    one.now_ms = NOW_MS + WEEK_MS
+    set_time(one, NOW_MS + WEEK_MS)
     assert retain(one) == 0
-    one.now_ms += 1
-    assert retain(one) == 1
+    # It is written down, and holds for what is behind the first that stays, too.
+    one.restart()
+    set_time(one, NOW_MS + 2 * WEEK_MS)
+    assert retain(one) == 0
+    set_time(one, one.now_ms + 1)
+    assert retain(one) == 2
 
 
-def test_power_loss_before_a_flush_leaves_the_file_s_own_time() -> None:
+def test_power_loss_before_a_flush_leaves_no_time() -> None:
     for seed in range(20):
         one = week_log()
-        one.fs.now_ms = NOW_MS
         append(one, 5)
         one.log.flush()
         one.log.roll()
@@ -142,6 +165,88 @@ def test_power_loss_before_a_flush_leaves_the_file_s_own_time() -> None:
         one.lose_power(random.Random(seed))
         one.now_ms = NOW_MS + WEEK_MS
         assert retain(one) == 0, seed
+        one.now_ms += WEEK_MS + 1
+        assert retain(one) >= 1, seed
+
+
+@RESTARTS
+@pytest.mark.parametrize("is_sealed_before", [False, True])
+def test_while_nobody_vouches_for_the_date_their_time_is_unknown(
+    restart: Callable[[OneLog], None], is_sealed_before: bool
+) -> None:
+    one = week_log(segment_ms=1 << 50)
+    # A clock that is days behind.
+    set_time(one, NOW_MS - 3 * WEEK_MS)
+    vouch(one, None)
+    append(one, 5)
+    if is_sealed_before:
+        seal(one)
+    one.log.flush()
+    restart(one)
+    set_time(one, NOW_MS)
+    assert retain(one) == 0
+    set_time(one, NOW_MS + WEEK_MS)
+    assert retain(one) == 0
+    set_time(one, one.now_ms + 1)
+    assert retain(one) == 1
+
+
+def test_the_date_that_is_vouched_for_counts_where_the_clock_is_wrong() -> None:
+    one = week_log()
+    set_time(one, NOW_MS - 3 * WEEK_MS)
+    vouch(one, 3 * WEEK_MS)
+    append(one, 5)
+    seal(one)
+    set_time(one, NOW_MS + WEEK_MS)
+    assert retain(one) == 0
+    set_time(one, one.now_ms + 1)
+    assert retain(one) == 1
+
+
+def test_a_later_append_with_a_date_dates_all_that_came_before() -> None:
+    one = week_log()
+    vouch(one, None)
+    append(one, 2)
+    vouch(one, 0)
+    append(one, 1)
+    seal(one)
+    set_time(one, NOW_MS + WEEK_MS)
+    assert retain(one) == 0
+    set_time(one, one.now_ms + 1)
+    assert retain(one) == 1
+
+
+def test_what_is_appended_while_the_others_are_dated_stays_unknown() -> None:
+    one = week_log(segment_ms=1 << 50)
+    vouch(one, None)
+    append(one, 2)
+    assert one.log.apply_retention(one.now_ms) == 0
+    job = AgeJob(one.log, one.now_ms)
+    job.run()
+    append(one, 1)
+    job.finish()
+    assert append_ms(one.log.active) is None
+
+
+def test_a_cut_leaves_no_time_for_what_comes_then() -> None:
+    one = week_log()
+    append(one, 5)
+    seal(one)
+    one.log.truncate_to(3)
+    assert one.names(".appendtime") == []
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 1_000])
+def test_nor_is_a_producer_forgotten_by_a_date_that_nobody_vouched_for(timestamp_ms: int) -> None:
+    """Its retry would be stored a second time."""
+    one = week_log(producer_id_expiration_ms=WEEK_MS)
+    set_time(one, NOW_MS - 3 * WEEK_MS)
+    vouch(one, None)
+    one.append(batch_of(b"v", timestamps=[timestamp_ms], producer=(7, 0, 0)))
+    producers = one.log.producers
+    assert producers.expire(NOW_MS, WEEK_MS) == 0
+    assert producers.expire(NOW_MS + WEEK_MS - 1, WEEK_MS) == 0
+    assert producers.expire(NOW_MS + WEEK_MS, WEEK_MS) == 1
 
 
 def test_compaction_keeps_it() -> None:

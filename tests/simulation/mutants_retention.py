@@ -57,10 +57,10 @@ def _passes_the_high_watermark(patch: Patch) -> None:
 
 
 def _by_age_of_the_file(patch: Patch) -> None:
-    def largest_timestamp(self: Segment) -> int:
-        return self.first_append_ms
+    def newest_ms(segment: Segment) -> int:
+        return segment.first_append_ms
 
-    patch.set(Segment, "largest_timestamp", largest_timestamp)
+    patch.set(removal, "newest_ms", newest_ms)
 
 
 def _by_age_of_the_last_record(patch: Patch) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from data_plane.broker.groups import GroupService
+from data_plane.broker.wall_clock import WallClock
 from data_plane.log import recovery, removal
 from data_plane.log.maintenance import _TrackedJob
 from data_plane.log.segment import Segment
@@ -98,6 +100,11 @@ def _undated_is_ancient(patch: Patch) -> None:
     patch.set(removal, "newest_ms", newest_ms)
 
 
+def _undated_by_the_wall_clock(patch: Patch) -> None:
+    """An append is noted by the date that the broker's clock shows, however wrong."""
+    patch.set(WallClock, "vouched_offset_ms", property(lambda self: self._offset_ms))
+
+
 START_MUTANTS: Iterable[Mutant] = (
     Mutant(
         "truncation mark ignored",
@@ -126,5 +133,11 @@ START_MUTANTS: Iterable[Mutant] = (
         _undated_is_ancient,
         options=UNDATED_TOPIC,
         is_quick=True,
+    ),
+    Mutant(
+        "undated by a date in doubt",
+        "records without timestamps count from a date that nobody vouched for",
+        _undated_by_the_wall_clock,
+        options=replace(UNDATED_TOPIC, extras=frozenset({"undated", "clock errors"})),
     ),
 )

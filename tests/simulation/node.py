@@ -174,7 +174,8 @@ class Node:
         if is_held:
             self._suspended.append((action, args))
             return
-        self.fs.now_ms = self.world.now_ms
+        # What its file system stamps files with.
+        self.fs.now_ms = self.clock.wall_ms()
         try:
             action(*args)
             self._end_pass()

@@ -179,10 +179,9 @@ class RetentionWatch:
         now_ms = node.date_ms
         newest_ms = max((one.max_timestamp for one in held), default=-1)
         if held and newest_ms < 0:
-            # Without timestamps it is as old as its last append: not older than the world.
+            # Without timestamps it is as old as its last append: not older than the world, whatever
+            # the broker's clock showed then.
             self._world.count("undated segments deleted")
-            if "clock errors" in self._cell.extras:
-                return  # Its append was noted by a clock that may have been wrong (ADR 26).
             newest_ms = EPOCH_MS - CLOCK_ERROR_MS_MAX
         # Whatever the broker's clock shows: by an honest one it is so old, or will be in moments.
         age_ms = min(now_ms, self._world.now_ms + CLOCK_ERROR_MS_MAX) - newest_ms
