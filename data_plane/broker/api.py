@@ -20,7 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from data_plane.wire.registry import ApiKey
+from data_plane.broker.namespaces import DEFAULT_NAMESPACE, Ids, RequestNames, Topics
+from data_plane.wire.registry import API_BY_KEY, ApiKey
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
@@ -77,6 +78,8 @@ class ConnectionInfo:
     fetch_set: Any = None
     # Tenant listeners refuse what belongs between brokers.
     is_inter_broker: bool = False
+    # Whose topics, groups and limits are meant.
+    namespace: str = DEFAULT_NAMESPACE
 
 
 class CloseConnection(Exception):
@@ -84,13 +87,40 @@ class CloseConnection(Exception):
 
 
 class RequestContext(NamedTuple):
-    """One request's envelope: who asks, in which version, over which connection."""
+    """One request's envelope: who asks, in which version, over which connection, and what the names
+    in it stand for (namespaces.py)."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
     connection: ConnectionInfo
+    names: RequestNames
+
+    @property
+    def topics(self) -> Topics:
+        return self.names.topics
+
+    @property
+    def groups(self) -> Ids:
+        return self.names.groups
+
+    @property
+    def transactional_ids(self) -> Ids:
+        return self.names.transactional_ids
+
+    def inward(self, request: Any) -> None:
+        """Give a request that goes on as a whole the names that are inside."""
+        if not self.names.is_identity:
+            inward = self.names.namespace.inward
+            API_BY_KEY[self.api_key].translate_request(request, inward, self.api_version)
+
+    def outward(self, response: Any) -> Any:
+        """`response`, with the names that the client knows. It must be nobody else's."""
+        if not self.names.is_identity:
+            outward = self.names.namespace.outward
+            API_BY_KEY[self.api_key].translate_response(response, outward, self.api_version)
+        return response
 
 
 class Deferred(Generic[T]):

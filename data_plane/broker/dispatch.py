@@ -55,6 +55,7 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._handlers = services.handlers
+        self._names = services.namespaces.names
         # Client ids repeat with every request of a connection; decoding each one once is enough.
         self._client_ids: dict[bytes, str] = {}
         self._requests_by_api = services.counters.requests_by_api
@@ -105,7 +106,8 @@ class Dispatcher:
                 reader = Reader(buf, position, end)
                 reader.skip_tagged_fields()
                 position = reader.pos
-        context = RequestContext(api_key, version, correlation_id, client_id, connection)
+        names = self._names[connection.namespace]
+        context = RequestContext(api_key, version, correlation_id, client_id, connection, names)
         if entry.raw_handler is not None:
             return self._call_raw(entry.raw_handler, context, buf, position, end, now_ms)
         if end - position > LARGE_BYTES and api_key in LARGE_APIS:

@@ -51,7 +51,7 @@ def handle_describe_log_dirs(
         return {path: _space_bytes(measure_space, path) for path in online}
 
     def done(spaces: dict[str, tuple[int, int]] | None, error: BaseException | None) -> None:
-        deferred.complete(_describe(services, request, spaces or {}))
+        deferred.complete(_describe(services, context, request, spaces or {}))
 
     services.executor.submit(measure, done)
     return deferred
@@ -68,7 +68,10 @@ def _space_bytes(measure: MeasureSpace | None, path: str) -> tuple[int, int]:
 
 
 def _describe(
-    services: Services, request: DescribeLogDirsRequest, spaces: Mapping[str, tuple[int, int]]
+    services: Services,
+    context: RequestContext,
+    request: DescribeLogDirsRequest,
+    spaces: Mapping[str, tuple[int, int]],
 ) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
@@ -76,7 +79,7 @@ def _describe(
     by_directory: dict[str, dict[str, list[DescribeLogDirsPartition]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for name, index, path, size_bytes in _replicas(services):
+    for name, index, path, size_bytes in _replicas(services, context):
         if wanted is None or (name, index) in wanted:
             # The offset lag says how far this replica is behind; the only one is behind nobody.
             by_directory[path][name].append(
@@ -106,22 +109,23 @@ def _describe(
     return DescribeLogDirsResponse(results=results)
 
 
-def _replicas(services: Services) -> Iterator[tuple[str, int, str, int]]:
-    """(topic, partition, directory, bytes) of all replicas here.
+def _replicas(services: Services, context: RequestContext) -> Iterator[tuple[str, int, str, int]]:
+    """(topic, partition, directory, bytes) of all replicas here that the client may know of.
 
     A log is made when it is first used; until then its replica is shown, empty, where the first
     log would go."""
     logs = {(log.topic_id, log.partition): log for log in services.logs.logs()}
     online = [item.path for item in services.logs.directories if item.failure is None]
-    for topic in services.image.topics_by_id.values():
+    for topic in context.topics.all():
+        name = context.topics.name_of(topic)
         for index, partition in enumerate(topic.partitions):
             if services.node_id not in partition.replicas:
                 continue
             log = logs.get((topic.topic_id, index))
             if log is not None:
-                yield topic.name, index, log.log_directory.path, log.size_bytes
+                yield name, index, log.log_directory.path, log.size_bytes
             elif online:
-                yield topic.name, index, online[0], 0
+                yield name, index, online[0], 0
 
 
 def handle_alter_replica_log_dirs(
@@ -133,7 +137,7 @@ def handle_alter_replica_log_dirs(
         directory = known.get(posixpath.normpath(wanted.path))
         for topic in wanted.topics:
             for index in topic.partitions:
-                code = _alter(services, directory, topic.name, index)
+                code = _alter(services, context, directory, topic.name, index)
                 by_topic[topic.name].append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=int(code))
                 )
@@ -145,18 +149,20 @@ def handle_alter_replica_log_dirs(
     )
 
 
-def _alter(services: Services, directory: str | None, name: str, index: int) -> ErrorCode:
+def _alter(
+    services: Services, context: RequestContext, directory: str | None, name: str, index: int
+) -> ErrorCode:
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    topic = services.image.topic(name)
+    topic = context.topics.by_name(name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        partition = services.partitions.replica_by_name(name, index)
+        partition = services.partitions.replica(topic.topic_id, index)
     except LogError as error:
         return error.error_code
     if partition is None:
-        code = services.partitions.error_by_name(name, index)
+        code = services.partitions.error_of_named(topic.topic_id, index)
         # Kafka has kept the older name of that one here.
         is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else code

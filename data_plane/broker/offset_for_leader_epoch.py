@@ -29,6 +29,7 @@ def handle_offset_for_leader_epoch(
     is_refused = request.replica_id >= 0 and not context.connection.is_inter_broker
     topics = []
     for topic in request.topics:
+        topic_id = context.topics.id_of(topic.topic)
         partitions = []
         for wanted in topic.partitions:
             if is_refused:
@@ -38,7 +39,7 @@ def handle_offset_for_leader_epoch(
                 )
             else:
                 try:
-                    answer = _answer(services, topic.topic, wanted)
+                    answer = _answer(services, topic_id, wanted)
                 except LogError as error:
                     answer = EpochEndOffset(
                         partition=wanted.partition, error_code=int(error.error_code)
@@ -48,12 +49,14 @@ def handle_offset_for_leader_epoch(
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _answer(services: Services, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(
+    services: Services, topic_id: bytes, wanted: OffsetForLeaderPartition
+) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
-    partition = services.partitions.get_by_name(topic, wanted.partition)
+    partition = services.partitions.get(topic_id, wanted.partition)
     if partition is None or partition.resigned is not ErrorCode.NONE:
-        error = services.partitions.error_by_name(
-            topic, wanted.partition, wanted.current_leader_epoch
+        error = services.partitions.error_of_named(
+            topic_id, wanted.partition, wanted.current_leader_epoch
         )
         answer.error_code = int(error)
         return answer

@@ -26,6 +26,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable
+from uuid import UUID
 
 from data_plane.broker.api import (
     Buffer,
@@ -35,6 +36,7 @@ from data_plane.broker.api import (
     KeptRequest,
     RequestContext,
 )
+from data_plane.broker.namespaces import NO_ID
 from data_plane.broker.partition_errors import UNKNOWN_PARTITION_CODES
 from data_plane.broker.produce_checks import (
     SPECIAL_BATCH_BITS,
@@ -42,7 +44,12 @@ from data_plane.broker.produce_checks import (
     ProduceChecks,
     Refusal,
 )
-from data_plane.broker.produce_response import Answers, PartitionAnswer, encode_produce_response
+from data_plane.broker.produce_response import (
+    TOPIC_IDS_VERSION,
+    Answers,
+    PartitionAnswer,
+    encode_produce_response,
+)
 from data_plane.broker.produce_waits import WaitingProduce
 from data_plane.broker.services import Services
 from data_plane.log.config import LogConfig
@@ -50,7 +57,7 @@ from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode, InvalidRecords, MalformedFrame
 from data_plane.wire.kernel import parse_produce
-from data_plane.wire.kernel_types import BatchHeader, ProducePartition, ProduceTopic
+from data_plane.wire.kernel_types import BatchHeader, ProducePartition
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
@@ -58,7 +65,6 @@ MIN_VERSION = 3
 # 2.12 does not compress with gzip, snappy or lz4 where version 0 is not offered (KAFKA-18659).
 ADVERTISED_MIN_VERSION = 0
 MAX_VERSION = 13
-TOPIC_IDS_VERSION = 13
 ZSTD_VERSION = 7
 
 ACKS_ALL = -1
@@ -123,13 +129,20 @@ class _Produce:
         self._checks = ProduceChecks(end - position, tells_records)
         self._began_ms = now_ms
         self._answers: Answers = []
-        self._todo: list[tuple[ProduceTopic, ProducePartition, PartitionAnswer]] = []
+        self._todo: list[tuple[bytes, ProducePartition, PartitionAnswer]] = []
+        topics = context.topics
         for topic in view.topics:
+            topic_id = topic.topic_id
+            if version < TOPIC_IDS_VERSION:
+                topic_id = topics.id_of(topic.name)
+            elif not context.names.is_identity and topics.by_id(UUID(bytes=topic_id)) is None:
+                # Of another namespace, which is as good as none.
+                topic_id = NO_ID
             partition_answers = []
             for piece in topic.partitions:
                 answer = PartitionAnswer(piece.partition_index)
                 partition_answers.append(answer)
-                self._todo.append((topic, piece, answer))
+                self._todo.append((topic_id, piece, answer))
             self._answers.append((topic, partition_answers))
         if len(self._todo) > PARTITIONS_MAX:
             raise MalformedFrame(f"a Produce request of more than {PARTITIONS_MAX} partitions")
@@ -147,21 +160,21 @@ class _Produce:
                 self._next = at
                 self._work_elsewhere(_pause)
                 return False
-            topic, piece, answer = todo[at]
+            topic_id, piece, answer = todo[at]
             if not is_valid:
-                self._refuse_acks(topic, piece, answer)
-            elif not self._append(topic, piece, answer, now_ms):
+                self._refuse_acks(topic_id, piece, answer)
+            elif not self._append(topic_id, piece, answer, now_ms):
                 self._next = at
                 return False
         return True
 
     def _append(
-        self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer, now_ms: int
+        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer, now_ms: int
     ) -> bool:
         """Append one partition's records and fill in its answer. False when a thread is asked."""
-        partition = self._find(topic, piece, answer)
+        partition = self._find(topic_id, piece, answer)
         if partition is None:
-            return not self._awaits_load(topic, piece, answer)
+            return not self._awaits_load(topic_id, piece, answer)
         start, end = piece.records_start, piece.records_end
         if self._kept is not None:
             start, end = start - self._kept.shift, end - self._kept.shift
@@ -291,22 +304,22 @@ class _Produce:
                 kept.release()
 
     def _awaits_load(
-        self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer
+        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
     ) -> bool:
         """Whether a thread is loading the log: this goes on when it has ended. To have the client
         send it again would let its next requests overtake it."""
         partitions = self._services.partitions
         loaded = functools.partial(self._looked, Nothing.PAUSED, None)
-        if not partitions.when_loaded(topic.name, topic.topic_id, piece.partition_index, loaded):
+        if not partitions.when_loaded("", topic_id, piece.partition_index, loaded):
             return False
         answer.error_code, answer.error_message = _NONE, None
         self._keep()
         return True
 
     def _take_up(self, found: Checked | Refusal, now_ms: int) -> None:
-        topic, piece, answer = self._todo[self._next]
+        topic_id, piece, answer = self._todo[self._next]
         # It may lead no longer, or be gone.
-        partition = self._find(topic, piece, answer)
+        partition = self._find(topic_id, piece, answer)
         if partition is None:
             return
         if isinstance(found, Refusal):
@@ -355,18 +368,14 @@ class _Produce:
     # Who may append, and what is said to those who may not
 
     def _find(
-        self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer
+        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
     ) -> Partition | None:
         """The partition to append to, or None when the answer says why not."""
         partitions = self._services.partitions
         index = piece.partition_index
-        has_names = self._version < TOPIC_IDS_VERSION
-        if has_names:
-            partition = partitions.get_by_name(topic.name, index)
-        else:
-            partition = partitions.get(topic.topic_id, index)
+        partition = partitions.get(topic_id, index)
         if partition is None or partition.resigned is not ErrorCode.NONE:
-            answer.fail(self._why_not_here(topic, index))
+            answer.fail(self._why_not_here(topic_id, index))
             return None
         if partition.topic in partitions.internal_topics:
             answer.fail(
@@ -387,17 +396,17 @@ class _Produce:
         return partition
 
     def _refuse_acks(
-        self, topic: ProduceTopic, piece: ProducePartition, answer: PartitionAnswer
+        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
     ) -> None:
         """Of acks that there are not. Who names an unknown partition hears of that, as in Kafka."""
-        error = self._why_not_here(topic, piece.partition_index)
+        error = self._why_not_here(topic_id, piece.partition_index)
         answer.fail(error if error in UNKNOWN_PARTITION_CODES else ErrorCode.INVALID_REQUIRED_ACKS)
 
-    def _why_not_here(self, topic: ProduceTopic, index: int) -> ErrorCode:
+    def _why_not_here(self, topic_id: bytes, index: int) -> ErrorCode:
         partitions = self._services.partitions
         if self._version < TOPIC_IDS_VERSION:
-            return partitions.error_by_name(topic.name, index)
-        return partitions.error(topic.topic_id, index)
+            return partitions.error_of_named(topic_id, index)
+        return partitions.error(topic_id, index)
 
     def _refuse(self, refusal: Refusal, partition: Partition, answer: PartitionAnswer) -> None:
         self._services.counters.refused_batches += 1

@@ -16,6 +16,8 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import NodeEndpoint, ProduceTopic
 
 FLEXIBLE_VERSION = 9
+# From here on topics are named by their ids alone.
+TOPIC_IDS_VERSION = 13
 
 _LEADER_ERRORS = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 _NO_LEADER = (-1, -1)
@@ -67,6 +69,7 @@ def encode_produce_response(
 ) -> list[Buffer]:
     """The whole frame, as its one buffer."""
     version = context.api_version
+    has_ids = version >= TOPIC_IDS_VERSION
     leader_hints: set[int] = set()
     topics = []
     for topic, partition_answers in answers:
@@ -74,9 +77,9 @@ def encode_produce_response(
         for answer in partition_answers:
             leader = None
             if answer.error_code in _LEADER_ERRORS:
-                leader = services.partitions.current_leader(
-                    topic.name, topic.topic_id, answer.index
-                )
+                # Rarely: what has no id in this version is looked up by its name once more.
+                topic_id = topic.topic_id if has_ids else context.topics.id_of(topic.name)
+                leader = services.partitions.current_leader("", topic_id, answer.index)
             if leader is None:
                 leader = _NO_LEADER
             else:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from data_plane.broker.api import HandlerTable, RequestContext
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
+from data_plane.cell.metadata import TopicImage
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_producers_request import DescribeProducersRequest
@@ -33,30 +34,38 @@ def handle_describe_producers(
     for topic in request.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
-        topics=[_describe_topic(services, name, indexes) for name, indexes in wanted.items()]
+        topics=[
+            _describe_topic(services, context, name, indexes) for name, indexes in wanted.items()
+        ]
     )
 
 
-def _describe_topic(services: Services, name: str, indexes: Iterable[int]) -> TopicResponse:
+def _describe_topic(
+    services: Services, context: RequestContext, name: str, indexes: Iterable[int]
+) -> TopicResponse:
     reason = invalid_name_reason(name)
+    topic = context.topics.by_name(name)
     return TopicResponse(
-        name=name, partitions=[_describe(services, name, index, reason) for index in indexes]
+        name=name, partitions=[_describe(services, topic, index, reason) for index in indexes]
     )
 
 
-def _describe(services: Services, name: str, index: int, reason: str | None) -> PartitionResponse:
+def _describe(
+    services: Services, topic: TopicImage | None, index: int, reason: str | None
+) -> PartitionResponse:
     response = PartitionResponse(partition_index=index)
     if reason is not None:
         response.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
         response.error_message = reason
         return response
-    partition = services.partitions.replica_by_name(name, index)
-    if partition is None:
-        code = services.partitions.error_by_name(name, index)
-        response.error_code = int(code)
+    if topic is None:
         # Kafka explains an unknown topic, not an unknown partition of a known one.
-        if name not in services.image.topics_by_name:
-            response.error_message = code.message
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        response.error_code, response.error_message = int(unknown), unknown.message
+        return response
+    partition = services.partitions.replica(topic.topic_id, index)
+    if partition is None:
+        response.error_code = int(services.partitions.error_of_named(topic.topic_id, index))
         return response
     try:
         entries = partition.log.producer_states().producers.values()

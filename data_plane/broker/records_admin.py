@@ -53,7 +53,7 @@ def handle_delete_records(
             DeleteRecordsTopicResult(
                 name=name,
                 partitions=[
-                    _delete(services, name, index, offset, unfinished)
+                    _delete(services, context, name, index, offset, unfinished)
                     for index, offset in offsets.items()
                 ],
             )
@@ -67,15 +67,21 @@ def handle_delete_records(
 
 
 def _delete(
-    services: Services, name: str, index: int, offset: int, unfinished: list[_Unfinished]
+    services: Services,
+    context: RequestContext,
+    name: str,
+    index: int,
+    offset: int,
+    unfinished: list[_Unfinished],
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
-    if name in INTERNAL_TOPICS:
+    if context.topics.inside(name) in INTERNAL_TOPICS:
         result.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
         return result
-    partition = services.partitions.get_by_name(name, index)
+    topic_id = context.topics.id_of(name)
+    partition = services.partitions.get(topic_id, index)
     if partition is None:
-        result.error_code = int(services.partitions.error_by_name(name, index))
+        result.error_code = int(services.partitions.error_of_named(topic_id, index))
         return result
     if services.deletion_permit.why_nothing:
         # Another broker may lead, and the topic may be compacted by now.

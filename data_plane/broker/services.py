@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from data_plane.broker.image_application import ImageApplication
 from data_plane.broker.metrics import BrokerCounters
+from data_plane.broker.namespaces import Namespaces
 from data_plane.broker.request_work import RequestWork
 from data_plane.broker.timers import TimerQueue
 from data_plane.broker.turns import Turns, UnwatchedTurns
@@ -137,7 +138,11 @@ class Services:
     # Parts that only one API family knows, by its module's name.
     parts: dict[str, Any] = field(default_factory=dict)
 
+    # What the names in requests stand for.
+    namespaces: Namespaces = field(init=False)
+
     def __post_init__(self) -> None:
+        self.namespaces = Namespaces(self)
         self.store_executor = self.executor
         self.request_work = RequestWork(self.executor)
         self.images = ImageApplication(self)

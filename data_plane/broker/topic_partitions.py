@@ -145,9 +145,8 @@ class TopicPartitions:
 
     def get(self, topic_id: bytes | UUID, index: int) -> Partition | None:
         """The partition this broker leads, or None; `error` then says why."""
-        if isinstance(topic_id, UUID):
-            topic_id = topic_id.bytes
-        partition = self._leading_by_id.get((topic_id, index))
+        # Those that have the bytes at hand ask most often; `replica` makes them of a UUID.
+        partition = self._leading_by_id.get((topic_id, index))  # type: ignore[arg-type]
         if partition is None:
             partition = self.replica(topic_id, index)
             if partition is not None and partition.leader_id != self._node_id:
@@ -179,7 +178,7 @@ class TopicPartitions:
         topic_image = self._image.topics_by_name.get(topic)
         if topic_image is None:
             return None
-        partition = self._replicas.get((topic_image.topic_id.bytes, index))
+        partition = self._replicas.get((topic_image.id_bytes, index))
         return self._open(topic_image, index) if partition is None else partition
 
     def error(
@@ -192,6 +191,15 @@ class TopicPartitions:
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         return self._error(topic, index, current_leader_epoch)
+
+    def error_of_named(
+        self, topic_id: bytes | UUID, index: int, current_leader_epoch: int = ANY_LEADER_EPOCH
+    ) -> ErrorCode:
+        """As `error`, for a request that has named its topic: to it no id is unknown."""
+        error = self.error(topic_id, index, current_leader_epoch)
+        if error is ErrorCode.UNKNOWN_TOPIC_ID:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return error
 
     def error_by_name(
         self, topic: str, index: int, current_leader_epoch: int = ANY_LEADER_EPOCH
@@ -316,7 +324,7 @@ class TopicPartitions:
         self, old: TopicImage, new: TopicImage, now_ms: int, changed: list[tuple[UUID, int]]
     ) -> None:
         node_id = self._node_id
-        topic_id = new.topic_id.bytes
+        topic_id = new.id_bytes
         old_count = len(old.partitions)
         for index, image in enumerate(new.partitions):
             before = old.partitions[index] if index < old_count else None
@@ -344,7 +352,7 @@ class TopicPartitions:
             self._unconfigured[new.topic_id] = 0
 
     def _remove(self, topic: TopicImage, index: int, error: ErrorCode) -> None:
-        key = (topic.topic_id.bytes, index)
+        key = (topic.id_bytes, index)
         partition = self._replicas.pop(key, None)
         if partition is not None:
             self._forget_leading(partition, key)
@@ -364,7 +372,7 @@ class TopicPartitions:
         self, partition: Partition, topic: TopicImage, image: PartitionImage, now_ms: int | None
     ) -> None:
         partition.follow_image(image, replication_settings(self._config, topic, image), now_ms)
-        key = (topic.topic_id.bytes, partition.index)
+        key = (topic.id_bytes, partition.index)
         if partition.leader_id == self._node_id:
             self._leading_by_id[key] = partition
             self._leading_by_name[(topic.name, partition.index)] = partition
@@ -388,7 +396,7 @@ class TopicPartitions:
             self._delete_log((topic.topic_id, index), self._now_ms)
         try:
             log = self._open_log(topic, index, is_new)
-            key = (topic.topic_id.bytes, index)
+            key = (topic.id_bytes, index)
             if self._loads is not None and self._loads.must_wait(key, log):
                 return None
             partition = Partition(topic.name, index, log, self._node_id, self)
@@ -406,7 +414,7 @@ class TopicPartitions:
         """Whether a thread is loading the log of this partition, by name or by id. `callback` is
         called when it has ended then, whatever has come of it: look the partition up again."""
         if topic and topic in self._image.topics_by_name:
-            topic_id = self._image.topics_by_name[topic].topic_id.bytes
+            topic_id = self._image.topics_by_name[topic].id_bytes
         return self._loads is not None and self._loads.when_ended((topic_id, index), callback)
 
     def _load_ended(self, key: tuple[bytes, int]) -> None:
@@ -431,7 +439,7 @@ class TopicPartitions:
                 return error
         if image.leader != self._node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self._loads is not None and (topic.topic_id.bytes, index) in self._loads:
+        if self._loads is not None and (topic.id_bytes, index) in self._loads:
             # Clients ask again soon.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR
@@ -443,7 +451,7 @@ class TopicPartitions:
         return min_insync_replicas(self._config, topic)
 
     def _configure(self, topic: TopicImage, index: int, now_ms: int | None) -> None:
-        partition = self._leading_by_id.get((topic.topic_id.bytes, index))
+        partition = self._leading_by_id.get((topic.id_bytes, index))
         if partition is not None:
             image = topic.partitions[index]
             partition.follow_image(image, replication_settings(self._config, topic, image), now_ms)

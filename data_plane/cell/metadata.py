@@ -102,12 +102,17 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic: partition p is `partitions[p]`; `configs` are its overrides, as text."""
+    """A topic: partition p is `partitions[p]`; `configs` are its overrides, as text; `id_bytes` are
+    those of its id, for look-ups on the path of every request."""
 
     name: str
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
+    id_bytes: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id_bytes", self.topic_id.bytes)
 
     @property
     def internal(self) -> bool:

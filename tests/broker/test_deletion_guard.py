@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from data_plane.broker import records_admin
+from data_plane.broker.api import ConnectionInfo, RequestContext
 from data_plane.broker.deletion_guard import DeletionGuard
 from data_plane.broker.log_maintenance import LogMaintenance
 from data_plane.broker.wall_clock import WallClock
@@ -139,8 +140,10 @@ def test_deleting_records_on_request_waits_for_an_image_that_is_vouched_for() ->
         entry = broker.services.handlers.get(int(ApiKey.DELETE_RECORDS))
         assert entry is not None
         assert entry.handler is not None
-        context: object = None
-        response = entry.handler(broker.services, context, request, broker.now_ms)  # type: ignore[arg-type]
+        connection = ConnectionInfo(1, "peer:1", "tenants", "peer", 1)
+        names = broker.services.namespaces.names[connection.namespace]
+        context = RequestContext(int(ApiKey.DELETE_RECORDS), 2, 0, None, connection, names)
+        response = entry.handler(broker.services, context, request, broker.now_ms)
         assert isinstance(response, DeleteRecordsResponse)
         return response.topics[0].partitions[0].error_code
 

@@ -186,7 +186,8 @@ class LocalBroker:
         assert entry.handler is not None
         assert entry.min_version <= version <= entry.max_version
         connection = ConnectionInfo(1, "127.0.0.1:50000", "PLAINTEXT", "127.0.0.1", 50000)
-        context = RequestContext(int(api_key), version, 0, client_id, connection)
+        names = self.services.namespaces.names[connection.namespace]
+        context = RequestContext(int(api_key), version, 0, client_id, connection, names)
         decoded = spec.decode_request(Reader(writer.buf), version)
         result = entry.handler(self.services, context, decoded, self.now_ms)
         self.services.wakes.run(self.now_ms)
