@@ -21,6 +21,7 @@ from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, ConfigType, parse_list
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
+from data_plane.broker.config_resources import inside_name
 from data_plane.broker.config_validation import (
     CONNECTIONS_PER_IP,
     check_broker_values,
@@ -82,6 +83,8 @@ class _Wish(NamedTuple):
 class _Resource(NamedTuple):
     type: int
     name: str
+    # In the image.
+    inside_name: str
     wishes: Sequence[_Wish]
 
 
@@ -100,6 +103,7 @@ def handle_alter_configs(
         _Resource(
             resource.resource_type,
             resource.resource_name,
+            inside_name(context, resource.resource_type, resource.resource_name),
             [_Wish(config.name, Operation.SET, config.value) for config in resource.configs],
         )
         for resource in request.resources
@@ -132,6 +136,7 @@ def handle_incremental_alter_configs(
         _Resource(
             resource.resource_type,
             resource.resource_name,
+            inside_name(context, resource.resource_type, resource.resource_name),
             [
                 _Wish(config.name, config.config_operation, config.value)
                 for config in resource.configs
@@ -221,7 +226,7 @@ def _decide(
     if nulls:
         raise _invalid_request(f"Null value not supported for : {','.join(nulls)}")
     definitions = _check_resource(services, image, resource)
-    before = image.config_of(resource.type, resource.name)
+    before = image.config_of(resource.type, resource.inside_name)
     after = dict(before) if incremental else {}
     for wish in resource.wishes:
         _fulfil(services, resource, definitions, after, wish)
@@ -230,7 +235,7 @@ def _decide(
     removed = [(name, None) for name in before if name not in after]
     if resource.type == ResourceType.BROKER:
         _check_min_isr(resource, {*names, *(name for name, _ in removed)}, after)
-    return AlterConfigs(resource.type, resource.name, (*changed, *removed))
+    return AlterConfigs(resource.type, resource.inside_name, (*changed, *removed))
 
 
 def _check_min_isr(resource: _Resource, touched: set[str], after: Mapping[str, str]) -> None:
@@ -258,7 +263,7 @@ def _check_resource(
             reason = invalid_name_reason(name)
             if reason is not None:
                 raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-            if image.topic(name) is None:
+            if image.topic(resource.inside_name) is None:
                 raise Refusal(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
                 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from data_plane.broker.namespaces import Topics
 from data_plane.broker.placement import NewPartitions
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import METADATA_TOPIC, CollisionIndex
@@ -29,40 +30,45 @@ class AutoCreation:
         self._services = services
         self._names: set[str] = set()
 
-    def create(self, names: Iterable[str]) -> None:
-        """Start making topics; nothing happens to one that exists by then or cannot be. The outcome
-        shows in the image."""
+    def create(self, names: Iterable[str], topics: Topics) -> None:
+        """Start making topics, which the clients of `topics` call by these names; nothing happens
+        to one that exists by then or cannot be. The outcome shows in the image."""
         services = self._services
         partitions_count = services.config.get_int("num.partitions")
         names_max = min(NAMES_MAX, max(1, PARTITIONS_PER_REQUEST_MAX // partitions_count))
-        fresh = [name for name in dict.fromkeys(names) if name not in self._names]
+        fresh = [name for name in dict.fromkeys(names) if topics.inside(name) not in self._names]
         fresh = fresh[: max(0, names_max - len(self._names))]
         if not fresh:
             return
-        self._names.update(fresh)
+        under_way = [topics.inside(name) for name in fresh]
+        self._names.update(under_way)
 
         def decide(image: MetadataImage) -> Sequence[Change]:
-            return _decide(services, image, fresh, partitions_count)
+            return _decide(services, image, topics.within(image), fresh, partitions_count)
 
         def done(error: BaseException | None) -> None:
-            self._names.difference_update(fresh)
+            self._names.difference_update(under_way)
             if error is not None:
-                services.log.error("topics_not_created", topics=fresh[:10], error=repr(error))
+                services.log.error("topics_not_created", topics=under_way[:10], error=repr(error))
 
         services.metadata.write(decide, done)
 
 
 def _decide(
-    services: Services, image: MetadataImage, names: Sequence[str], partitions_count: int
+    services: Services,
+    image: MetadataImage,
+    topics: Topics,
+    names: Sequence[str],
+    partitions_count: int,
 ) -> list[Change]:
-    collisions = CollisionIndex(image.topics_by_name)
+    collisions = CollisionIndex(topics.names())
     new = NewPartitions(services, image)
     changes: list[Change] = []
     made: set[str] = set()
     for name in names:
         folded = name.replace(".", "_")
         if (
-            name in image.topics_by_name
+            topics.by_name(name) is not None
             or name == METADATA_TOPIC
             or collisions.find(name) is not None
             or folded in made
@@ -72,7 +78,7 @@ def _decide(
         factor = new.default_factor("default.replication.factor")
         assignments = new.place(partitions_count, factor)
         topic_id = new_topic_id(services.random)
-        changes.append(CreateTopic(name, topic_id, assignments))
+        changes.append(CreateTopic(topics.inside(name), topic_id, assignments))
         changes += new.initial_states(topic_id, 0, assignments)
     return changes
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.namespaces import Topics
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, DeleteTopic
@@ -46,7 +47,7 @@ def handle_delete_topics(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         results.clear()
-        return _decide_deletions(image, wanted, results)
+        return _decide_deletions(context.topics.within(image), wanted, results)
 
     def done(error: BaseException | None) -> None:
         if error is not None:
@@ -75,11 +76,11 @@ def _deletion_disabled(context: RequestContext, topic: DeleteTopicState) -> Dele
 
 
 def _decide_deletions(
-    image: MetadataImage,
+    topics: Topics,
     wanted: Sequence[DeleteTopicState],
     results: list[DeletableTopicResult],
 ) -> list[Change]:
-    provided = _Provided(image, wanted)
+    provided = _Provided(topics, wanted)
     changes: list[Change] = []
     reported: set[tuple[str | None, UUID]] = set()
     for state in wanted:
@@ -91,11 +92,11 @@ def _decide_deletions(
             # By name and by id: it is told once, under its name, that this will not do.
             continue
         try:
-            topic = _topic_to_delete(image, state, provided)
+            topic = _topic_to_delete(topics, state, provided)
         except Refusal as refusal:
             topic_id = state.topic_id
             if topic_id == ZERO_ID and state.name in provided.names_of_ids:
-                topic_id = image.topics_by_name[state.name].topic_id
+                topic_id = provided.names_of_ids[state.name]
             results.append(
                 DeletableTopicResult(
                     name=state.name,
@@ -106,19 +107,21 @@ def _decide_deletions(
             )
         else:
             changes.append(DeleteTopic(topic.topic_id))
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+            results.append(
+                DeletableTopicResult(name=topics.name_of(topic), topic_id=topic.topic_id)
+            )
     return changes
 
 
 class _Provided:
     """What a request names, and how often: names without an id, ids without a name.
 
-    `names_of_ids` are the names, given once, of topics that are given by id, too, and
-    `ids_of_names` their ids."""
+    `names_of_ids` are the names, given once, of topics that are given by id, too, with those ids;
+    `ids_of_names` are the ids of topics that are also named, given once."""
 
     __slots__ = ("ids", "ids_of_names", "names", "names_of_ids")
 
-    def __init__(self, image: MetadataImage, wanted: Sequence[DeleteTopicState]) -> None:
+    def __init__(self, topics: Topics, wanted: Sequence[DeleteTopicState]) -> None:
         self.names = Counter(
             topic.name for topic in wanted if topic.name is not None and topic.topic_id == ZERO_ID
         )
@@ -128,15 +131,15 @@ class _Provided:
         by_id = {
             topic.topic_id: name
             for name, count in self.names.items()
-            if count == 1 and (topic := image.topics_by_name.get(name)) is not None
+            if count == 1 and (topic := topics.by_name(name)) is not None
         }
-        self.names_of_ids = {name for topic_id, name in by_id.items() if topic_id in self.ids}
+        self.names_of_ids = {
+            name: topic_id for topic_id, name in by_id.items() if topic_id in self.ids
+        }
         self.ids_of_names = {topic_id for topic_id in by_id if self.ids[topic_id] == 1}
 
 
-def _topic_to_delete(
-    image: MetadataImage, state: DeleteTopicState, provided: _Provided
-) -> TopicImage:
+def _topic_to_delete(topics: Topics, state: DeleteTopicState, provided: _Provided) -> TopicImage:
     """Raises Refusal."""
     if state.name is not None and state.topic_id != ZERO_ID:
         raise _invalid("You may not specify both topic name and topic id.")
@@ -145,12 +148,12 @@ def _topic_to_delete(
             raise _invalid("Duplicate topic name.")
         if state.name in provided.names_of_ids:
             raise _invalid("The provided topic name maps to an ID that was already supplied.")
-        topic = image.topics_by_name.get(state.name)
+        topic = topics.by_name(state.name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     elif state.topic_id != ZERO_ID:
         if provided.ids[state.topic_id] > 1:
             raise _invalid("Duplicate topic id.")
-        topic = image.topics_by_id.get(state.topic_id)
+        topic = topics.by_id(state.topic_id)
         code = ErrorCode.UNKNOWN_TOPIC_ID
     else:
         raise _invalid("Neither topic name nor id were specified.")

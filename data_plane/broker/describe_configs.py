@@ -82,7 +82,7 @@ def handle_describe_configs(
     request = decode_describe_configs_request(Reader(buf, position, end), version)
     encoded: dict[Any, tuple[int, bytes]] = {}
     results = [
-        _encode_result(services, request, resource, version, encoded)
+        _encode_result(services, context, request, resource, encoded)
         for resource in _different(request)
     ]
     return _frame(context, results)
@@ -122,7 +122,7 @@ def _describe_in_slices(
 
     def handle(resources: Sequence[DescribeConfigsResource], now_ms: int) -> None:
         for resource in resources:
-            results.append(_encode_result(services, requests[0], resource, version, encoded))
+            results.append(_encode_result(services, context, requests[0], resource, encoded))
 
     kept = context.connection.keep(buf, position, end)
     return LargeRequest(
@@ -132,22 +132,23 @@ def _describe_in_slices(
 
 def _encode_result(
     services: Services,
+    context: RequestContext,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
-    version: int,
     encoded: dict[Any, tuple[int, bytes]],
 ) -> bytearray:
     """One element of the array of results; `encoded` holds what other resources have as well."""
+    version = context.api_version
     result = DescribeConfigsResult(
         error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
-    key = _content_key(services, resource)
+    key = _content_key(services, context, resource)
     configs = encoded.get(key)
     if configs is None:
         try:
-            configs = _encode_configs(_configs(services, request, resource), version)
+            configs = _encode_configs(_configs(services, context, request, resource), version)
         except Refusal as refusal:
             result.error_code = int(refusal.code)
             result.error_message = refusal.message
@@ -158,22 +159,28 @@ def _encode_result(
     return _configs_place(version).splice(_encode_element(result, version), count, (chunk,))
 
 
-def _content_key(services: Services, resource: DescribeConfigsResource) -> Any:
+def _content_key(
+    services: Services, context: RequestContext, resource: DescribeConfigsResource
+) -> Any:
     """Equal for resources with the same answer: topics or groups with the same overrides."""
     keys = resource.configuration_keys
     wanted = frozenset(keys or ())
     if resource.resource_type == ResourceType.TOPIC:
-        topic = services.image.topic(resource.resource_name)
+        topic = context.topics.by_name(resource.resource_name)
         if topic is not None:
             return ResourceType.TOPIC, frozenset(topic.configs.items()), wanted
     if resource.resource_type == ResourceType.GROUP and resource.resource_name:
-        overrides = services.image.config_of(ResourceType.GROUP, resource.resource_name)
+        group_id = context.groups.inside(resource.resource_name)
+        overrides = services.image.config_of(ResourceType.GROUP, group_id)
         return ResourceType.GROUP, frozenset(overrides.items()), wanted
     return resource.resource_type, resource.resource_name, wanted
 
 
 def _configs(
-    services: Services, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    services: Services,
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
 ) -> list[DescribeConfigsResourceResult]:
     """Raises Refusal."""
     if resource.resource_type == ResourceType.BROKER_LOGGER:
@@ -181,7 +188,7 @@ def _configs(
     keys = resource.configuration_keys
     return [
         _config(entry, request)
-        for entry in _entries(services, resource)
+        for entry in _entries(services, context, resource)
         # An empty list means all, too.
         if not keys or entry.definition.name in keys
     ]
@@ -221,12 +228,14 @@ def _configs_place(version: int) -> ArrayPlace:
     return _results_place(version)
 
 
-def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[_Entry]:
+def _entries(
+    services: Services, context: RequestContext, resource: DescribeConfigsResource
+) -> Iterable[_Entry]:
     """Raises Refusal."""
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
-            return _topic_entries(services, name)
+            return _topic_entries(services, context, name)
         case ResourceType.BROKER:
             if not name:
                 return _default_broker_entries(services)
@@ -235,15 +244,15 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> Iterable[
         case ResourceType.GROUP:
             if not name:
                 raise _invalid_request("Group name must not be empty")
-            return _group_entries(services, name)
+            return _group_entries(services, context.groups.inside(name))
     raise _invalid_request(ErrorCode.INVALID_REQUEST.message)
 
 
-def _topic_entries(services: Services, name: str) -> Iterable[_Entry]:
+def _topic_entries(services: Services, context: RequestContext, name: str) -> Iterable[_Entry]:
     reason = invalid_name_reason(name)
     if reason is not None:
         raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    topic = services.image.topic(name)
+    topic = context.topics.by_name(name)
     if topic is None:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     config = effective_config(services)
@@ -288,8 +297,8 @@ def _default_broker_entries(services: Services) -> Iterable[_Entry]:
     return entries
 
 
-def _group_entries(services: Services, group: str) -> Iterable[_Entry]:
-    overrides = services.image.config_of(ResourceType.GROUP, group)
+def _group_entries(services: Services, group_id: str) -> Iterable[_Entry]:
+    overrides = services.image.config_of(ResourceType.GROUP, group_id)
     config = effective_config(services)
     entries = []
     for name, definition in sorted(GROUP_DEFINITIONS.items()):
@@ -370,14 +379,14 @@ def handle_list_config_resources(
     brokers = [str(node_id) for node_id in sorted(registered_brokers(services, services.image))]
     resources: Mapping[int, list[str]] = {
         int(ResourceType.GROUP): sorted(
-            resource.name
+            context.groups.outside(resource.name)
             for resource in services.image.configs
-            if resource.type == ResourceType.GROUP
+            if resource.type == ResourceType.GROUP and context.groups.has(resource.name)
         ),
         int(ResourceType.CLIENT_METRICS): [],
         int(ResourceType.BROKER_LOGGER): brokers,
         int(ResourceType.BROKER): brokers,
-        int(ResourceType.TOPIC): sorted(services.image.topics_by_name),
+        int(ResourceType.TOPIC): sorted(context.topics.names()),
     }
     if context.api_version == 0:
         wanted = [int(ResourceType.CLIENT_METRICS)]

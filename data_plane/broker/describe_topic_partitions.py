@@ -34,9 +34,9 @@ def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest,
     now_ms: int,
 ) -> DescribeTopicPartitionsResponse:
-    image = services.image
+    topics = context.topics
     asked = {topic.name for topic in request.topics}
-    names = sorted(asked or image.topics_by_name)
+    names = sorted(asked or topics.names())
     first_partition = 0
     cursor = request.cursor
     if cursor is not None:
@@ -50,15 +50,16 @@ def handle_describe_topic_partitions(
     view = view_of(services)
     response = DescribeTopicPartitionsResponse()
     for name in names:
-        topic = image.topic(name)
+        topic = topics.by_name(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            is_internal = topics.inside(name) in INTERNAL_TOPICS
+            response.topics.append(_unknown(name, is_internal))
             continue
         if budget == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)
             break
         end = min(len(topic.partitions), first_partition + budget)
-        response.topics.append(_page(topic, first_partition, end, view))
+        response.topics.append(_page(name, topic, first_partition, end, view))
         budget -= max(0, end - first_partition)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
@@ -80,23 +81,23 @@ def _invalid_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPar
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str, is_internal: bool) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if invalid_name_reason(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
         error_code=int(code),
         name=name,
-        is_internal=name in INTERNAL_TOPICS,
+        is_internal=is_internal,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _page(
-    topic: TopicImage, first: int, end: int, view: View
+    name: str, topic: TopicImage, first: int, end: int, view: View
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
+        name=name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=[

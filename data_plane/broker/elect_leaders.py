@@ -12,6 +12,7 @@ from typing import NamedTuple
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.cell_view import controller_of
 from data_plane.broker.controller_settings import controller_settings
+from data_plane.broker.namespaces import Topics
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import quoted_name
@@ -67,11 +68,12 @@ def handle_elect_leaders(
             frozenset({services.node_id}) if controller is None else controller.electable(image),
             controller_settings(services.config),
         )
+        topics = context.topics.within(image)
         draft = PartitionsDraft(image)
         if request.topic_partitions is None:
-            _elect_all(draft, image, electorate, results)
+            _elect_all(draft, topics, electorate, results)
         else:
-            _elect_named(draft, image, request, electorate, results)
+            _elect_named(draft, topics, request, electorate, results)
         return draft.changes()
 
     def done(error: BaseException | None) -> None:
@@ -89,31 +91,35 @@ def handle_elect_leaders(
 
 def _elect_all(
     draft: PartitionsDraft,
-    image: MetadataImage,
+    topics: Topics,
     electorate: _Electorate,
     results: list[ReplicaElectionResult],
 ) -> None:
     """Every partition; those that need no election are not named."""
-    by_name = {name: ReplicaElectionResult(topic=name) for name in image.topics_by_name}
+    by_id = {
+        topic.topic_id: ReplicaElectionResult(topic=topics.name_of(topic)) for topic in topics.all()
+    }
     for place, partition in draft.items():
+        if place.topic.topic_id not in by_id:
+            continue
         result = _elect(draft, place, partition, electorate)
         if result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
-            by_name[place.topic.name].partition_result.append(result)
+            by_id[place.topic.topic_id].partition_result.append(result)
         if draft.is_full:
             break
-    results.extend(by_name.values())
+    results.extend(by_id.values())
 
 
 def _elect_named(
     draft: PartitionsDraft,
-    image: MetadataImage,
+    topics: Topics,
     request: ElectLeadersRequest,
     electorate: _Electorate,
     results: list[ReplicaElectionResult],
 ) -> None:
     assert request.topic_partitions is not None
     for wanted in request.topic_partitions:
-        topic = image.topic(wanted.topic)
+        topic = topics.by_name(wanted.topic)
         results.append(
             ReplicaElectionResult(
                 topic=wanted.topic,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -75,8 +76,20 @@ def handle_metadata(
     # Bytes behind the request are passed over, as in the dispatcher: librdkafka sends some.
     request = decode_metadata_request(Reader(buf, position, end), version)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    response, items = _answer(services, version, request, operations)
-    encoded = services.parts.get(PART)
+    response, items = _answer(services, context, request, operations)
+    encoded = _encoded_topics(services, context)
+    writer = Writer()
+    writer.buf += begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
+    encode_response(writer, response, items, version, operations, encoded)
+    finish_frame([writer.buf])
+    return [writer.buf]
+
+
+def _encoded_topics(services: Services, context: RequestContext) -> EncodedTopics:
+    if not context.names.is_identity:
+        # What is kept has the names that are inside.
+        return EncodedTopics(view_of(services))
+    encoded: EncodedTopics | None = services.parts.get(PART)
     if encoded is None:
         encoded = services.parts[PART] = EncodedTopics()
     failed_count = len(services.logs.offline_directories())
@@ -85,11 +98,7 @@ def handle_metadata(
         or encoded.view.failed_directories_count != failed_count
     ):
         encoded.show(services.image.brokers, view_of(services))
-    writer = Writer()
-    writer.buf += begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
-    encode_response(writer, response, items, version, operations, encoded)
-    finish_frame([writer.buf])
-    return [writer.buf]
+    return encoded
 
 
 # As many topics as may be in the making at a time.
@@ -157,8 +166,7 @@ class _LargeMetadata:
         services = self._services
         asked = part.include_topic_authorized_operations
         self._operations = TOPIC_OPERATIONS if asked else NOT_ASKED
-        version = self._context.api_version
-        response, items = _answer(services, version, part, self._operations)
+        response, items = _answer(services, self._context, part, self._operations)
         if not self._response.brokers:
             self._response = response
         for item in items:
@@ -179,9 +187,10 @@ class _LargeMetadata:
 
 
 def _answer(
-    services: Services, version: int, request: MetadataRequest, operations: int
+    services: Services, context: RequestContext, request: MetadataRequest, operations: int
 ) -> tuple[MetadataResponse, Sequence[Item]]:
-    """The response without topics, and its topics."""
+    """The response without topics, and its topics under the names that the client knows."""
+    version = context.api_version
     wanted = request.topics
     if wanted and not _is_well_formed(wanted, version):
         return MetadataResponse(), _malformed(wanted)
@@ -193,11 +202,19 @@ def _answer(
     if version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     if wanted is None or (not wanted and version < NULL_IS_ALL_VERSION):
-        return response, list(services.image.topics_by_name.values())
-    if any(topic.topic_id != ZERO_ID for topic in wanted):
-        return response, _by_id(services, wanted)
-    may_create = request.allow_auto_topic_creation
-    return response, _by_name(services, wanted, operations, may_create)
+        items: list[Item] = list(context.topics.all())
+    elif any(topic.topic_id != ZERO_ID for topic in wanted):
+        items = _by_id(context, wanted)
+    else:
+        may_create = request.allow_auto_topic_creation
+        items = _by_name(services, context, wanted, operations, may_create)
+    if not context.names.is_identity:
+        name_of = context.topics.name_of
+        items = [
+            replace(item, name=name_of(item)) if isinstance(item, TopicImage) else item
+            for item in items
+        ]
+    return response, items
 
 
 def brokers(services: Services) -> list[MetadataResponseBroker]:
@@ -228,13 +245,13 @@ def _malformed(wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
     ]
 
 
-def _by_id(services: Services, wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
+def _by_id(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
     items: list[Item] = []
     for topic_id in dict.fromkeys(topic.topic_id for topic in wanted):
         if topic_id == ZERO_ID:
             # Named among topics with ids: Kafka says nothing of it.
             continue
-        topic = services.image.topics_by_id.get(topic_id)
+        topic = context.topics.by_id(topic_id)
         items.append(
             MetadataResponseTopic(
                 error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id
@@ -247,17 +264,19 @@ def _by_id(services: Services, wanted: Sequence[MetadataRequestTopic]) -> list[I
 
 def _by_name(
     services: Services,
+    context: RequestContext,
     wanted: Sequence[MetadataRequestTopic],
     operations: int,
     allow_auto_topic_creation: bool,
 ) -> list[Item]:
     may_create = allow_auto_topic_creation and services.config.get_bool("auto.create.topics.enable")
+    topics = context.topics
     found: list[Item] = []
     missing: list[Item] = []
     to_create: list[str] = []
     for name in dict.fromkeys(topic.name for topic in wanted):
         assert name is not None
-        topic = services.image.topics_by_name.get(name)
+        topic = topics.by_name(name)
         if topic is not None:
             found.append(topic)
             continue
@@ -270,14 +289,16 @@ def _by_name(
             MetadataResponseTopic(
                 error_code=int(error),
                 name=name,
-                is_internal=name in INTERNAL_TOPICS,
+                is_internal=topics.inside(name) in INTERNAL_TOPICS,
                 topic_authorized_operations=operations,
             )
         )
-    if OFFSETS_TOPIC in to_create:
+    internal = {name for name in map(topics.inside, to_create) if name in INTERNAL_TOPICS}
+    if OFFSETS_TOPIC in internal:
         # The group service knows how its topic has to be.
         services.groups.topic.create()
-    auto_creation_of(services).create(name for name in to_create if name not in INTERNAL_TOPICS)
+    ordinary = (name for name in to_create if topics.inside(name) not in internal)
+    auto_creation_of(services).create(ordinary, topics)
     return found + missing
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.namespaces import Topics
 from data_plane.broker.placement import NewPartitions, check_same_replication
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
@@ -40,7 +41,8 @@ def handle_create_partitions(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         results.clear()
-        changes = _decide_all(services, image, request, results)
+        topics = context.topics.within(image)
+        changes = _decide_all(services, image, topics, request, results)
         return () if request.validate_only else changes
 
     def done(error: BaseException | None) -> None:
@@ -58,6 +60,7 @@ def handle_create_partitions(
 def _decide_all(
     services: Services,
     image: MetadataImage,
+    topics: Topics,
     request: CreatePartitionsRequest,
     results: dict[str, CreatePartitionsTopicResult],
 ) -> list[Change]:
@@ -72,7 +75,7 @@ def _decide_all(
         try:
             if names[name] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            topic = image.topic(name)
+            topic = topics.by_name(name)
             if topic is None:
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
             change = _decide(new, topic, wanted, budget)
@@ -99,7 +102,7 @@ def _decide(
     if topic.internal:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic {topic.name} keeps its {current} partition(s): what is in them is found by "
+            f"Topic {wanted.name} keeps its {current} partition(s): what is in them is found by "
             "their number.",
         )
     if wanted.count == current:
@@ -107,7 +110,7 @@ def _decide(
     if wanted.count < current:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {topic.name} currently has {current} partition(s); {wanted.count} would "
+            f"The topic {wanted.name} currently has {current} partition(s); {wanted.count} would "
             "not be an increase.",
         )
     additional = wanted.count - current

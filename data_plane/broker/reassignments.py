@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.namespaces import Topics
 from data_plane.broker.placement import check_manual_assignment, registered_brokers
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
@@ -57,13 +58,14 @@ def handle_alter_partition_reassignments(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         brokers = registered_brokers(services, image)
+        topics = context.topics.within(image)
         draft = PartitionsDraft(image)
         may_change_factor = request.allow_replication_factor_change
         response.responses = [
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
-                    _alter(draft, image, brokers, topic.name, wanted, may_change_factor)
+                    _alter(draft, topics, brokers, topic.name, wanted, may_change_factor)
                     for wanted in topic.partitions
                 ],
             )
@@ -85,7 +87,7 @@ def handle_alter_partition_reassignments(
 
 def _alter(
     draft: PartitionsDraft,
-    image: MetadataImage,
+    topics: Topics,
     brokers: dict[int, BrokerImage],
     name: str,
     wanted: ReassignablePartition,
@@ -95,7 +97,7 @@ def _alter(
         partition_index=wanted.partition_index, error_message=None
     )
     try:
-        place = _find(image, name, wanted.partition_index)
+        place = _find(topics, name, wanted.partition_index)
         old = draft.get(place)
         new = _reassigned(old, wanted.replicas, brokers, may_change_factor)
     except Refusal as refusal:
@@ -107,9 +109,9 @@ def _alter(
     return response
 
 
-def _find(image: MetadataImage, name: str, index: int) -> Place:
+def _find(topics: Topics, name: str, index: int) -> Place:
     """Raises Refusal."""
-    topic = image.topic(name)
+    topic = topics.by_name(name)
     if topic is None:
         raise Refusal(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -150,22 +152,23 @@ def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest,
     now_ms: int,
 ) -> ListPartitionReassignmentsResponse:
-    image = services.image
+    topics = context.topics
     response = ListPartitionReassignmentsResponse(error_message=None)
     if request.topics is None:
         asked: list[tuple[TopicImage, Sequence[int]]] = [
-            (topic, range(len(topic.partitions))) for topic in image.topics_by_name.values()
+            (topic, range(len(topic.partitions))) for topic in topics.all()
         ]
     else:
         asked = [
             (topic, wanted.partition_indexes)
             for wanted in request.topics
-            if (topic := image.topic(wanted.name)) is not None
+            if (topic := topics.by_name(wanted.name)) is not None
         ]
     for topic, indexes in asked:
         ongoing = _ongoing(topic, indexes)
         if ongoing:
-            response.topics.append(OngoingTopicReassignment(name=topic.name, partitions=ongoing))
+            name = topics.name_of(topic)
+            response.topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
     return response
 
 

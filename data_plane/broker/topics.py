@@ -18,6 +18,7 @@ from uuid import UUID
 from data_plane.broker.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.config_validation import check_topic_configs, effective_config
 from data_plane.broker.frames import begin_frame, finish_frame
+from data_plane.broker.namespaces import Topics
 from data_plane.broker.placement import NewPartitions, check_same_replication
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
@@ -81,7 +82,8 @@ def handle_create_topics(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         creations.clear()
-        changes = _decide_creations(services, image, request, creations)
+        topics = context.topics.within(image)
+        changes = _decide_creations(services, image, topics, request, creations)
         return () if request.validate_only else changes
 
     def done(error: BaseException | None) -> None:
@@ -101,12 +103,13 @@ def handle_create_topics(
 def _decide_creations(
     services: Services,
     image: MetadataImage,
+    topics: Topics,
     request: CreateTopicsRequest,
     creations: dict[str, _Creation],
 ) -> list[Change]:
     """Fill `creations` and return the changes of the topics that pass."""
     names = Counter(topic.name for topic in request.topics)
-    collisions = CollisionIndex(image.topics_by_name)
+    collisions = CollisionIndex(topics.names())
     new = NewPartitions(services, image)
     changes: list[Change] = []
     partitions_total = sum(
@@ -124,19 +127,19 @@ def _decide_creations(
                 )
             if names[name] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            change = _decide_creation(services, image, collisions, new, topic)
+            change = _decide_creation(services, topics, collisions, new, topic)
         except Refusal as refusal:
             creations[name] = _create_failure(name, refusal)
         else:
             changes.append(change)
             changes.extend(new.initial_states(change.topic_id, 0, change.assignments))
-            creations[name] = _Creation(_creation_result(change), change.configs)
+            creations[name] = _Creation(_creation_result(name, change), change.configs)
     return changes
 
 
 def _decide_creation(
     services: Services,
-    image: MetadataImage,
+    topics: Topics,
     collisions: CollisionIndex,
     new: NewPartitions,
     topic: CreatableTopic,
@@ -148,7 +151,7 @@ def _decide_creation(
     if name == METADATA_TOPIC:
         message = f"Creation of internal topic {name} is prohibited."
         raise Refusal(ErrorCode.INVALID_REQUEST, message)
-    if name in image.topics_by_name:
+    if topics.by_name(name) is not None:
         raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     collision = collisions.find(name)
     if collision is not None:
@@ -162,7 +165,8 @@ def _decide_creation(
         if topic.assignments
         else _automatic_assignments(services, new, topic)
     )
-    return CreateTopic(name, new_topic_id(services.random), assignments, tuple(configs.items()))
+    topic_id = new_topic_id(services.random)
+    return CreateTopic(topics.inside(name), topic_id, assignments, tuple(configs.items()))
 
 
 def _manual_assignments(new: NewPartitions, topic: CreatableTopic) -> tuple[Assignment, ...]:
@@ -219,9 +223,9 @@ def _automatic_assignments(
     return new.place(count, factor)
 
 
-def _creation_result(change: CreateTopic) -> CreatableTopicResult:
+def _creation_result(name: str, change: CreateTopic) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=change.name,
+        name=name,
         topic_id=change.topic_id,
         error_message=None,
         num_partitions=len(change.assignments),

@@ -102,7 +102,8 @@ def test_nobody_makes_the_metadata_topic() -> None:
         E.INVALID_REQUEST,
         "Creation of internal topic __cluster_metadata is prohibited.",
     )
-    auto_creation_of(broker.services).create(["__cluster_metadata"])
+    topics = broker.services.namespaces.names["default"].topics
+    auto_creation_of(broker.services).create(["__cluster_metadata"], topics)
     broker.run_jobs()
     assert "__cluster_metadata" not in broker.services.image.topics_by_name
 
