@@ -45,6 +45,7 @@ from data_plane.wire.messages.join_group_response import JoinGroupResponse
 from data_plane.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from data_plane.wire.messages.leave_group_response import LeaveGroupResponse
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
+from data_plane.wire.messages.list_groups_response import ListGroupsResponse
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
 from data_plane.wire.registry import ApiKey
 
@@ -87,24 +88,23 @@ def handle_find_coordinator(
 ) -> Any:
     """Where a group's coordinator is. The internal topic is made when it is first asked for; the
     answer waits for that, so that the first consumer need not ask again."""
-    version = context.api_version
     topic = service_of(services).topic
     if request.key_type != GROUP_KEY_TYPE or topic.partition_count() is not None:
-        return _find_all(services, version, request)
+        return _find_all(services, context, request)
     reply = Reply()
-    topic.create(lambda: reply.answer(_find_all(services, version, request)))
+    topic.create(lambda: reply.answer(_find_all(services, context, request)))
     return reply.result()
 
 
 def _find_all(
-    services: Services, version: int, request: FindCoordinatorRequest
+    services: Services, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    if version >= FIND_COORDINATOR_VERSION_WITH_KEYS:
+    if context.api_version >= FIND_COORDINATOR_VERSION_WITH_KEYS:
         found = [
-            _find(services, version, request.key_type, key) for key in request.coordinator_keys
+            _find(services, context, request.key_type, key) for key in request.coordinator_keys
         ]
         return FindCoordinatorResponse(coordinators=found)
-    one = _find(services, version, request.key_type, request.key)
+    one = _find(services, context, request.key_type, request.key)
     error = ErrorCode(one.error_code)
     return FindCoordinatorResponse(
         error_code=error,
@@ -115,7 +115,7 @@ def _find_all(
     )
 
 
-def _find(services: Services, version: int, key_type: int, key: str) -> Coordinator:
+def _find(services: Services, context: RequestContext, key_type: int, key: str) -> Coordinator:
     service = service_of(services)
     nowhere = Coordinator(key=key, node_id=-1, port=-1)
     if key_type == TRANSACTION_KEY_TYPE:
@@ -127,7 +127,8 @@ def _find(services: Services, version: int, key_type: int, key: str) -> Coordina
     else:
         partition_count = service.topic.partition_count()
         if partition_count is not None:
-            leader = _leader(services, service, partition_for_group(key, partition_count))
+            group_id = context.groups.inside(key)
+            leader = _leader(services, service, partition_for_group(group_id, partition_count))
             if leader is not None:
                 return Coordinator(
                     key=key, node_id=leader.node_id, host=leader.host, port=leader.port
@@ -154,6 +155,7 @@ def _leader(services: Services, service: GroupService, partition: int) -> Broker
 def handle_join_group(
     services: Services, context: RequestContext, request: JoinGroupRequest, now_ms: int
 ) -> Any:
+    context.inward(request)
     service = service_of(services)
     has_null = context.api_version >= JOIN_VERSION_WITH_NULL_PROTOCOL
     reply = Reply(_join_with_null if has_null else None)
@@ -172,6 +174,7 @@ def _join_with_null(response: JoinGroupResponse) -> JoinGroupResponse:
 def handle_sync_group(
     services: Services, context: RequestContext, request: SyncGroupRequest, now_ms: int
 ) -> Any:
+    context.inward(request)
     service = service_of(services)
     reply = Reply()
     service.carry_out(
@@ -183,6 +186,8 @@ def handle_sync_group(
 def handle_heartbeat(
     services: Services, context: RequestContext, request: HeartbeatRequest, now_ms: int
 ) -> Any:
+    if not context.names.is_identity:
+        context.inward(request)
     service = service_of(services)
     reply = Reply()
     service.carry_out(service.coordinator.heartbeat(request, reply, now_ms), now_ms)
@@ -192,6 +197,7 @@ def handle_heartbeat(
 def handle_leave_group(
     services: Services, context: RequestContext, request: LeaveGroupRequest, now_ms: int
 ) -> Any:
+    context.inward(request)
     service = service_of(services)
     reply = Reply()
     if context.api_version < LEAVE_VERSION_WITH_MEMBERS:
@@ -215,6 +221,7 @@ def _leave_of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:
 def handle_describe_groups(
     services: Services, context: RequestContext, request: DescribeGroupsRequest, now_ms: int
 ) -> DescribeGroupsResponse:
+    context.inward(request)
     response = service_of(services).coordinator.describe_groups(request.groups, context.api_version)
     if (
         request.include_authorized_operations
@@ -223,6 +230,10 @@ def handle_describe_groups(
         for group in response.groups:
             if group.error_code == 0:
                 group.authorized_operations = GROUP_OPERATIONS
+    context.outward(response)
+    for group in response.groups:
+        if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            group.error_message = f"Group {group.group_id} not found."
     return response
 
 
@@ -230,7 +241,14 @@ def handle_list_groups(
     services: Services, context: RequestContext, request: ListGroupsRequest, now_ms: int
 ) -> Any:
     service = service_of(services)
-    reply = Reply()
+
+    def of_namespace(response: ListGroupsResponse) -> ListGroupsResponse:
+        has = context.groups.has
+        response.groups = [group for group in response.groups if has(group.group_id)]
+        context.outward(response)
+        return response
+
+    reply = Reply(None if context.names.is_identity else of_namespace)
     service.carry_out(service.coordinator.list_groups(request, reply, now_ms), now_ms)
     return reply.result()
 
@@ -239,7 +257,8 @@ def handle_delete_groups(
     services: Services, context: RequestContext, request: DeleteGroupsRequest, now_ms: int
 ) -> Any:
     service = service_of(services)
-    reply = Reply()
+    context.inward(request)
+    reply = Reply(context.outward)
     group_ids: Iterable[str] = request.groups_names
     service.carry_out(service.coordinator.delete_groups(group_ids, reply, now_ms), now_ms)
     return reply.result()

@@ -1,8 +1,9 @@
 """Requests about committed offsets: OffsetCommit, OffsetFetch, OffsetDelete.
 
-The group coordinator knows neither topics nor protocol versions. Here topic ids become names and
-back, topics and partitions that do not exist are answered, and answers are put into the form that
-their version has: several groups in one OffsetFetch from version 8 on, topic ids from 10 on.
+The group coordinator knows neither topics nor protocol versions. Here the client's names become
+those inside and back (namespaces.py), topic ids become names and back, topics and partitions that
+do not exist are answered, and answers are put into the form that their version has: several groups
+in one OffsetFetch from version 8 on, topic ids from 10 on.
 """
 
 from __future__ import annotations
@@ -61,12 +62,14 @@ def handle_offset_commit(
 ) -> Any:
     """Topics and partitions that do not exist are answered here; the rest is committed. A request
     without any that exist does not reach the coordinator, so that it hears of no group error."""
+    if not context.names.is_identity:
+        context.inward(request)
     refused: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if context.api_version >= VERSION_WITH_TOPIC_IDS:
-            image = services.image.topics_by_id.get(topic.topic_id)
+            image = context.topics.by_id(topic.topic_id)
             error = ErrorCode.UNKNOWN_TOPIC_ID if image is None else error
         else:
             image = services.image.topics_by_name.get(topic.name)
@@ -89,10 +92,10 @@ def handle_offset_commit(
                 OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=known)
             )
     if not accepted:
-        return OffsetCommitResponse(topics=refused)
+        return context.outward(OffsetCommitResponse(topics=refused))
     request.topics = accepted
     service = service_of(services)
-    reply = Reply(lambda response: _merge_commit(refused, response))
+    reply = Reply(lambda response: context.outward(_merge_commit(refused, response)))
     service.carry_out(
         service.coordinator.commit_offsets(request, client_of(context), reply, now_ms), now_ms
     )
@@ -131,6 +134,7 @@ def handle_offset_fetch(
 ) -> Any:
     """Offsets are returned only while it is certain that no other broker coordinates the group: a
     consumer that starts from an old offset, or from none, would repeat or skip records."""
+    context.inward(request)
     service = service_of(services)
     version = context.api_version
     groups = request.groups
@@ -143,13 +147,13 @@ def handle_offset_fetch(
             ]
         groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
     groups = without_repetitions(groups)
-    reply = Reply()
+    reply = Reply(context.outward)
 
     def confirmed(refused: frozenset[str]) -> None:
         answers = [
             OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NOT_COORDINATOR)
             if group.group_id in refused
-            else _fetch_group(services, service, group, request.require_stable, version)
+            else _fetch_group(services, context, service, group, request.require_stable)
             for group in groups
         ]
         if version < OFFSET_FETCH_VERSION_WITH_GROUPS:
@@ -194,13 +198,13 @@ def without_repetitions(
 
 def _fetch_group(
     services: Services,
+    context: RequestContext,
     service: GroupService,
     group: OffsetFetchRequestGroup,
     require_stable: bool,
-    version: int,
 ) -> OffsetFetchResponseGroup:
     image = services.image
-    if version < VERSION_WITH_TOPIC_IDS:
+    if context.api_version < VERSION_WITH_TOPIC_IDS:
         for named in group.topics or ():
             if named.name in image.topics_by_name:
                 named.topic_id = image.topics_by_name[named.name].topic_id
@@ -209,7 +213,7 @@ def _fetch_group(
     if group.topics is not None:
         known: list[OffsetFetchRequestTopics] = []
         for topic in group.topics:
-            topic_image = image.topics_by_id.get(topic.topic_id)
+            topic_image = context.topics.by_id(topic.topic_id)
             if topic_image is None:
                 unknown.append(_unknown_topic_id(topic))
             else:
@@ -286,6 +290,7 @@ def _fetch_of_one(
 def handle_offset_delete(
     services: Services, context: RequestContext, request: OffsetDeleteRequest, now_ms: int
 ) -> Any:
+    context.inward(request)
     refused: list[OffsetDeleteResponseTopic] = []
     accepted: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
@@ -309,7 +314,7 @@ def handle_offset_delete(
             accepted.append(OffsetDeleteRequestTopic(name=topic.name, partitions=known))
     request.topics = accepted
     service = service_of(services)
-    reply = Reply(lambda response: _merge_delete(refused, response))
+    reply = Reply(lambda response: context.outward(_merge_delete(refused, response)))
     service.carry_out(service.coordinator.delete_offsets(request, reply, now_ms), now_ms)
     return reply.result()
 

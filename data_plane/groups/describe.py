@@ -23,7 +23,6 @@ def describe_group(group_id: str, group: ClassicGroup | None, api_version: int) 
         described = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if api_version >= DESCRIBE_VERSION_WITH_GROUP_ID_NOT_FOUND:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"Group {group_id} not found."
         return described
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
