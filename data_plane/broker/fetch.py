@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from data_plane.broker import fetch_sets
 from data_plane.broker.api import Buffer, Deferred, HandlerTable, RequestContext
+from data_plane.broker.fetch_names import inside_view
 from data_plane.broker.fetch_poll import LARGE_FETCH_BYTES, Poll
 from data_plane.broker.fetch_response import (
     SESSIONS_VERSION,
@@ -44,7 +45,7 @@ def handle_fetch(
     if end - position > LARGE_FETCH_BYTES:
         kept = context.connection.keep(buf, position, end)
         return LargeFetch(services, context, kept, position, end).deferred
-    view = parse_fetch(buf, position, end, context.api_version)
+    view = inside_view(context, parse_fetch(buf, position, end, context.api_version))
     if view.replica_id >= 0 and not context.connection.is_inter_broker:
         return _refuse_follower(services, context, view)
     fetches: OpenFetches = services.parts[PART]

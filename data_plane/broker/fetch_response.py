@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from data_plane.broker.api import Buffer, RequestContext
+from data_plane.broker.fetch_names import outside_name
 from data_plane.broker.fetch_sessions import FetchPartition, FetchSet
 from data_plane.broker.frames import begin_frame
 from data_plane.broker.produce_response import node_endpoints
@@ -223,6 +224,10 @@ def encode_topics(
 ) -> list[Buffer]:
     """The whole frame; may be called in a thread."""
     version = context.api_version
+    if not context.names.is_identity:
+        topics = [
+            (outside_name(context, name), topic_id, fields) for name, topic_id, fields in topics
+        ]
     return kernel.encode_fetch_response(
         bytes(begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)),
         version,

@@ -14,11 +14,13 @@ Deliberately absent: sessions, parking, records (fetch_poll.py).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from data_plane.broker.api import RequestContext
 from data_plane.broker.fetch_response import PartitionResult
 from data_plane.broker.fetch_sessions import FetchPartition
 from data_plane.broker.leader_throttle import LeaderThrottle
+from data_plane.broker.namespaces import Topics
 from data_plane.broker.partition_errors import ANY_LEADER_EPOCH
 from data_plane.broker.replica_selector import RACK_AWARE, preferred_read_replica
 from data_plane.broker.services import Services
@@ -43,6 +45,7 @@ class FetchRights:
         "_is_stale",
         "_node_id",
         "_services",
+        "_topics",
         "is_follower",
         "is_read_committed",
         "rack_id",
@@ -59,8 +62,11 @@ class FetchRights:
         rack_id: str = "",
         follower: tuple[int, int] | None = None,
         throttle: LeaderThrottle | None = None,
+        topics: Topics | None = None,
     ) -> None:
-        """`follower` is its node id and broker epoch."""
+        """`follower` is its node id and broker epoch; `topics` are those that may be read, None for
+        all."""
+        self._topics = topics
         self._services = services
         self.is_read_committed = is_read_committed
         self.reads_at_followers = reads_at_followers
@@ -80,6 +86,8 @@ class FetchRights:
     def find(self, target: FetchPartition, uses_topic_ids: bool) -> Partition | None:
         """The replica to read at, or None; `error` then says why."""
         partitions = self._services.partitions
+        if uses_topic_ids and self._is_foreign(target):
+            return None
         if uses_topic_ids:
             partition = partitions.get(target.topic_id, target.index)
         else:
@@ -96,9 +104,16 @@ class FetchRights:
         partitions = self._services.partitions
         # In Fetch every negative epoch says nothing, as in Kafka.
         leader_epoch = max(ANY_LEADER_EPOCH, target.wanted.current_leader_epoch)
+        if uses_topic_ids and self._is_foreign(target):
+            return ErrorCode.UNKNOWN_TOPIC_ID
         if uses_topic_ids:
             return partitions.error(target.topic_id, target.index, leader_epoch)
         return partitions.error_by_name(target.topic, target.index, leader_epoch)
+
+    def _is_foreign(self, target: FetchPartition) -> bool:
+        """Whether the topic is of another namespace, which is as good as none."""
+        topics = self._topics
+        return topics is not None and topics.by_id(UUID(bytes=target.topic_id)) is None
 
     def preferred_replica(self, target: FetchPartition, partition: Partition) -> int:
         """The broker where the consumer should read instead; -1 for none."""
@@ -164,6 +179,7 @@ class RightsOfRequests:
                 follower=(view.replica_id, view.replica_epoch),
                 throttle=self._throttle if self._throttle.is_limited else None,
             )
+        topics = None if context.names.is_identity else context.topics
         is_read_committed = view.isolation_level == READ_COMMITTED
         if view.rack_id and services.config.get_str("replica.selector.class") == RACK_AWARE:
             return FetchRights(
@@ -171,6 +187,14 @@ class RightsOfRequests:
                 is_read_committed=is_read_committed,
                 reads_at_followers=True,
                 rack_id=view.rack_id,
+                topics=topics,
             )
         reads_at_followers = context.api_version >= FOLLOWER_READS_VERSION
+        if topics is not None:
+            return FetchRights(
+                services,
+                is_read_committed=is_read_committed,
+                reads_at_followers=reads_at_followers,
+                topics=topics,
+            )
         return self._of_consumers[(is_read_committed, reads_at_followers)]

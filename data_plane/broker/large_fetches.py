@@ -29,6 +29,7 @@ from typing import Any, cast
 
 from data_plane.broker import fetch_sets
 from data_plane.broker.api import Buffer, CloseConnection, Deferred, KeptRequest, RequestContext
+from data_plane.broker.fetch_names import inside_view
 from data_plane.broker.fetch_poll import Poll
 from data_plane.broker.fetch_response import (
     SESSIONS_VERSION,
@@ -225,6 +226,7 @@ class LargeFetch:
         kept = self._kept
         position, end = self._position - kept.shift, self._end - kept.shift
         view = parse_fetch(kept.buf, position, end, self._context.api_version)
+        view = inside_view(self._context, view)
         return (
             view,
             cast(list[list[FetchTopicView]], _pieces(view.topics)),
