@@ -1,0 +1,140 @@
+"""A broker with a second namespace, and clients of both.
+
+Inside, what the second one calls `x` is called `2nd-x`; a client must never hear of that. The first
+namespace is the whole broker, as today.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from data_plane.broker import group_handlers
+from data_plane.broker.api import ConnectionInfo
+from data_plane.broker.groups import GroupService
+from data_plane.cell.changes import RegisterBroker
+from data_plane.cell.metadata import BrokerImage
+from data_plane.wire.primitives import Message
+from data_plane.wire.registry import ApiKey
+from tests.broker.admin_player import AdminPlayer
+from tests.broker.broker_player import NODE_ID, Pending
+
+SECOND = "second"
+PREFIX = "2nd-"
+PROPERTIES = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "2",
+}
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class _Inward:
+    def _map(self, name: str) -> str:
+        return PREFIX + name
+
+    topic = group = transactional_id = _map
+
+
+class _Outward:
+    def _map(self, name: str) -> str:
+        assert name.startswith(PREFIX), f"{name} is of another namespace"
+        return name.removeprefix(PREFIX)
+
+    topic = group = transactional_id = _map
+
+
+class SecondNamespace:
+    """Names with a prefix."""
+
+    is_identity = False
+    inward = _Inward()
+    outward = _Outward()
+
+    def _has(self, inside: str) -> bool:
+        return inside.startswith(PREFIX)
+
+    has_topic = has_group = has_transactional_id = _has
+
+
+class NamespacePlayer(AdminPlayer):
+    """All APIs that a broker has."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None, seed: int = 1) -> None:
+        super().__init__({**PROPERTIES, **(properties or {})}, seed=seed)
+        services = self.services
+        services.namespaces.add(SECOND, SecondNamespace())
+        services.groups = GroupService(services)
+        services.components.append(services.groups)
+        group_handlers.register(services.handlers)
+        services.start(self.now_ms)
+        image = services.store.apply(
+            (RegisterBroker(BrokerImage(NODE_ID, "host", 9092, None, is_fenced=False)),),
+            services.image.version,
+            "register",
+        )
+        services.apply_image(image, self.now_ms)
+        self.run_jobs()
+        self.first = Client(self, self.connect())
+        connection = self.connect()
+        connection.namespace = SECOND
+        self.second = Client(self, connection)
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, player: NamespacePlayer, connection: ConnectionInfo) -> None:
+        self._player = player
+        self._connection = connection
+        self._is_second = connection.namespace == SECOND
+
+    def send(self, api_key: ApiKey, version: int, request: Any) -> Pending:
+        return self._player.send(api_key, version, request, connection=self._connection)
+
+    def ask(self, api_key: ApiKey, version: int, request: Any) -> Any:
+        return self.take(self.send(api_key, version, request))
+
+    def take(self, pending: Pending) -> Any:
+        player = self._player
+        player.run_jobs()
+        while not player.services.images.is_settled:
+            player.pass_time(1)
+            player.run_jobs()
+        for _ in range(3):
+            if not pending.is_answered:
+                player.pass_time(1)
+                player.run_jobs()
+        assert pending.frames is not None
+        data = b"".join(bytes(buffer) for buffer in pending.frames)
+        if self._is_second:
+            assert PREFIX.encode() not in data, "a name that is inside"
+        return pending.response
+
+
+class Plain:
+    """Messages as plain values, in which ids that were drawn are told apart only by the order in
+    which they are seen."""
+
+    def __init__(self, *first_seen: str) -> None:
+        self._ids: dict[str, str] = {}
+        for text in first_seen:
+            self.of(text)
+
+    def _label(self, text: str) -> str:
+        return self._ids.setdefault(text, f"id {len(self._ids)}")
+
+    def of(self, value: Any) -> Any:
+        if isinstance(value, Message):
+            fields = {name: self.of(getattr(value, name)) for name in sorted(value.__slots__)}
+            return type(value).__name__, fields
+        if isinstance(value, list):
+            return [self.of(item) for item in value]
+        if isinstance(value, UUID):
+            return self._label(str(value))
+        if isinstance(value, str):
+            return _UUID.sub(lambda found: self._label(found.group()), value)
+        return bytes(value) if isinstance(value, memoryview) else value
