@@ -1,4 +1,4 @@
-"""The stack's commands: `python -m stack up|down|status|demo|reassign|cell`. Parses, hands over."""
+"""The stack's commands: `python -m stack up|down|status|demo|reassign|features|cell`."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
         )
     if options.command == "reassign":
         return _reassign(options)
+    if options.command == "features":
+        return _features(options)
     folder = StackFolder(options.data)
     if options.command == "cell":
         return _recover(folder, options)
@@ -146,6 +148,18 @@ def _reassign(options: argparse.Namespace) -> int:
         options.replicas,
         wait=options.wait,
         as_json=options.json,
+    )
+
+
+def _features(options: argparse.Namespace) -> int:
+    from stack import features
+
+    if options.action == "describe":
+        if options.levels or options.dry_run:
+            raise StackError("Levels and --dry-run go with upgrade and downgrade.", EXIT_USAGE)
+        return features.run_describe(options.url, as_json=options.json)
+    return features.run_update(
+        options.url, options.action, options.levels, dry_run=options.dry_run, as_json=options.json
     )
 
 

@@ -29,6 +29,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_up(commands, data)
     _add_down_and_status(commands, data)
     _add_reassign(commands)
+    _add_features(commands)
     _add_cell(commands, data)
     _add_demo(commands)
     return parser
@@ -208,7 +209,40 @@ def _add_reassign(commands: Any) -> None:
     )
     what.add_argument("--cancel", action="store_true", help="Call off what is being moved.")
     reassign.add_argument("--json", action="store_true", help=JSON_HELP)
-    reassign.add_argument(
+    _add_url(reassign)
+
+
+def _add_features(commands: Any) -> None:
+    features = commands.add_parser(
+        "features",
+        help="Show or move the cell's feature levels.",
+        description="Show which levels of features the cell has finalized and its brokers support, "
+        "or finalize others. Do that when all brokers have been upgraded: before it, the version "
+        "of before can be brought back.",
+    )
+    features.add_argument(
+        "action",
+        nargs="?",
+        choices=("describe", "upgrade", "downgrade"),
+        default="describe",
+        help="What to do: describe, upgrade or downgrade.  [default: %(default)s]",
+    )
+    features.add_argument(
+        "levels",
+        nargs="*",
+        metavar="LEVEL",
+        help="NAME=LEVEL, such as metadata.version=2; an upgrade without any takes the newest of "
+        "all.",
+    )
+    features.add_argument(
+        "--dry-run", action="store_true", help="Only ask whether the cell would do it."
+    )
+    features.add_argument("--json", action="store_true", help=JSON_HELP)
+    _add_url(features)
+
+
+def _add_url(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "--url",
         metavar="ADDRESS",
         default=os.environ.get("TIDEWHEEL_URL") or f"127.0.0.1:{DEFAULT_PORT}",

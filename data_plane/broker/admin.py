@@ -1,7 +1,7 @@
 """The administrative APIs, all of them, for the composition root.
 
-Deliberately absent, and so not advertised: ACLs, SCRAM credentials, client quotas, delegation
-tokens and features, which come with tenancy.
+Deliberately absent, and so not advertised: ACLs, SCRAM credentials, client quotas and delegation
+tokens, which come with tenancy.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from data_plane.broker import (
     records_admin,
     topics,
     unregister_broker,
+    update_features,
 )
 from data_plane.broker.api import HandlerTable
 
@@ -41,6 +42,7 @@ _MODULES = (
     elect_leaders,
     reassignments,
     unregister_broker,
+    update_features,
 )
 
 

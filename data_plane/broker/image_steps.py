@@ -100,10 +100,11 @@ class ImageSteps:
         goal = self.goal
         if self.is_last:
             return replace(
-                image,
-                cluster_id=goal.cluster_id,
-                version=goal.version,
-                next_producer_id=goal.next_producer_id,
+                goal,
+                brokers=image.brokers,
+                topics_by_name=image.topics_by_name,
+                topics_by_id=image.topics_by_id,
+                configs=image.configs,
             )
         by_name, by_id = dict(image.topics_by_name), dict(image.topics_by_id)
         changes_left = self._changes_max

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from data_plane.cell.changes import apply_changes
 from data_plane.cell.metadata import MetadataImage
-from data_plane.cell.metadata_store import Commit, FeedTruncated, MetadataStore
+from data_plane.cell.metadata_store import Commit, FeedTruncated, MetadataStore, StoreTooNew
 
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
@@ -171,7 +171,9 @@ class MetadataFollower:
         if not self._is_store_down:
             self._is_store_down = True
             self.outages_count += 1
-            self._services.log.error("metadata_store_unavailable", error=repr(error))
+            is_too_new = isinstance(error, StoreTooNew)
+            event = "metadata_too_new" if is_too_new else "metadata_store_unavailable"
+            self._services.log.error(event, error=repr(error))
         # Pokes do not make a store come back sooner.
         self._is_update_wanted = False
         self._next_ms = self._now_ms() + self._retry_ms

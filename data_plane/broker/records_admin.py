@@ -88,6 +88,9 @@ def _delete(
         result.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
         return result
     config = partition.log.config
+    if not partition.is_writable:
+        result.error_code = int(ErrorCode.POLICY_VIOLATION)
+        return result
     if config.compact and not config.delete:
         # Who reads from the start of a compacted topic expects the newest record of every key.
         result.error_code = int(ErrorCode.POLICY_VIOLATION)

@@ -1,12 +1,14 @@
-"""What a partition's leader goes by when it commits, from its topic's settings and its image."""
+"""What a partition's leader goes by when it commits, and its log, from its topic's settings and its
+image."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from data_plane.cell.partition_state import effective_min_isr
-from data_plane.log.config import LogConfig
+from data_plane.log.config import INT64_MAX, LogConfig
 from data_plane.replica.leadership import ReplicationSettings
 
 if TYPE_CHECKING:
@@ -35,6 +37,21 @@ def replication_settings(
         # start did; committing anything now would make them ineligible without saying so.
         min_isr = max(min_isr, len(image.isr) + 1)
     return ReplicationSettings(min_isr, lag_messages_max)
+
+
+def log_settings(config: ReplicaConfig, topic: TopicImage, index: int) -> LogConfig:
+    """The settings of a partition's log. In another state than active, of which this version knows
+    none, nothing leaves it by retention or by compaction (and Partition takes no records in)."""
+    settings = config.log_config(topic.configs)
+    if topic.partitions[index].is_active:
+        return settings
+    return replace(
+        settings,
+        retention_ms=-1,
+        retention_bytes=-1,
+        min_compaction_lag_ms=INT64_MAX,
+        max_compaction_lag_ms=INT64_MAX,
+    )
 
 
 def min_insync_replicas(config: ReplicaConfig, topic: TopicImage) -> int:

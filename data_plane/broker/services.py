@@ -28,6 +28,7 @@ from data_plane.broker.timers import TimerQueue
 from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.broker.waiting import WakeQueue
 from data_plane.broker.wall_clock import WallClock
+from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures
 from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.wire.compression import Unpacker
 
@@ -114,6 +115,8 @@ class Services:
     advertised_host: str = "127.0.0.1"
     advertised_port: int = 9092
     rack: str | None = None
+    # What this broker supports; what the cell has finalized is in the image.
+    features: SupportedFeatures = SUPPORTED_FEATURES
     # Filled by the composition root: these are built around this object.
     metadata: MetadataWriter = field(init=False)
     # Calls of the store only: file work that is slow must not hold up a heartbeat.

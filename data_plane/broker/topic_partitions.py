@@ -33,11 +33,12 @@ from data_plane.broker.log_loads import LogLoads
 from data_plane.broker.partition_errors import ANY_LEADER_EPOCH, check_leader_epoch
 from data_plane.broker.replication_settings import (
     ReplicaConfig,
+    log_settings,
     min_insync_replicas,
     replication_settings,
 )
 from data_plane.broker.wall_clock import WallClock
-from data_plane.cell.metadata import NO_LEADER
+from data_plane.cell.metadata import INTERNAL_TOPICS, NO_LEADER
 from data_plane.cell.partition_state import may_join_isr
 from data_plane.log.errors import LogDirFailure, LogError, UnknownPartition
 from data_plane.replica.partition import Partition
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from data_plane.log.log import Log
     from data_plane.log.manager import LogManager
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 ZERO_ID = bytes(16)
 # Partitions that `apply_image` does at a time; it ends when all are done.
 WORK_AT_ONCE = 1_000
@@ -348,6 +348,8 @@ class TopicPartitions:
                 or (node_id in image.adding_replicas) != (node_id in before.adding_replicas)
             ):
                 changed.append((new.topic_id, index))
+            if before is not None and image.state != before.state:
+                self._unconfigured[new.topic_id] = 0
         if old.configs != new.configs:
             self._unconfigured[new.topic_id] = 0
 
@@ -425,7 +427,7 @@ class TopicPartitions:
         try:
             return self._logs.get(topic.topic_id, index)
         except UnknownPartition:
-            config = self._config.log_config(topic.configs)
+            config = log_settings(self._config, topic, index)
             return self._logs.create(topic.topic_id, topic.name, index, config, is_new=is_new)
 
     def _error(self, topic: TopicImage, index: int, current_leader_epoch: int) -> ErrorCode:
@@ -459,7 +461,7 @@ class TopicPartitions:
             log = self._logs.get(topic.topic_id, index)
         except UnknownPartition:
             return
-        config = self._config.log_config(topic.configs)
+        config = log_settings(self._config, topic, index)
         if log.config != config:
             log.update_config(config)
 

@@ -1,9 +1,17 @@
-"""Changes as JSON-ready lists, for journals and feeds: the kind first, then the fields in order."""
+"""Changes as JSON-ready lists, for journals and feeds: the kind first, then the fields in order.
+
+Each commit is written in the form of the metadata.version that is finalized when it is made
+(features.py). From level 2 on an object with fields by name may end a change, as it may end a
+broker or a partition. Those of a new topic that this version does not know stay with the topic;
+other changes leave nothing behind that they could stay with.
+
+A kind that this version does not know is TooNew. It cannot come before its level is finalized, and
+that is not finalized while a broker is registered that does not support it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import astuple
+from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 from uuid import UUID
 
@@ -19,21 +27,43 @@ from data_plane.cell.changes import (
     DeleteTopic,
     RegisterBroker,
     UnregisterBroker,
+    UpdateFeature,
 )
-from data_plane.cell.metadata import BrokerImage, decode_partition, encode_partition
+from data_plane.cell.features import METADATA_VERSION, NEWEST_LEVEL, TooNew
+from data_plane.cell.metadata import (
+    decode_broker,
+    decode_partition,
+    encode_broker,
+    encode_partition,
+    split_named,
+    unknown_in,
+    unknown_named,
+)
 
 
-def encode_change(change: Change) -> list[Any]:
+def encode_changes(changes: Iterable[Change], level: int) -> list[list[Any]]:
+    """The changes of one commit, decided on an image of that metadata.version."""
+    encoded = []
+    for change in changes:
+        encoded.append(encode_change(change, level))
+        if isinstance(change, UpdateFeature) and change.name == METADATA_VERSION:
+            level = change.level
+    return encoded
+
+
+def encode_change(change: Change, level: int) -> list[Any]:
     """A JSON-ready form, used by journals and feeds."""
     match change:
         case CreateTopic():
-            return [
+            fields = [
                 "create_topic",
                 change.name,
                 change.topic_id.hex,
                 _encode_assignments(change.assignments),
                 [list(pair) for pair in change.configs],
             ]
+            named = unknown_named(change.unknown_fields)
+            return [*fields, named] if named else fields
         case DeleteTopic():
             return ["delete_topic", change.topic_id.hex]
         case AddPartitions():
@@ -43,28 +73,35 @@ def encode_change(change: Change) -> list[Any]:
             values = [list(pair) for pair in change.values]
             return ["alter_configs", int(change.resource_type), change.resource_name, values]
         case RegisterBroker():
-            return ["register_broker", *astuple(change.broker)]
+            return ["register_broker", *encode_broker(change.broker, level)]
         case ChangeBroker():
-            return ["change_broker", *astuple(change.broker)]
+            return ["change_broker", *encode_broker(change.broker, level)]
         case UnregisterBroker():
             return ["unregister_broker", change.node_id, change.broker_epoch]
         case ChangePartition():
-            partition = encode_partition(change.partition)
+            partition = encode_partition(change.partition, level)
             return ["change_partition", change.topic_id.hex, change.index, partition]
         case AllocateProducerIds():
             return ["allocate_producer_ids", change.first_producer_id, change.count]
+        case UpdateFeature():
+            return ["update_feature", change.name, change.level]
         case _:
             assert_never(change)
 
 
 def decode_change(item: Sequence[Any]) -> Change:
-    """The inverse of `encode_change`. Raises ValueError for a kind that it does not know."""
-    kind, *fields = item
+    """The inverse of `encode_change`. Raises TooNew for a kind that it does not know."""
+    kind = item[0]
+    if kind in ("register_broker", "change_broker"):
+        broker = decode_broker(item[1:])
+        return RegisterBroker(broker) if kind == "register_broker" else ChangeBroker(broker)
+    (_, *fields), named = split_named(item)
     match kind:
         case "create_topic":
-            name, topic_id, assignments, configs = fields
+            name, topic_id, runs, configs = fields
             pairs = tuple((key, value) for key, value in configs)
-            return CreateTopic(name, UUID(topic_id), _decode_assignments(assignments), pairs)
+            assignments = _decode_assignments(runs)
+            return CreateTopic(name, UUID(topic_id), assignments, pairs, unknown_in(named))
         case "delete_topic":
             return DeleteTopic(UUID(fields[0]))
         case "add_partitions":
@@ -72,10 +109,6 @@ def decode_change(item: Sequence[Any]) -> Change:
         case "alter_configs":
             resource_type, name, values = fields
             return AlterConfigs(resource_type, name, tuple((key, value) for key, value in values))
-        case "register_broker":
-            return RegisterBroker(BrokerImage(*fields))
-        case "change_broker":
-            return ChangeBroker(BrokerImage(*fields))
         case "unregister_broker":
             return UnregisterBroker(*fields)
         case "change_partition":
@@ -83,8 +116,13 @@ def decode_change(item: Sequence[Any]) -> Change:
             return ChangePartition(UUID(topic_hex), index, decode_partition(partition))
         case "allocate_producer_ids":
             return AllocateProducerIds(fields[0], fields[1])
+        case "update_feature":
+            name, level = fields
+            if name == METADATA_VERSION and level > NEWEST_LEVEL:
+                raise TooNew(f"{name} {level}")
+            return UpdateFeature(name, level)
         case _:
-            raise ValueError(f"a change of unknown kind {kind!r}: written by a newer version?")
+            raise TooNew(f"a change of unknown kind {kind!r}")
 
 
 def _encode_assignments(assignments: Sequence[Assignment]) -> list[list[Any]]:

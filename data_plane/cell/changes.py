@@ -8,6 +8,9 @@ decides against the current image never sees it.
 Invariants
 - All changes of one commit apply, or none: the version grows by one per commit.
 - No randomness, no clock: replaying the same commits gives an equal image.
+- Nothing is applied that the finalized metadata.version does not have, no level is finalized that
+  a registered broker does not support, and no broker registered that does not support them all
+  (features.py).
 """
 
 from __future__ import annotations
@@ -17,6 +20,15 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 from uuid import UUID
 
+from data_plane.cell.features import (
+    CLOSED_LEVEL,
+    METADATA_VERSION,
+    NEWEST_LEVEL,
+    OPEN_LEVEL,
+    level_of,
+    range_of,
+    why_unsupported,
+)
 from data_plane.cell.metadata import (
     NO_LEADER,
     BrokerImage,
@@ -42,6 +54,7 @@ class CreateTopic:
     topic_id: UUID
     assignments: tuple[Assignment, ...]
     configs: tuple[tuple[str, str], ...] = ()
+    unknown_fields: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +119,14 @@ class AllocateProducerIds:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class UpdateFeature:
+    """A feature's finalized level from now on; 0 takes it out of use."""
+
+    name: str
+    level: int
+
+
 Change = (
     CreateTopic
     | DeleteTopic
@@ -116,6 +137,7 @@ Change = (
     | UnregisterBroker
     | ChangePartition
     | AllocateProducerIds
+    | UpdateFeature
 )
 
 
@@ -133,6 +155,11 @@ class _Draft:
         self.version = image.version + 1
         self.next_producer_id = image.next_producer_id
         self.brokers = image.brokers
+        self.features = image.features
+
+    @property
+    def metadata_level(self) -> int:
+        return level_of(self.features, METADATA_VERSION)
 
     def topics_by_name(self) -> Mapping[str, TopicImage]:
         self._join_partitions()
@@ -189,6 +216,7 @@ class _Draft:
             topics_by_id=self.topics_by_id(),
             configs=self._image.configs if self._configs is None else self._configs,
             next_producer_id=self.next_producer_id,
+            features=self.features,
         )
 
 
@@ -206,6 +234,10 @@ def apply_change(image: MetadataImage, change: Change) -> MetadataImage:
 
 
 def _apply(draft: _Draft, change: Change) -> None:
+    if draft.metadata_level < OPEN_LEVEL and _needs_open_level(change):
+        raise InvalidChange(
+            f"{METADATA_VERSION} {draft.metadata_level} has no {type(change).__name__} like this"
+        )
     match change:
         case CreateTopic():
             if change.name in draft.topics_by_name() or change.topic_id in draft.topics_by_id():
@@ -214,7 +246,13 @@ def _apply(draft: _Draft, change: Change) -> None:
                 raise InvalidChange(f"topic {change.name} has no partition")
             partitions = _new_partitions(change.assignments)
             draft.put_topic(
-                TopicImage(change.name, change.topic_id, partitions, dict(change.configs))
+                TopicImage(
+                    change.name,
+                    change.topic_id,
+                    partitions,
+                    dict(change.configs),
+                    change.unknown_fields,
+                )
             )
         case DeleteTopic():
             draft.remove_topic(_existing_topic(draft, change.topic_id))
@@ -225,6 +263,9 @@ def _apply(draft: _Draft, change: Change) -> None:
         case AlterConfigs():
             _alter_configs(draft, change)
         case RegisterBroker():
+            reason = why_unsupported(change.broker.features, draft.features)
+            if reason:
+                raise InvalidChange(f"broker {change.broker.node_id} registers: {reason}")
             broker = replace(change.broker, broker_epoch=draft.version)
             draft.brokers = {**draft.brokers, broker.node_id: broker}
         case ChangeBroker():
@@ -247,8 +288,48 @@ def _apply(draft: _Draft, change: Change) -> None:
                     f"{draft.next_producer_id}"
                 )
             draft.next_producer_id += change.count
+        case UpdateFeature():
+            _update_feature(draft, change)
         case _:
             assert_never(change)
+
+
+def _needs_open_level(change: Change) -> bool:
+    match change:
+        case ChangePartition(partition=partition):
+            return bool(partition.unknown_fields) or not partition.is_active
+        case RegisterBroker(broker=broker) | ChangeBroker(broker=broker):
+            return bool(broker.unknown_fields)
+        case CreateTopic():
+            return bool(change.unknown_fields)
+    return False
+
+
+def _update_feature(draft: _Draft, change: UpdateFeature) -> None:
+    name, level = change.name, change.level
+    if level == level_of(draft.features, name):
+        # At the first level nobody would know what this is.
+        raise InvalidChange(f"{name} is at {level}")
+    for broker in draft.brokers.values():
+        if level and not range_of(broker.features, name).has(level):
+            raise InvalidChange(f"broker {broker.node_id} does not support {name} {level}")
+    features = dict(draft.features)
+    if name == METADATA_VERSION:
+        if not CLOSED_LEVEL <= level <= NEWEST_LEVEL:
+            raise InvalidChange(f"{name} {level} is not known here")
+        is_lower = level < draft.metadata_level
+        if is_lower and level < draft.finish().metadata_level_needed():
+            raise InvalidChange(f"{name} {level} has no room for what is there")
+        features[name] = level
+        if level == CLOSED_LEVEL:
+            del features[name]
+    elif draft.metadata_level < OPEN_LEVEL:
+        raise InvalidChange(f"{METADATA_VERSION} {draft.metadata_level} has no feature {name}")
+    elif level:
+        features[name] = level
+    else:
+        features.pop(name, None)
+    draft.features = features
 
 
 def _existing_topic(draft: _Draft, topic_id: UUID) -> TopicImage:

@@ -16,7 +16,7 @@ import zlib
 
 from data_plane.cell.files import CellSyncSite, FileSystem, write_file_atomically
 from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
-from data_plane.cell.metadata_store import StoreCorrupt
+from data_plane.cell.metadata_store import StoreCorrupt, decoding
 
 IMAGE_FILE = "metadata-image.json"
 
@@ -47,7 +47,7 @@ class ImageFile:
         """The image and the identity of its store; None when there is no file.
 
         Raises StoreCorrupt for a damaged one: forgetting which store was seen is for a person to
-        decide. OSError."""
+        decide. StoreTooNew, OSError."""
         try:
             data = self._fs.read_file(self.path)
         except FileNotFoundError:
@@ -62,12 +62,11 @@ def encode_image_file(image: MetadataImage, store_identity: str) -> bytes:
 
 
 def decode_image_file(data: bytes, path: str) -> tuple[MetadataImage, str]:
-    """The inverse of `encode_image_file`; `path` is for the message. Raises StoreCorrupt."""
+    """The inverse of `encode_image_file`; `path` is for the message. Raises StoreCorrupt,
+    StoreTooNew."""
     body = data[9:]
     if data[:9] != b"%08x " % zlib.crc32(body):
         raise StoreCorrupt(f"{path}: the checksum does not match: the file is damaged")
-    try:
+    with decoding(path):
         identity, image = body.split(b"\n", 1)
         return decode_image(image), json.loads(identity)
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreCorrupt(f"{path}: not an image of this version: {error}") from error

@@ -17,6 +17,8 @@ Fault model
   snapshot wins, and it holds all commits, since none is accepted meanwhile.
 - A bad line with good ones behind it, or a snapshot that fails its checksum, is no crash but
   damage: StoreCorrupt names file and byte, nothing is repaired by guessing.
+- A snapshot or commit that a newer version has written in a way that this one does not know:
+  StoreTooNew, and nothing is changed.
 - After a failed sync the page cache proves nothing any more: the store refuses all writes until
   the process is started again. A failed write that could be cut off again only fails its commit.
 
@@ -33,8 +35,14 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data_plane.cell.change_codec import decode_change, encode_change
+from data_plane.cell.change_codec import decode_change, encode_changes
 from data_plane.cell.changes import Change, InvalidChange, apply_changes
+from data_plane.cell.features import (
+    SUPPORTED_FEATURES,
+    SupportedFeatures,
+    newest_levels,
+    why_unsupported,
+)
 from data_plane.cell.files import TEMPORARY_SUFFIX, CellSyncSite, FileSystem, write_file_atomically
 from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
 from data_plane.cell.metadata_store import (
@@ -46,8 +54,10 @@ from data_plane.cell.metadata_store import (
     Heartbeat,
     StaleControllerEpoch,
     StoreCorrupt,
+    StoreTooNew,
     StoreUnavailable,
     VersionConflict,
+    decoding,
 )
 
 SNAPSHOT_PREFIX = "snapshot-"
@@ -73,11 +83,19 @@ class _Recovered:
 class LocalMetadataStore:
     """The MetadataStore adapter for a cell of one broker."""
 
-    def __init__(self, fs: FileSystem, data_directory: str, cluster_id: str) -> None:
-        """Open or create the store under `data_directory`, which exists.
+    def __init__(
+        self,
+        fs: FileSystem,
+        data_directory: str,
+        cluster_id: str,
+        features: SupportedFeatures = SUPPORTED_FEATURES,
+    ) -> None:
+        """Open or create the store under `data_directory`, which exists. A new one begins with the
+        newest levels of `features`.
 
-        Raises StoreCorrupt, StoreUnavailable (locked by another process), OSError."""
+        Raises StoreCorrupt, StoreTooNew, StoreUnavailable (locked by another process), OSError."""
         self._fs = fs
+        self._features = features
         self._directory = f"{data_directory}/metadata"
         if fs.make_directory(self._directory):
             fs.sync_directory(data_directory, CellSyncSite.METADATA_FOLDER)
@@ -96,7 +114,7 @@ class LocalMetadataStore:
         versions = self._snapshot_versions()
         if not versions:
             self._refuse_orphaned_journal()
-            image = MetadataImage(cluster_id)
+            image = MetadataImage(cluster_id, features=newest_levels(self._features))
             self._history = CommitHistory(image.version)
             self._start_generation(image)
         else:
@@ -111,6 +129,9 @@ class LocalMetadataStore:
                 f"{self._directory} holds the metadata of cluster {self._image.cluster_id}, "
                 f"expected cluster {cluster_id}"
             )
+        reason = why_unsupported(self._features, self._image.features)
+        if reason:
+            raise StoreTooNew(f"{self._directory}: {reason}")
         self._remove_older(self._base_version)
 
     def read(self) -> MetadataImage:
@@ -159,10 +180,13 @@ class LocalMetadataStore:
             raise VersionConflict(expected_version, self._image.version)
         image = apply_changes(self._image, changes)
         commit = Commit(image.version, request_id, tuple(changes), controller_epoch)
-        self._append(_encode_commit(commit))
+        level_before = self._image.metadata_level
+        self._append(_encode_commit(commit, level_before))
         self._history.record(commit)
         self._image = image
-        if self._journal_size > max(
+        # After a downgrade nothing of the higher level is to be left, and after an upgrade an older
+        # version is to be told at once that it is one.
+        if image.metadata_level != level_before or self._journal_size > max(
             JOURNAL_BYTES_MIN, JOURNAL_TO_SNAPSHOT_RATIO * self._snapshot_size
         ):
             self._snapshot()
@@ -249,14 +273,12 @@ class LocalMetadataStore:
         body = data[9:]
         if data[:9] != b"%08x " % zlib.crc32(body):
             raise StoreCorrupt(f"{path}: the checksum does not match: the file is damaged")
-        try:
+        with decoding(path):
             request_ids, image_bytes = body.split(b"\n", 1)
             image = decode_image(image_bytes)
             history = CommitHistory(image.version)
             for request_id in json.loads(request_ids):
                 history.remember(request_id)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreCorrupt(f"{path}: not a snapshot of this version: {error}") from error
         journal_path = self._path_of_journal(version)
         try:
             journal = self._fs.read_file(journal_path)
@@ -293,8 +315,8 @@ class LocalMetadataStore:
         return f"{self._directory}/{JOURNAL_PREFIX}{version:020d}{JOURNAL_SUFFIX}"
 
 
-def _encode_commit(commit: Commit) -> bytes:
-    changes = [encode_change(item) for item in commit.changes]
+def _encode_commit(commit: Commit, level: int) -> bytes:
+    changes = encode_changes(commit.changes, level)
     document: list[object] = [commit.version, commit.request_id, changes]
     if commit.controller_epoch is not None:
         document.append(commit.controller_epoch)
@@ -321,10 +343,11 @@ def _replay(
     position = 0
     while position < len(journal):
         end = journal.find(b"\n", position)
-        commit = None if end < 0 else _decode_commit(journal[position:end])
-        if commit is None:
-            _check_torn_tail(path, journal, position)
-            break
+        with decoding(f"{path}: byte {position}"):
+            commit = None if end < 0 else _decode_commit(journal[position:end])
+            if commit is None:
+                _check_torn_tail(path, journal, position)
+                break
         try:
             if commit.version != image.version + 1:
                 raise InvalidChange(f"version {commit.version} follows {image.version}")

@@ -8,6 +8,14 @@ Invariants
 - `topics_by_name` and `topics_by_id` hold the same topics.
 - Equal images have equal digests, however they were reached.
 - Topic configurations stand in their topic and nowhere else; `configs` has all other resources.
+- What a newer version has written by name and this one does not know (`unknown_fields`) stays with
+  its broker, topic, partition or image through every change and is written again.
+
+The encoded form follows the image's own `metadata.version` (features.py). At level 1 it is what
+was written before there were levels, byte for byte: a broker is a list of 13 fields, a partition
+one of up to 11. From level 2 on their last item may be an object with further fields by name, as
+topics and the image have them anyway. So whatever is added later is added by name: with a level of
+its own when it must be understood, without one when who does not know it may ignore it.
 
 Deliberately absent: who is controller and who is alive (leases, which the store keeps beside the
 image), offsets, high watermarks, all that changes with every produce.
@@ -18,11 +26,23 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
+
+from data_plane.cell.features import (
+    CLOSED_LEVEL,
+    METADATA_VERSION,
+    NEWEST_LEVEL,
+    OPEN_LEVEL,
+    FeatureRange,
+    SupportedFeatures,
+    TooNew,
+    features_of,
+    level_of,
+)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -50,6 +70,10 @@ class ConfigResource(NamedTuple):
 
 
 NO_LEADER = -1
+
+# The state of a partition that serves. Another one that this version does not know means: change
+# nothing of what is there, take nothing in.
+ACTIVE = "active"
 
 
 class LogEnd(NamedTuple):
@@ -85,6 +109,7 @@ class PartitionImage:
       incarnation that is registered. The longest of these logs leads next.
     - `last_known_leader`: who led last, kept while there is no leader, else -1.
     - `leader_epoch` grows with each leader, `partition_epoch` with each change of this value.
+    - `state`: ACTIVE, or what somebody has made of it.
     """
 
     replicas: tuple[int, ...]
@@ -98,6 +123,12 @@ class PartitionImage:
     removing_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
     log_ends: tuple[LogEnd, ...] = ()
+    state: str = ACTIVE
+    unknown_fields: str = ""
+
+    @property
+    def is_active(self) -> bool:
+        return self.state == ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +140,7 @@ class TopicImage:
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
+    unknown_fields: str = ""
     id_bytes: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -126,12 +158,14 @@ class BrokerImage:
 
     - `broker_epoch`: the version of the commit that registered this incarnation; a request that
       names another one comes from a broker that has been started again since.
-    - `incarnation_id`: made anew at each start of the process, 32 hexadecimal digits.
+    - `incarnation_id`: made anew at each start of the process: 32 hexadecimal digits, and for
+      registrations of level 1 the features.
     - `host_id`: brokers with equal ones fail together (one machine); "" stands for `host`.
     - `is_fenced`: it neither leads nor joins an ISR, and clients are not told of it.
     - `in_controlled_shutdown`: it is about to stop, its leaders move away.
     - `is_draining`: it gets no new replicas and its old ones move away, for good.
     - `dead_ms`: for how long controllers have seen this incarnation dead, as last noted.
+    - `features`: the levels that it supports.
     """
 
     node_id: int
@@ -147,11 +181,14 @@ class BrokerImage:
     in_controlled_shutdown: bool = False
     is_draining: bool = False
     dead_ms: int = 0
+    features: SupportedFeatures = ()
+    unknown_fields: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """The state of a cell after `version` committed changes."""
+    """The state of a cell after `version` committed changes. `features`: the finalized levels of
+    those that are in use; metadata.version is not among them while it is 1."""
 
     cluster_id: str
     version: int = 0
@@ -160,6 +197,26 @@ class MetadataImage:
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
+    features: Mapping[str, int] = field(default_factory=dict)
+    unknown_fields: str = ""
+
+    @property
+    def metadata_level(self) -> int:
+        """What all brokers of the cell understand: the finalized metadata.version."""
+        return level_of(self.features, METADATA_VERSION)
+
+    def metadata_level_needed(self) -> int:
+        """The lowest metadata.version at which nothing of this image would be lost."""
+        if self.unknown_fields or any(name != METADATA_VERSION for name in self.features):
+            return OPEN_LEVEL
+        if any(broker.unknown_fields for broker in self.brokers.values()):
+            return OPEN_LEVEL
+        for topic in self.topics_by_id.values():
+            if topic.unknown_fields:
+                return OPEN_LEVEL
+            if any(not item.is_active or item.unknown_fields for item in topic.partitions):
+                return OPEN_LEVEL
+        return CLOSED_LEVEL
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics_by_name.get(name)
@@ -178,17 +235,19 @@ class MetadataImage:
 
 def encode_image(image: MetadataImage) -> bytes:
     """The canonical form: JSON with sorted keys. Equal images give equal bytes."""
-    document = {
+    level = image.metadata_level
+    document: dict[str, Any] = {
         "cluster_id": image.cluster_id,
         "version": image.version,
         "next_producer_id": image.next_producer_id,
-        "brokers": [list(astuple(broker)) for _, broker in sorted(image.brokers.items())],
+        "brokers": [encode_broker(broker, level) for _, broker in sorted(image.brokers.items())],
         "topics": [
             {
                 "name": topic.name,
                 "topic_id": topic.topic_id.hex,
-                "partitions": [encode_partition(partition) for partition in topic.partitions],
+                "partitions": [encode_partition(item, level) for item in topic.partitions],
                 "configs": dict(topic.configs),
+                **unknown_named(topic.unknown_fields),
             }
             for _, topic in sorted(image.topics_by_name.items())
         ],
@@ -197,38 +256,99 @@ def encode_image(image: MetadataImage) -> bytes:
             for resource, values in sorted(image.configs.items())
         ],
     }
+    if level >= OPEN_LEVEL:
+        # One level deeper, so that a version from before there were levels cannot take it for its
+        # own: it would find no broker in a new cell that it does not know.
+        document.update(unknown_named(image.unknown_fields))
+        document = {"features": dict(image.features), "image": document}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 def decode_image(data: bytes) -> MetadataImage:
-    """The inverse of `encode_image`. Raises ValueError, KeyError or TypeError on other input."""
+    """The inverse of `encode_image`. Raises TooNew for a level that this version does not know,
+    and ValueError, KeyError or TypeError on other input."""
     document: dict[str, Any] = json.loads(data)
+    features: dict[str, int] = document.get("features", {})
+    level = level_of(features, METADATA_VERSION)
+    if level > NEWEST_LEVEL:
+        raise TooNew(f"an image of {METADATA_VERSION} {level}")
+    if level >= OPEN_LEVEL:
+        document = document["image"]
+    known = ("cluster_id", "version", "next_producer_id", "brokers", "topics", "configs")
+    cluster_id, version, next_producer_id, brokers, topic_entries, configs = (
+        document[name] for name in known
+    )
     shared: dict[PartitionImage, PartitionImage] = {}
-    topics = [
-        TopicImage(
-            entry["name"],
-            UUID(entry["topic_id"]),
-            tuple(_share(decode_partition(item), shared) for item in entry["partitions"]),
-            dict(entry["configs"]),
-        )
-        for entry in document["topics"]
-    ]
+    topics = [_decode_topic(entry, shared) for entry in topic_entries]
     return MetadataImage(
-        cluster_id=document["cluster_id"],
-        version=document["version"],
-        brokers={item[0]: BrokerImage(*item) for item in document["brokers"]},
+        cluster_id=cluster_id,
+        version=version,
+        brokers={item[0]: decode_broker(item) for item in brokers},
         topics_by_name={topic.name: topic for topic in topics},
         topics_by_id={topic.topic_id: topic for topic in topics},
         configs={
             ConfigResource(resource_type, name): dict(values)
-            for resource_type, name, values in document["configs"]
+            for resource_type, name, values in configs
         },
-        next_producer_id=document["next_producer_id"],
+        next_producer_id=next_producer_id,
+        features=features,
+        unknown_fields=unknown_in(document, *known) if level >= OPEN_LEVEL else "",
     )
 
 
-def encode_partition(partition: PartitionImage) -> list[Any]:
-    """JSON-ready."""
+def _decode_topic(
+    entry: Mapping[str, Any], shared: dict[PartitionImage, PartitionImage]
+) -> TopicImage:
+    return TopicImage(
+        entry["name"],
+        UUID(entry["topic_id"]),
+        tuple(_share(decode_partition(item), shared) for item in entry["partitions"]),
+        dict(entry["configs"]),
+        unknown_in(entry, "name", "topic_id", "partitions", "configs"),
+    )
+
+
+def encode_broker(broker: BrokerImage, level: int) -> list[Any]:
+    """JSON-ready, in the form of that metadata.version."""
+    fields = [
+        broker.node_id,
+        broker.host,
+        broker.port,
+        broker.rack,
+        broker.inter_broker_host,
+        broker.inter_broker_port,
+        broker.host_id,
+        broker.incarnation_id,
+        broker.broker_epoch,
+        broker.is_fenced,
+        broker.in_controlled_shutdown,
+        broker.is_draining,
+        broker.dead_ms,
+    ]
+    if level < OPEN_LEVEL:
+        return fields
+    named = unknown_named(broker.unknown_fields)
+    if broker.features:
+        named["features"] = {name: [lowest, most] for name, lowest, most in broker.features}
+    return [*fields, named] if named else fields
+
+
+def decode_broker(item: Sequence[Any]) -> BrokerImage:
+    """The inverse of `encode_broker`, for all levels."""
+    fields, named = split_named(item)
+    broker = BrokerImage(*fields)
+    if "features" in named:
+        ranges = named["features"].items()
+        features = tuple(sorted(FeatureRange(name, *levels[:2]) for name, levels in ranges))
+    else:
+        features = features_of(broker.incarnation_id)
+    if not features and not named:
+        return broker
+    return replace(broker, features=features, unknown_fields=unknown_in(named, "features"))
+
+
+def encode_partition(partition: PartitionImage, level: int) -> list[Any]:
+    """JSON-ready, in the form of that metadata.version."""
     fields = [
         list(partition.replicas),
         list(partition.isr),
@@ -242,14 +362,19 @@ def encode_partition(partition: PartitionImage) -> list[Any]:
     ]
     if partition.last_known_elr or partition.log_ends:
         ends = [list(end) for end in partition.log_ends]
-        return [*fields, list(partition.last_known_elr), ends]
-    # Most partitions have nothing to say in the last four either.
-    return fields[:5] if fields[5:] == [[], NO_LEADER, [], []] else fields
+        fields += [list(partition.last_known_elr), ends]
+    elif fields[5:] == [[], NO_LEADER, [], []]:
+        # Most partitions have nothing to say in these four either.
+        del fields[5:]
+    if level >= OPEN_LEVEL and (partition.unknown_fields or not partition.is_active):
+        fields.append({**unknown_named(partition.unknown_fields), "state": partition.state})
+    return fields
 
 
 def decode_partition(item: Sequence[Any]) -> PartitionImage:
-    """The inverse of `encode_partition`."""
-    replicas, isr, leader, leader_epoch, partition_epoch, *rest = item
+    """The inverse of `encode_partition`, for all levels."""
+    fields, named = split_named(item)
+    replicas, isr, leader, leader_epoch, partition_epoch, *rest = fields
     elr, last_known_leader, adding, removing, *recovery = rest or ((), NO_LEADER, (), ())
     last_known_elr, log_ends = recovery or ((), ())
     return PartitionImage(
@@ -264,7 +389,30 @@ def decode_partition(item: Sequence[Any]) -> PartitionImage:
         tuple(removing),
         tuple(last_known_elr),
         tuple(LogEnd(*end) for end in log_ends),
+        named.get("state", ACTIVE),
+        unknown_in(named, "state"),
     )
+
+
+def split_named(item: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+    """What has a position, and what has a name: the object at the end, if there is one."""
+    if item and isinstance(item[-1], dict):
+        return item[:-1], item[-1]
+    return item, {}
+
+
+def unknown_in(named: Mapping[str, Any], *known: str) -> str:
+    """The fields that this version does not know, as they are kept; "" when there are none."""
+    unknown = {name: value for name, value in named.items() if name not in known}
+    if not unknown:
+        return ""
+    return json.dumps(unknown, sort_keys=True, separators=(",", ":"))
+
+
+def unknown_named(unknown_fields: str) -> dict[str, Any]:
+    """The inverse of `unknown_in`: to be written again."""
+    fields: dict[str, Any] = json.loads(unknown_fields) if unknown_fields else {}
+    return fields
 
 
 def _share(

@@ -28,8 +28,9 @@ behind an `apply`.
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,6 +41,7 @@ from data_plane.cell.changes import (
     CreateTopic,
     apply_changes,
 )
+from data_plane.cell.features import TooNew
 from data_plane.cell.metadata import MetadataImage
 
 # A writer asks again within seconds; this many later commits may have gone by until then.
@@ -90,8 +92,25 @@ class StoreCorrupt(StoreError):
     """What is stored fails its checks. Names file and place; a person has to look at it."""
 
 
+class StoreTooNew(StoreError):
+    """What is stored was written by a version of Tidewheel that knows more than this one."""
+
+
 class FeedTruncated(StoreError):
     """The feed no longer reaches back that far: read the image instead."""
+
+
+@contextlib.contextmanager
+def decoding(what: str) -> Iterator[None]:
+    """Turns what a codec raises on `what` into the store's own errors."""
+    try:
+        yield
+    except TooNew as error:
+        raise StoreTooNew(
+            f"{what}: {error}, written by a newer Tidewheel: upgrade this broker"
+        ) from error
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise StoreCorrupt(f"{what}: {error!r}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@
 lock, so that brokers that start together do it once; a database whose schema is up to date is
 opened without any right to change it.
 
+In a rolling upgrade the first new broker migrates while older ones go on. So a migration only adds,
+and says from which version on the schema can be used; older code refuses it otherwise.
+
 `Lineage` is what a process knows of the store that it talks to: its identity, and the highest
 version that was seen. A store of another identity, or behind that version, is refused: it is a
 restored backup, an emptied database or simply the wrong one, and following it would take back what
@@ -20,12 +23,16 @@ from importlib import resources
 
 import psycopg
 
+from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures, newest_levels
 from data_plane.cell.metadata import MetadataImage, encode_image
-from data_plane.cell.metadata_store import StoreCorrupt, StoreWentBack
+from data_plane.cell.metadata_store import StoreCorrupt, StoreTooNew, StoreWentBack
 from data_plane.cell.postgres_connection import Connection
 
 # 8 bytes that no other program locks by accident; the schema's name is the second key.
 ADVISORY_LOCK_CLASS = 0x71DE
+# A migration that leaves everything in place that older brokers of the cell use says from which
+# schema version on, as the comment of the table schema_version: "usable from 3".
+USABLE_FROM = "usable from"
 RECOVER_ADVICE = "restore the right database, or run `tidewheel cell recover`"
 
 
@@ -94,33 +101,40 @@ class Lineage:
 
 
 def read_cell_row(connection: Connection) -> CellRow | None:
-    """None when there is no store in this schema, or nothing in it. Raises StoreCorrupt for one
-    that a newer version has made, psycopg.Error."""
+    """None when there is no store in this schema, or nothing in it. Raises StoreTooNew for one that
+    a newer version has changed in a way that this one cannot use, psycopg.Error."""
     try:
         row = connection.execute(
             "SELECT (SELECT max(version) FROM schema_version),"
-            " identity::text, ancestors::text[], cluster_id, seq FROM cell"
+            " identity::text, ancestors::text[], cluster_id, seq,"
+            " obj_description('schema_version'::regclass, 'pg_class') FROM cell"
         ).fetchone()
     except psycopg.errors.UndefinedTable:
         return None
     if row is None:
         return None
-    schema_version, identity, ancestors, cluster_id, seq = row
+    schema_version, identity, ancestors, cluster_id, seq, comment = row
     newest = migrations()[-1][0]
-    if schema_version > newest:
-        raise StoreCorrupt(
+    if schema_version > newest and newest < _usable_from(schema_version, comment):
+        raise StoreTooNew(
             f"the metadata store has schema version {schema_version}, made by a newer Tidewheel; "
-            f"this one knows {newest}"
+            f"this one knows {newest}: upgrade this broker"
         )
     return CellRow(schema_version, identity, tuple(ancestors), cluster_id, seq)
 
 
-def prepare(connection: Connection, schema: str, cluster_id: str | None) -> CellRow | None:
-    """Bring the schema up to date, and with `cluster_id` make an empty store if there is none.
+def prepare(
+    connection: Connection,
+    schema: str,
+    cluster_id: str | None,
+    features: SupportedFeatures = SUPPORTED_FEATURES,
+) -> CellRow | None:
+    """Bring the schema up to date, and with `cluster_id` make an empty store if there is none, with
+    the newest levels of `features`.
 
-    Raises StoreCorrupt, psycopg.Error (nothing has changed then)."""
+    Raises StoreTooNew, psycopg.Error (nothing has changed then)."""
     row = read_cell_row(connection)
-    if row is not None and row.schema_version == migrations()[-1][0]:
+    if row is not None and row.schema_version >= migrations()[-1][0]:
         return row
     if row is None and cluster_id is None:
         return None
@@ -128,7 +142,8 @@ def prepare(connection: Connection, schema: str, cluster_id: str | None) -> Cell
         lock_and_migrate(connection, schema)
         # Somebody else may have made it while this one waited for the lock.
         if cluster_id is not None and read_cell_row(connection) is None:
-            write_first_snapshot(connection, MetadataImage(cluster_id), ancestors=())
+            image = MetadataImage(cluster_id, features=newest_levels(features))
+            write_first_snapshot(connection, image, ancestors=())
     return read_cell_row(connection)
 
 
@@ -165,6 +180,12 @@ def write_first_snapshot(
         "INSERT INTO snapshots (seq, image) VALUES (%s, %s::json)",
         (image.version, encode_image(image).decode()),
     )
+
+
+def _usable_from(schema_version: int, comment: str | None) -> int:
+    """The oldest schema version whose code may go on with this one."""
+    label, _, version = (comment or "").rpartition(" ")
+    return int(version) if label == USABLE_FROM and version.isdecimal() else schema_version
 
 
 @functools.cache

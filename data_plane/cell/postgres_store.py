@@ -22,8 +22,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, LiteralString
 
-from data_plane.cell.change_codec import decode_change, encode_change
+from data_plane.cell.change_codec import decode_change, encode_changes
 from data_plane.cell.changes import Change, InvalidChange, apply_changes
+from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures
 from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
 from data_plane.cell.metadata_store import (
     FEED_COMMITS_KEPT,
@@ -34,9 +35,11 @@ from data_plane.cell.metadata_store import (
     Heartbeat,
     StaleControllerEpoch,
     StoreCorrupt,
+    StoreTooNew,
     StoreUnavailable,
     StoreWentBack,
     VersionConflict,
+    decoding,
 )
 from data_plane.cell.postgres_connection import (
     REPLY_TIMEOUT_MS,
@@ -91,14 +94,17 @@ class PostgresMetadataStore:
         seen: tuple[MetadataImage, str] | None = None,
         reply_timeout_ms: int = REPLY_TIMEOUT_MS,
         on_warning: Callable[[str], None] = lambda message: None,
+        features: SupportedFeatures = SUPPORTED_FEATURES,
     ) -> None:
-        """`clock_ms` is a clock that never goes back. `seen` is what the broker's image file
+        """`clock_ms` is a clock that never goes back. A new store gets the newest levels of
+        `features`. `seen` is what the broker's image file
         holds: the image and the identity of the store that it came from. No call waits for the
         database for longer than `reply_timeout_ms`, or two seconds for a connection. Raises
         ValueError when `dsn` or `schema` make no sense."""
         self._schema = schema
         self._clock_ms = clock_ms
         self._on_warning = on_warning
+        self._features = features
         self._image = None if seen is None else seen[0]
         identity, version = ("", 0) if seen is None else (seen[1], seen[0].version)
         self._lineage = Lineage(cluster_id, identity, version)
@@ -151,7 +157,8 @@ class PostgresMetadataStore:
             # an old request can succeed.
             is_current = image.version == expected_version
             new_image = apply_changes(image, changes) if is_current else None
-            encoded = json.dumps([encode_change(item) for item in changes], separators=(",", ":"))
+            encoded_changes = encode_changes(changes, image.metadata_level) if is_current else []
+            encoded = json.dumps(encoded_changes, separators=(",", ":"))
 
             def statement(identity: str) -> Row | None:
                 values = (
@@ -178,6 +185,8 @@ class PostgresMetadataStore:
             self._image = new_image
             if version % SNAPSHOT_EVERY_COMMITS == 0:
                 self._keep_snapshot(new_image)
+            else:
+                self._keep_level(image, new_image)
             return new_image
 
     def heartbeat(
@@ -213,7 +222,7 @@ class PostgresMetadataStore:
                     return True
                 look_at_ms = min(deadline_ms, self._clock_ms() + POLL_INTERVAL_MS)
                 self._listen(look_at_ms)
-            except (StoreUnavailable, StoreWentBack, StoreCorrupt):
+            except (StoreUnavailable, StoreWentBack, StoreCorrupt, StoreTooNew):
                 self._pace(timeout_ms)
                 raise
             if self._clock_ms() >= deadline_ms:
@@ -264,7 +273,8 @@ class PostgresMetadataStore:
         floor = self._lineage.version
         # Whoever has seen a store never makes one: its own is elsewhere, or lost.
         cluster_id = None if self._lineage.identity else self._lineage.cluster_id
-        self._lineage.accept(prepare(connection, self._schema, cluster_id), floor)
+        row = prepare(connection, self._schema, cluster_id, self._features)
+        self._lineage.accept(row, floor)
 
     def _accept_and_listen(self, connection: Connection) -> None:
         self._accept(connection)
@@ -307,10 +317,8 @@ class PostgresMetadataStore:
         _, version, text = self._on_known_store(self._commits, statement, version_at=1)
         if text is None:
             raise StoreCorrupt(f"the metadata store at version {version} has no snapshot")
-        try:
+        with decoding("the metadata store's snapshot"):
             return decode_image(text)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StoreCorrupt(f"the metadata store's snapshot: {error}") from error
 
     def _fetch(self, after_version: int) -> list[Commit]:
         found: list[Row] = []
@@ -330,13 +338,22 @@ class PostgresMetadataStore:
 
     def _advance(self, commits: Sequence[Commit]) -> None:
         for commit in commits:
-            if self._image is not None and commit.version == self._image.version + 1:
+            old = self._image
+            if old is not None and commit.version == old.version + 1:
                 try:
-                    self._image = apply_changes(self._image, commit.changes)
+                    self._image = apply_changes(old, commit.changes)
                 except InvalidChange as error:
                     raise StoreCorrupt(
                         f"commit {commit.version} of the metadata store does not fit: {error}"
                     ) from error
+                self._keep_level(old, self._image)
+
+    def _keep_level(self, old: MetadataImage, new: MetadataImage) -> None:
+        """After a downgrade nobody needs to read what is of the higher level, and after an upgrade
+        an older version is told at once that it is one. Everybody who sees it takes the snapshot:
+        whoever made the commit may have lost its answer."""
+        if new.metadata_level != old.metadata_level:
+            self._keep_snapshot(new)
 
     def _keep_snapshot(self, image: MetadataImage) -> None:
         """The commit has happened, so a failure here must not look like one of the commit; only
@@ -350,8 +367,6 @@ class PostgresMetadataStore:
 
 def _decode_commit(fields: Sequence[Any]) -> Commit:
     version, request_id, controller_epoch, text = fields
-    try:
+    with decoding(f"commit {version} of the metadata store"):
         changes = tuple(decode_change(item) for item in json.loads(text))
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreCorrupt(f"commit {version} of the metadata store: {error}") from error
     return Commit(version, request_id, changes, controller_epoch)

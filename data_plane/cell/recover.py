@@ -28,7 +28,7 @@ import psycopg
 
 from data_plane.cell.image_file import decode_image_file
 from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
-from data_plane.cell.metadata_store import StoreCorrupt
+from data_plane.cell.metadata_store import StoreCorrupt, StoreTooNew
 from data_plane.cell.postgres_connection import Connection, connection_parameters
 from data_plane.cell.postgres_schema import (
     CellRow,
@@ -126,7 +126,7 @@ def recover(
     """Write the newest of `candidates` as the first snapshot of a new store, in one transaction.
 
     `replace_other` also throws away a store that the images do not come from. Raises
-    CannotRecover, StoreCorrupt, psycopg.Error; nothing has changed then."""
+    CannotRecover, StoreTooNew, psycopg.Error; nothing has changed then."""
     choose(candidates)
     parameters = connection_parameters(dsn, schema)
     with (
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         candidates = [_read(path) for path in options.image]
         result = recover(dsn, candidates, replace_other=options.replace, schema=options.schema)
-    except (CannotRecover, StoreCorrupt, ValueError, psycopg.Error) as error:
+    except (CannotRecover, StoreCorrupt, StoreTooNew, ValueError, psycopg.Error) as error:
         print(f"Not recovered: {error}", file=sys.stderr)
         return 1
     image = result.image

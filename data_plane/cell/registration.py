@@ -13,6 +13,8 @@ Either way a registered broker is fenced and leads nothing: the controller unfen
 sees it alive, and elects. A leader that comes back gets a new epoch, so that what was sent to its
 former life means nothing to the new one.
 
+A broker that does not support what is finalized in the cell does not register (features.py).
+
 Deliberately absent: elections. Only the controller elects.
 """
 
@@ -22,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from data_plane.cell.changes import Change, ChangePartition, RegisterBroker
+from data_plane.cell.features import why_unsupported
 from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.partition_state import (
     next_epochs,
@@ -30,6 +33,10 @@ from data_plane.cell.partition_state import (
     without_log_end,
 )
 from data_plane.cell.settings import ControllerSettings
+
+
+class RegistrationRefused(Exception):
+    """The cell cannot have this broker; the message is for the operator."""
 
 
 def decide_registration(
@@ -41,7 +48,11 @@ def decide_registration(
     """The changes that register this incarnation; none when the image has it already, which
     happens when the answer to the first attempt was lost.
 
-    `clean_broker_epoch` is what the disk vouches for, None when it may have lost something."""
+    `clean_broker_epoch` is what the disk vouches for, None when it may have lost something. Raises
+    RegistrationRefused."""
+    reason = why_unsupported(broker.features, image.features)
+    if reason:
+        raise RegistrationRefused(f"broker {broker.node_id} cannot register: {reason}")
     known = image.brokers.get(broker.node_id)
     if (
         known is not None

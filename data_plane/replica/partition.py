@@ -34,7 +34,7 @@ from collections.abc import Callable
 
 from data_plane.log.config import LogConfig
 from data_plane.log.cut_job import CutJob
-from data_plane.log.errors import LogError
+from data_plane.log.errors import AppendError, LogError
 from data_plane.log.log import AppendResult, Log
 from data_plane.replica import following, truncation
 from data_plane.replica.errors import StaleLeaderEpoch
@@ -71,6 +71,7 @@ class Partition:
         "high_watermark",
         "index",
         "is_closed",
+        "is_writable",
         "leader_epoch",
         "leader_id",
         "leadership",
@@ -93,6 +94,8 @@ class Partition:
         # The error that a leader's requests get; NONE exactly while this replica leads.
         self.resigned = _NOT_LEADER
         self.is_closed = False
+        # Whether the image has it in a state in which records are taken, from leaders apart.
+        self.is_writable = True
         # Only while leading a partition with other replicas.
         self.leadership: Leadership | None = None
         # Where the log ended when this epoch of leading began.
@@ -144,6 +147,7 @@ class Partition:
         is_news = (state.leader, state.leader_epoch) != (self.leader_id, self.leader_epoch)
         was_leader = self.is_leader
         self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
+        self.is_writable = state.is_active
         if state.leader == self.node_id:
             self._lead(state, settings, now_ms, is_new_epoch=is_news or not was_leader)
         else:
@@ -212,7 +216,12 @@ class Partition:
         """Append record batches; offsets and epoch are written into `buf` in place. Only while
         `resigned` is NONE. See `Log.append_as_leader`.
 
-        Raises the log's AppendError, and then nothing is stored."""
+        Raises the log's AppendError, and then nothing is stored; POLICY_VIOLATION when the state of
+        the partition forbids it."""
+        if not self.is_writable:
+            raise AppendError(
+                ErrorCode.POLICY_VIOLATION, f"{self.topic}-{self.index} takes no records now"
+            )
         result = self.log.append_as_leader(
             buf,
             start,

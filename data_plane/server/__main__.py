@@ -15,6 +15,7 @@ from pathlib import Path
 
 from data_plane.cell.identity import IdentityMismatch
 from data_plane.cell.metadata_store import StoreError
+from data_plane.cell.registration import RegistrationRefused
 from data_plane.log.errors import DirectoryLocked, DuplicateLog
 from data_plane.server.configuration import ConfigurationError, load_configuration
 
@@ -105,7 +106,13 @@ def main(arguments: Sequence[str]) -> int:
         run_broker(settings, options.ready_fd, log)
     except ConfigurationError as error:
         return _refuse(error)
-    except (IdentityMismatch, StoreError, DirectoryLocked, DuplicateLog) as error:
+    except (
+        IdentityMismatch,
+        StoreError,
+        RegistrationRefused,
+        DirectoryLocked,
+        DuplicateLog,
+    ) as error:
         print(f"data directory or metadata: {error}", file=sys.stderr)
         return EXIT_CONFIGURATION
     except NodeIdTaken as error:

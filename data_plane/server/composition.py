@@ -136,6 +136,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         advertised_port=entry.addresses.port,
         rack=settings.rack,
         wall_clock=wall_clock,
+        features=ports.features,
     )
     services.turns = ports.turns
     if ports.store_executor is not None:

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from data_plane.broker.controller_settings import controller_settings
 from data_plane.broker.log_maintenance import cleaner_backoff_ms
 from data_plane.broker.services import Config
+from data_plane.cell.features import incarnation_with
 from data_plane.cell.identity import (
     IdentityMismatch,
     claim_directories,
@@ -106,8 +107,8 @@ def enter_cell(
     registered it without an answer, and another incarnation would count as one that has lost
     records. Without one it is made here.
 
-    Raises StoreUnavailable (try again), NodeIdTaken, IdentityMismatch, DirectoryLocked, other
-    StoreErrors, OSError."""
+    Raises StoreUnavailable (try again), NodeIdTaken, RegistrationRefused, IdentityMismatch,
+    DirectoryLocked, other StoreErrors, OSError."""
     if ports.shared_store is None:
         return _enter_alone(settings, ports, addresses)
     incarnation_id = incarnation_id or new_incarnation_id(ports)
@@ -140,7 +141,9 @@ def _enter_alone(settings: BrokerConfig, ports: Ports, addresses: Addresses) -> 
         new_cluster_id=cluster_id_from(ports.random.randbytes(16)),
         on_unreadable=unreadable.__setitem__,
     )
-    store = LocalMetadataStore(ports.fs, _directories(settings)[0], identity.cluster_id)
+    store = LocalMetadataStore(
+        ports.fs, _directories(settings)[0], identity.cluster_id, ports.features
+    )
     image = store.read()
     return Entry(addresses, store, image, _logs(settings, ports, image, unreadable))
 
@@ -169,8 +172,9 @@ class _Entrance:
             addresses.inter_broker_host,
             addresses.inter_broker_port,
             settings.host_id or addresses.host,
-            incarnation_id=incarnation_id,
+            incarnation_id=incarnation_with(incarnation_id, ports.features),
             is_fenced=True,
+            features=tuple(sorted(ports.features)),
         )
 
     def enter(self) -> Entry:

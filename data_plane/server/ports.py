@@ -15,6 +15,7 @@ from data_plane.broker.log_threshold import LogThreshold
 from data_plane.broker.peers import OnResponse, Peers
 from data_plane.broker.services import Logger, Services
 from data_plane.broker.turns import Turns, UnwatchedTurns
+from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures
 from data_plane.cell.metadata_store import MetadataStore
 from data_plane.log.file_system import FileSystem
 from data_plane.log.lanes import Lane
@@ -50,6 +51,7 @@ class Ports:
     - `make_peers` may be called again where a purpose needs connections of its own.
     - `sleep_ms` holds up the thread that enters the cell.
     - `turns` is told what the loop does.
+    - `features`: the levels that this broker supports, those of what is plugged in included.
     - `measure_space(path)` → (size, usable) bytes of the file system.
     """
 
@@ -68,3 +70,4 @@ class Ports:
     sleep_ms: Callable[[int], None] = lambda duration_ms: None
     open_segments_max: int = OPEN_SEGMENTS_MAX
     turns: Turns = field(default_factory=UnwatchedTurns)
+    features: SupportedFeatures = SUPPORTED_FEATURES

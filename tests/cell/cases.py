@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from data_plane.cell.changes import (
@@ -14,8 +16,18 @@ from data_plane.cell.changes import (
     RegisterBroker,
     apply_change,
 )
+from data_plane.cell.features import SUPPORTED_FEATURES, incarnation_with, newest_levels
 from data_plane.cell.metadata import BrokerImage, MetadataImage, ResourceType
 
+NEWEST_BROKER = BrokerImage(
+    1,
+    "host",
+    9092,
+    incarnation_id=incarnation_with("5f", SUPPORTED_FEATURES),
+    features=SUPPORTED_FEATURES,
+)
+# What a new store holds.
+NEW_CELL = MetadataImage("cluster", features=newest_levels(SUPPORTED_FEATURES))
 NAMES = st.sampled_from(["orders", "pay", "__consumer_offsets", "a.b", "ü"])
 TEXTS = st.sampled_from(["1", "", "compact,delete", 'quote " and \n newline', "ß"])
 KEYS = st.sampled_from(["retention.ms", "cleanup.policy", "segment.bytes"])
@@ -47,7 +59,7 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
             resource = draw(st.sampled_from([(4, ""), (4, "1"), (32, "group")]))
             return AlterConfigs(*resource, values)
         case "broker":
-            return RegisterBroker(BrokerImage(draw(st.integers(1, 3)), "host", 9092, None))
+            return RegisterBroker(replace(NEWEST_BROKER, node_id=draw(st.integers(1, 3))))
         case "producer ids":
             return AllocateProducerIds(image.next_producer_id, draw(st.integers(1, 1000)))
     topic = image.topics_by_name[draw(st.sampled_from(sorted(image.topics_by_name)))]

@@ -22,9 +22,8 @@ from data_plane.cell.local_store import LocalMetadataStore
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.metadata_store import StoreCorrupt, StoreUnavailable
 from data_plane.log.sim_file_system import Fault, PowerLoss, SimFileSystem
-from tests.cell.cases import histories
+from tests.cell.cases import NEW_CELL, histories
 
-EMPTY = MetadataImage("cluster")
 JOURNAL = "/data/metadata/journal-00000000000000000000.log"
 SNAPSHOT = "/data/metadata/snapshot-00000000000000000000.json"
 
@@ -210,7 +209,7 @@ class Workload:
         self.rng = rng
         self.fs = new_disk()
         self.fs.forgotten_site = forgotten  # type: ignore[assignment]
-        self.acknowledged = EMPTY
+        self.acknowledged = NEW_CELL
         self.started: MetadataImage | None = None
 
     def run(self, steps: int) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,21 +19,31 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from data_plane.cell import postgres_connection, postgres_schema, postgres_store
-from data_plane.cell.changes import AllocateProducerIds, Change, CreateTopic, apply_changes
-from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.change_codec import encode_changes
+from data_plane.cell.changes import (
+    AllocateProducerIds,
+    Change,
+    CreateTopic,
+    UpdateFeature,
+    apply_changes,
+)
+from data_plane.cell.features import METADATA_VERSION
+from data_plane.cell.metadata import MetadataImage, decode_image
 from data_plane.cell.metadata_store import (
     Commit,
     ControllerLease,
     FeedTruncated,
     InMemoryMetadataStore,
     StoreCorrupt,
+    StoreTooNew,
     StoreUnavailable,
     VersionConflict,
 )
 from data_plane.cell.postgres_connection import BACKOFF_MAX_MS, PostgresLink
 from data_plane.cell.postgres_schema import migrations
 from data_plane.cell.postgres_store import PostgresMetadataStore
-from tests.cell.cases import histories
+from tests.cell import first_reader
+from tests.cell.cases import NEW_CELL, histories
 from tests.cell.tcp_proxy import TcpProxy
 from tests.postgres_server import PostgresDatabase, now_ms
 
@@ -137,7 +149,7 @@ def test_every_history_is_the_same_as_in_memory(
     postgres: PostgresDatabase, history: list[Change]
 ) -> None:
     database = PostgresDatabase(postgres.server)
-    memory = InMemoryMetadataStore(MetadataImage("cluster"))
+    memory = InMemoryMetadataStore(NEW_CELL)
     with contextlib.closing(database.store()) as store:
         for version, change in enumerate(history):
             memory.apply([change], version, f"r{version}")
@@ -173,7 +185,7 @@ def test_racing_writers_each_commit_every_change_once(
     assert (reader.read().version, reader.read().next_producer_id) == (100, 1000)
     feed = reader.feed(0)
     assert [commit.version for commit in feed] == list(range(1, 101))
-    assert apply_all(MetadataImage("cluster"), feed) == reader.read()
+    assert apply_all(NEW_CELL, feed) == reader.read()
     assert conflicts >= 3
 
 
@@ -229,10 +241,10 @@ def test_a_commit_whose_reply_was_lost_is_known_as_our_own(
         store.read()
         proxy.lose_next_reply = True
         with pytest.raises(StoreUnavailable):
-            allocate(store, MetadataImage("cluster"), "lost")
+            allocate(store, NEW_CELL, "lost")
         assert proxy.lost == 1
         assert open_store().read().version == 1
-        image = allocate(store, MetadataImage("cluster"), "lost")
+        image = allocate(store, NEW_CELL, "lost")
         assert (image.version, image.next_producer_id) == (1, 10)
         assert allocate(store, image, "next").version == 2
         store.close()
@@ -677,8 +689,93 @@ def test_the_store_of_a_newer_version_is_refused(
 ) -> None:
     open_store().read()
     postgres.execute("INSERT INTO schema_version (version) VALUES (9999)")
-    with pytest.raises(StoreCorrupt, match="made by a newer Tidewheel"):
+    with pytest.raises(StoreTooNew, match=r"made by a newer Tidewheel.*upgrade this broker"):
         open_store().read()
+
+
+def test_a_schema_to_which_a_newer_version_has_only_added_is_used(
+    postgres: PostgresDatabase, open_store: OpenStore
+) -> None:
+    known = migrations()[-1][0]
+    open_store().read()
+    postgres.execute("INSERT INTO schema_version (version) VALUES (9999)")
+    postgres.execute(f"COMMENT ON TABLE schema_version IS 'usable from {known}'")
+    assert open_store().apply([ORDERS], 0, "r1").version == 1
+    postgres.execute(f"COMMENT ON TABLE schema_version IS 'usable from {known + 1}'")
+    with pytest.raises(StoreTooNew, match="made by a newer Tidewheel"):
+        open_store().read()
+
+
+def stored(postgres: PostgresDatabase) -> tuple[int, str, list[str]]:
+    """The newest snapshot, and the commits after it, as they are stored."""
+    ((version, image),) = postgres.execute(
+        "SELECT seq, image::text FROM snapshots ORDER BY seq DESC LIMIT 1"
+    )
+    rows = postgres.execute(f"SELECT changes::text FROM commits WHERE seq > {version} ORDER BY seq")
+    return version, image, [row[0] for row in rows]
+
+
+def test_levels_in_postgres(postgres: PostgresDatabase, open_store: OpenStore) -> None:
+    """A new store begins at the newest level. After a downgrade a version that knows no levels can
+    read all of it, even when the answer to the commit was lost, and the upgrade comes back."""
+    store = open_store()
+    assert store.read().metadata_level == 2
+    lower, higher = (UpdateFeature(METADATA_VERSION, level) for level in (1, 2))
+    store.apply([ORDERS], 0, "r1")
+    with postgres.connect() as other:
+        other.execute(
+            "SELECT apply_commit(identity, 1, 'lost', NULL, %s) FROM cell",
+            (json.dumps(encode_changes([lower], 2)),),
+        )
+    assert store.apply([lower], 1, "lost").metadata_level == 1
+    store.apply([PAY], 2, "r3")
+    version, image, changes = stored(postgres)
+    assert version == 2
+    assert first_reader.read_image(image.encode())["topics"].keys() == {"orders"}
+    assert [first_reader.read_change(item)[0] for item in json.loads(changes[0])] == [
+        "create_topic"
+    ]
+    assert len(changes) == 1
+    assert open_store().read() == store.read()
+    assert store.apply([higher], 3, "r4").metadata_level == 2
+    assert stored(postgres)[::2] == (4, [])
+    assert open_store().read() == store.read()
+
+
+def test_rows_of_before_there_were_levels(
+    postgres: PostgresDatabase, open_store: OpenStore
+) -> None:
+    written = json.loads(Path(__file__).with_name("written_at_level_1.json").read_text())
+    open_store(cluster_id=written["cluster_id"]).read()
+    version, snapshot = written["snapshot"]
+    with postgres.connect() as other:
+        other.execute("UPDATE cell SET seq = %s", (written["commits"][-1][0],))
+        other.execute("UPDATE snapshots SET seq = %s, image = %s::json", (version, snapshot))
+        for seq, request_id, epoch, changes in written["commits"]:
+            other.execute(
+                "INSERT INTO commits (seq, request_id, controller_epoch, changes)"
+                " VALUES (%s, %s, %s, %s::json)",
+                (seq, request_id, epoch, json.dumps(changes)),
+            )
+    store = open_store(cluster_id=written["cluster_id"])
+    image = store.read()
+    assert image == decode_image(written["image"].encode())
+    image = store.apply([PAY], image.version, "new")
+    assert (image.metadata_level, stored(postgres)[0]) == (1, version)
+
+
+def test_a_commit_of_a_newer_version_says_what_to_do(
+    postgres: PostgresDatabase, open_store: OpenStore
+) -> None:
+    store = open_store()
+    store.read()
+    with postgres.connect() as other:
+        other.execute(
+            "SELECT apply_commit(identity, 0, 'new', NULL, %s) FROM cell",
+            ('[["merge_topics",1]]',),
+        )
+    with pytest.raises(StoreTooNew, match=r"commit 1 .*'merge_topics'.*upgrade this broker"):
+        store.feed(0)
 
 
 def test_the_store_of_another_cluster_is_refused(open_store: OpenStore) -> None:

@@ -7,7 +7,7 @@ from tests.conformance import programs
 
 def test_java_client(bootstrap: str) -> None:
     passed = programs.run_cases(programs.java_command(), bootstrap)
-    assert len(passed) == 24, passed
+    assert len(passed) == 25, passed
 
 
 def test_franz_go(bootstrap: str) -> None:

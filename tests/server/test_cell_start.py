@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from data_plane.cell.features import SUPPORTED_FEATURES
 from data_plane.cell.metadata import BrokerImage
 from data_plane.cell.postgres_store import PostgresMetadataStore
 from data_plane.cell.registration import decide_registration
@@ -204,7 +205,10 @@ def test_a_broker_whose_number_is_taken_from_it_stops_with_a_reason(tmp_path: Pa
     with Cell(tmp_path, brokers=2) as cell:
         store = store_of(cell)
         image = store.read()
-        usurper = BrokerImage(2, "elsewhere", 1, incarnation_id=uuid.uuid4().hex)
+        incarnation_id = uuid.uuid4().hex
+        usurper = BrokerImage(
+            2, "elsewhere", 1, incarnation_id=incarnation_id, features=SUPPORTED_FEATURES
+        )
         changes = decide_registration(image, usurper, None, ControllerSettings())
         store.apply(changes, image.version, "somebody with the number 2")
         store.close()

@@ -12,9 +12,11 @@ from uuid import UUID
 import pytest
 
 from data_plane.cell.changes import AllocateProducerIds, ChangeBroker, CreateTopic
+from data_plane.cell.features import METADATA_VERSION, SUPPORTED_FEATURES, features_of
 from data_plane.cell.identity import IdentityMismatch
 from data_plane.cell.metadata import BrokerImage, MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
+from data_plane.cell.registration import RegistrationRefused
 from data_plane.log.errors import DirectoryLocked
 from data_plane.log.lanes import Lane
 from data_plane.log.sim_file_system import Fault, SimFileSystem
@@ -151,7 +153,22 @@ def test_a_new_broker_is_registered_before_anything_else(
     assert broker.host_id == "clients.example"
     assert broker.is_fenced
     assert broker.broker_epoch == 1
-    assert len(broker.incarnation_id) == 32
+    assert len(broker.incarnation_id.split(";")[0]) == 32
+    assert broker.features == features_of(broker.incarnation_id) == SUPPORTED_FEATURES
+
+
+def test_a_cell_that_has_finalized_what_this_broker_does_not_know_refuses_it(
+    store: InMemoryMetadataStore, clock: Clock
+) -> None:
+    ahead = MetadataImage("cluster", features={METADATA_VERSION: 3})
+    newer = InMemoryMetadataStore(ahead, lambda: clock.now_ms)
+    machine = Machine(newer, clock)
+    with pytest.raises(RegistrationRefused, match=r"metadata.version 3, .* upgrade this broker"):
+        machine.enter()
+    assert newer.read() is ahead
+    # It has let go of the directories.
+    machine.store = FaultyStore(store)
+    machine.live(is_clean=True)
 
 
 def test_each_life_has_an_incarnation_and_an_epoch_of_its_own(machine: Machine) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
+from data_plane.cell.features import SUPPORTED_FEATURES, newest_levels
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
 from tests.simulation import audit, brief_tables, clock_errors, leaps, slow_disks
 from tests.simulation.admin import OFFSETS_TOPIC, TopicPlan
@@ -118,7 +119,9 @@ class Cell:
             count = max(count, BROKERS_MIN)
         self.node_ids = list(range(1, count + 1))
         self.network = Network(self.world)
-        self.store = CellStore(self, MetadataImage(CLUSTER_ID))
+        self.store = CellStore(
+            self, MetadataImage(CLUSTER_ID, features=newest_levels(SUPPORTED_FEATURES))
+        )
         self.history = History(self)
         self.bit_rot = BitRot(self)
         properties = PROPERTIES | draw_properties(rng) | self.bit_rot.properties()

@@ -50,6 +50,7 @@ public final class Conformance {
     cases.put("admin_groups", suite::adminGroups);
     cases.put("admin_delete_records", suite::adminDeleteRecords);
     cases.put("admin_cluster", suite::adminCluster);
+    cases.put("admin_features", suite::adminFeatures);
     cases.put("read_committed", suite::readCommitted);
     cases.put("offset_out_of_range", suite::offsetOutOfRange);
     cases.put("thousand_partitions", suite::thousandPartitions);
@@ -435,6 +436,34 @@ public final class Conformance {
     }
     Set<Integer> seen = readAll(topic, 1000, 1000).stream().map(ConsumerRecord::partition).collect(Collectors.toSet());
     equal(1000, seen.size(), "partitions read");
+  }
+
+  private void adminFeatures() throws Exception {
+    String name = "metadata.version";
+    try (Admin admin = admin()) {
+      FeatureMetadata before = admin.describeFeatures().featureMetadata().get();
+      short newest = before.supportedFeatures().get(name).maxVersion();
+      equal(newest, before.finalizedFeatures().get(name).maxVersionLevel(), "a new cell's level");
+      check(before.finalizedFeaturesEpoch().isPresent(), "an epoch");
+      short lower = (short) (newest - 1);
+      expect(InvalidUpdateVersionException.class, () -> update(admin, name, lower, FeatureUpdate.UpgradeType.UPGRADE, false));
+      expect(InvalidUpdateVersionException.class, () -> update(admin, "nobody.knows", (short) 1, FeatureUpdate.UpgradeType.UPGRADE, false));
+      update(admin, name, lower, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE, true);
+      equal(before.finalizedFeatures(), admin.describeFeatures().featureMetadata().get().finalizedFeatures(), "after a dry run");
+      update(admin, name, lower, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE, false);
+      eventually(() -> level(admin, name) == lower, "the lower level");
+      update(admin, name, newest, FeatureUpdate.UpgradeType.UPGRADE, false);
+      eventually(() -> level(admin, name) == newest, "the newest level again");
+    }
+  }
+
+  private static short level(Admin admin, String name) throws Exception {
+    return admin.describeFeatures().featureMetadata().get().finalizedFeatures().get(name).maxVersionLevel();
+  }
+
+  private static void update(Admin admin, String name, short level, FeatureUpdate.UpgradeType type, boolean dryRun) throws Exception {
+    Map<String, FeatureUpdate> updates = Map.of(name, new FeatureUpdate(level, type));
+    admin.updateFeatures(updates, new UpdateFeaturesOptions().validateOnly(dryRun)).all().get();
   }
 
   private static void expect(Class<? extends Throwable> wanted, Case action) throws Exception {
