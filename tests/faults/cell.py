@@ -9,6 +9,7 @@
 
 Every broker reaches Postgres through a fault proxy of its own (`cell.store_links[id]`). With a
 `Network` each broker lives in a network namespace of its own; clients and Postgres are outside.
+`cell.checkouts[id]` has a broker run the code of another checkout from its next start on.
 Brokers keep their ports over restarts. Leaving the block stops what still runs and fails when a
 broker does not end well; after a failure it kills and shows the ends of the logs.
 """
@@ -66,6 +67,7 @@ class Cell:
         self.folder = folder
         self.ids = list(range(1, brokers + 1))
         self.store_links: dict[int, FaultProxy] = {}
+        self.checkouts: dict[int, Path] = {}
         self.processes: dict[int, BrokerProcess] = {}
         self._kept_ports: dict[int | str, KeptPort] = {"postgres": KeptPort()}
         self.postgres = PostgresServer(
@@ -141,6 +143,8 @@ class Cell:
         if self._network is not None:
             host, prefix = self._network.address(broker_id), self._network.prefix(broker_id)
             given += self._tls_settings(broker_id, host)
+        if broker_id in self.checkouts:
+            prefix = (*prefix, "env", f"PYTHONPATH={self.checkouts[broker_id]}")
         launch = BrokerLaunch(
             broker_id=broker_id,
             data=self.data(broker_id),
@@ -223,9 +227,10 @@ class Cell:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(self._address(i) for i in self._ports)
+        return ",".join(self.address(i) for i in self._ports)
 
-    def _address(self, node_id: int) -> str:
+    def address(self, node_id: int) -> str:
+        """Where clients reach a broker."""
         host = "127.0.0.1" if self._network is None else self._network.address(node_id)
         return f"{host}:{self._ports[node_id]}"
 
@@ -233,7 +238,7 @@ class Cell:
         """A client that knows nothing from earlier; of one broker only, if need be."""
         return AdminClient(
             {
-                "bootstrap.servers": self.bootstrap if node_id is None else self._address(node_id),
+                "bootstrap.servers": self.bootstrap if node_id is None else self.address(node_id),
                 "socket.timeout.ms": 5000,
                 "log_level": 0,
             }
