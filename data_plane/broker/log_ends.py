@@ -27,7 +27,7 @@ from uuid import UUID
 from data_plane.cell.changes import Change, ChangePartition
 from data_plane.cell.metadata import NO_LEADER, LogEnd, MetadataImage, PartitionImage
 from data_plane.cell.partition_state import is_recovering, next_epochs, with_log_end
-from data_plane.log.damage import SOUND
+from data_plane.log.damage import NOT_DAMAGED
 from data_plane.log.errors import LogError, UnknownPartition
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class LogEndReporter:
             return LogEnd(node_id, NO_EPOCH, UNREADABLE if is_hidden else 0)
         if log.log_directory.failure is not None:
             return LogEnd(node_id, NO_EPOCH, UNREADABLE)
-        if log.damaged_from == SOUND:
+        if log.damaged_from == NOT_DAMAGED:
             return LogEnd(node_id, log.latest_epoch, log.log_end_offset)
         try:
             log.segments  # noqa: B018 -- loads the epochs

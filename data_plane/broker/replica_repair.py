@@ -41,7 +41,7 @@ from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, ChangePartition
 from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage
 from data_plane.cell.partition_state import next_epochs, without_damaged
-from data_plane.log.damage import SOUND, first_damaged_offset, note_damage
+from data_plane.log.damage import NOT_DAMAGED, first_damaged_offset, note_damage
 from data_plane.log.errors import LogError
 from data_plane.replica.fetch_session import API_KEY, API_VERSION, FetchState
 
@@ -115,7 +115,7 @@ class ReplicaRepair:
         self._is_running = True
         self._next_ms = now_ms
         for log in self._services.logs.logs():
-            if log.damaged_from != SOUND:
+            if log.damaged_from != NOT_DAMAGED:
                 self._damaged[(log.topic_id, log.partition)] = _Damaged(log, NEVER)
         self._find_damage(is_fetched=False)
 
@@ -190,7 +190,7 @@ class ReplicaRepair:
         key = (log.topic_id, log.partition)
         if offset is None or self._state(self._services.image, key) is None:
             return
-        if log.damaged_from != SOUND and log.damaged_from <= offset:
+        if log.damaged_from != NOT_DAMAGED and log.damaged_from <= offset:
             return
         note_damage(log, offset)
         self._report("replica_damaged", log, offset=offset)
@@ -207,7 +207,7 @@ class ReplicaRepair:
         try:
             if first_damaged_offset(log) is not None:
                 return False
-            note_damage(log, SOUND)
+            note_damage(log, NOT_DAMAGED)
         except LogError:
             return False
         return True
@@ -311,7 +311,7 @@ class ReplicaRepair:
             remaining = first_damaged_offset(log)
             # Found as the log was cut: the noted place was of an earlier process. The leader has
             # shown nothing of what lies between: the next look asks for that.
-            note_damage(log, SOUND if remaining is None else remaining)
+            note_damage(log, NOT_DAMAGED if remaining is None else remaining)
         except LogError as error:
             self._failed(damaged, error)
             return

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from data_plane.log.errors import LogDeleted
 from data_plane.log.file_system import File
-
-if TYPE_CHECKING:
-    from data_plane.log.log_state import LogState
-    from data_plane.log.segment import Segment
+from data_plane.log.log_state import LogState
+from data_plane.log.segment import Segment
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ Deliberately absent: the schedule (maintenance.py) and throttling.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from data_plane.log import segment_age
 from data_plane.log.batch_walk import BatchWalk, pieces_around
@@ -42,11 +42,10 @@ from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.file_system import File
 from data_plane.log.key_map import BUFFER_BYTES, KeyMap
 from data_plane.log.lanes import JobStopped, Lane
+from data_plane.log.log_reads import aborted_transactions
+from data_plane.log.log_state import LogState
 from data_plane.log.segment import Segment
 from data_plane.log.segment_checks import verify
-
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
 
 
 class Dirt(NamedTuple):
@@ -63,7 +62,7 @@ class Dirt(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
 
-def cleanable_segments(log: Log, wall_ms: int) -> list[Segment]:
+def cleanable_segments(log: LogState, wall_ms: int) -> list[Segment]:
     """The sealed segments at the front of the log that may be rewritten."""
     config = log.config
     bound = min(log.last_stable_offset, log.high_watermark, log.checkpointed_recovery_point)
@@ -77,7 +76,7 @@ def cleanable_segments(log: Log, wall_ms: int) -> list[Segment]:
     return found
 
 
-def _is_too_young(log: Log, segment: Segment, wall_ms: int) -> bool:
+def _is_too_young(log: LogState, segment: Segment, wall_ms: int) -> bool:
     youngest_ms = segment_age.newest_ms(segment)
     if youngest_ms is None:
         log.wants_ages = True
@@ -85,7 +84,7 @@ def _is_too_young(log: Log, segment: Segment, wall_ms: int) -> bool:
     return wall_ms - youngest_ms < log.config.min_compaction_lag_ms
 
 
-def awaits_checkpoint(log: Log) -> bool:
+def awaits_checkpoint(log: LogState) -> bool:
     """Whether sealed segments are durable, but no checkpoint on disk says so yet."""
     if not log.is_loaded or not log.is_compactable:
         return False
@@ -93,7 +92,7 @@ def awaits_checkpoint(log: Log) -> bool:
     return log.checkpointed_recovery_point < durable_end
 
 
-def measure_dirt(log: Log, wall_ms: int) -> Dirt:
+def measure_dirt(log: LogState, wall_ms: int) -> Dirt:
     """See Dirt."""
     clean = dirty = 0
     oldest_ms = wall_ms
@@ -112,7 +111,7 @@ def measure_dirt(log: Log, wall_ms: int) -> Dirt:
     return Dirt(clean, dirty, oldest_ms)
 
 
-def compaction_priority(log: Log, wall_ms: int) -> float:
+def compaction_priority(log: LogState, wall_ms: int) -> float:
     """0 when nothing is due, otherwise more for dirtier logs; over 1 when a record has waited
     max.compaction.lag.ms."""
     if log.compacting or not log.is_compactable or _may_grow_back(log):
@@ -125,15 +124,15 @@ def compaction_priority(log: Log, wall_ms: int) -> float:
     return dirt.ratio if dirt.ratio >= log.config.min_cleanable_dirty_ratio else 0.0
 
 
-def _may_grow_back(log: Log) -> bool:
+def _may_grow_back(log: LogState) -> bool:
     """Whether power loss could bring segments back that retention has dropped: a tombstone that
     went meanwhile would be missing behind them. The next flush ends this."""
-    doomed = log.doomed
-    return doomed is not None and doomed[-1][0].next_offset > log.durable_log_start
+    pending = log.pending_deletion
+    return pending is not None and pending[-1][0].next_offset > log.durable_log_start
 
 
 def plan_compaction(
-    log: Log, wall_ms: int, buffer_bytes: int = BUFFER_BYTES
+    log: LogState, wall_ms: int, buffer_bytes: int = BUFFER_BYTES
 ) -> CompactionJob | None:
     """A job when compaction is due, whose key map takes no more than `buffer_bytes`."""
     if log.log_directory.failure is not None or not log.config.compact:
@@ -150,7 +149,7 @@ class CompactionJob:
     lane = Lane.CLEANER
 
     def __init__(
-        self, log: Log, segments: list[Segment], wall_ms: int, buffer_bytes: int = BUFFER_BYTES
+        self, log: LogState, segments: list[Segment], wall_ms: int, buffer_bytes: int = BUFFER_BYTES
     ) -> None:
         self.log = log
         self._buffer_bytes = buffer_bytes
@@ -159,7 +158,7 @@ class CompactionJob:
         self._wall_ms = wall_ms
         self._first_dirty_offset = max(log.cleaner_offset, segments[0].base_offset)
         self._end_offset = segments[-1].next_offset
-        self._aborted = log.aborted_transactions(segments[0].base_offset, self._end_offset)
+        self._aborted = aborted_transactions(log, segments[0].base_offset, self._end_offset)
         # What they have written last stays; looked through by the thread.
         self._producers = log.producers.freeze()
         self._last_offsets: frozenset[int] = frozenset()

@@ -12,16 +12,12 @@ offset in its name: `X.log.<end offset>.swap`.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 from data_plane.log.compaction_writer import CLEANED_SUFFIX, CompactedSegment
 from data_plane.log.file_system import SyncSite
+from data_plane.log.log_state import LogState
 from data_plane.log.partition_files import COPY_SUFFIX
 from data_plane.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
-
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
-    from data_plane.log.log_state import LogState
 
 SWAP_SUFFIX = ".swap"
 UNDECIDED_SUFFIXES = (SWAP_SUFFIX, CLEANED_SUFFIX, COPY_SUFFIX)
@@ -30,7 +26,7 @@ UNDECIDED_SUFFIXES = (SWAP_SUFFIX, CLEANED_SUFFIX, COPY_SUFFIX)
 INDEX_SUFFIXES = SEGMENT_SUFFIXES - {LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX}
 
 
-def swap_in(log: Log, result: CompactedSegment) -> bool:
+def swap_in(log: LogState, result: CompactedSegment) -> bool:
     """Replace `result.originals` by the new segment; on the loop. Raises LogDirFailure.
 
     False when the log has changed in between (truncation, retention): nothing happens then."""
@@ -58,7 +54,7 @@ def swap_in(log: Log, result: CompactedSegment) -> bool:
     return True
 
 
-def discard(log: Log, result: CompactedSegment) -> None:
+def discard(log: LogState, result: CompactedSegment) -> None:
     """Remove what nobody is going to swap in. Raises OSError."""
     for suffix in result.suffixes:
         with contextlib.suppress(FileNotFoundError):

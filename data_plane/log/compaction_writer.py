@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from data_plane.log.batch_walk import Chunk
 from data_plane.log.file_system import Buffer, SyncSite
 from data_plane.log.indexes import AbortedTransaction, encode_aborted
 from data_plane.log.key_map import AbortedRanges, KeyMap
+from data_plane.log.log_state import LogState
 from data_plane.log.segment import (
     APPEND_TIME_SUFFIX,
+    INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
 )
 from data_plane.log.segment_age import encode_append_ms, newest_append_ms
-from data_plane.log.segment_checks import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from data_plane.wire.kernel import list_keys
 from data_plane.wire.records import BatchHeader, filter_batch, read_batch_header, unpacked_records
-
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
 
 CLEANED_SUFFIX = ".cleaned"
 WRITE_BYTES = 1 << 20
@@ -46,7 +45,7 @@ class GroupWriter:
 
     def __init__(
         self,
-        log: Log,
+        log: LogState,
         group: list[Segment],
         keys: KeyMap,
         aborted: Iterable[AbortedTransaction],

@@ -19,16 +19,13 @@ Deliberately absent: whether anybody still wants it (data_plane/replica/partitio
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 from data_plane.log import truncation
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.lanes import JobStopped
+from data_plane.log.log_state import LogState
 from data_plane.log.remainder import Remainder, last_segment_below, prepare, sync_copy
 from data_plane.log.segment_checks import verify
-
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
 
 
 class CutJob:
@@ -45,7 +42,7 @@ class CutJob:
         "offset",
     )
 
-    def __init__(self, log: Log, offset: int) -> None:
+    def __init__(self, log: LogState, offset: int) -> None:
         self.log = log
         self.offset = offset
         self._segments = log.segments

@@ -14,19 +14,16 @@ Deliberately absent: finding damage (recovery.py, scrubber.py, reads.py), and wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from data_plane.log.batch_walk import BadRange, BatchWalk
 from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
 from data_plane.log.file_system import File, FileSystem, SyncSite
 from data_plane.log.log_directory import LogDirectory
+from data_plane.log.log_state import LogState
 from data_plane.log.segment import Segment
-
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
+from data_plane.log.segment_checks import load_indexes
 
 DAMAGE_FILE = "damaged-logs.checkpoint"
-SOUND = -1
+NOT_DAMAGED = -1
 
 
 def read_damage(fs: FileSystem, path: str) -> dict[str, int]:
@@ -35,15 +32,15 @@ def read_damage(fs: FileSystem, path: str) -> dict[str, int]:
     return dict(value) if isinstance(value, dict) else {}
 
 
-def note_damage(log: Log, offset: int) -> None:
-    """The log is damaged from `offset` on (SOUND: not any more). Durable on return; raises
+def note_damage(log: LogState, offset: int) -> None:
+    """The log is damaged from `offset` on (NOT_DAMAGED: not any more). Durable on return; raises
     LogDirFailure."""
     if log.damaged_from == offset:
         return
     directory = log.log_directory
     directory.check_online()
     key = damage_key(log)
-    if offset == SOUND:
+    if offset == NOT_DAMAGED:
         directory.damage.pop(key, None)
     else:
         directory.damage[key] = offset
@@ -51,13 +48,13 @@ def note_damage(log: Log, offset: int) -> None:
     log.damaged_from = offset
 
 
-def forget_deleted(log: Log) -> None:
+def forget_deleted(log: LogState) -> None:
     """The log is deleted: another one may take its place. Raises LogDirFailure."""
     if log.log_directory.damage.pop(damage_key(log), None) is not None:
         _write(log.log_directory)
 
 
-def damage_key(log: Log) -> str:
+def damage_key(log: LogState) -> str:
     return f"{log.topic_id}/{log.partition}"
 
 
@@ -74,7 +71,7 @@ def _write(directory: LogDirectory) -> None:
         raise directory.fail(error) from error
 
 
-def first_damaged_offset(log: Log) -> int | None:
+def first_damaged_offset(log: LogState) -> int | None:
     """Where the first batch begins that this process knows to be damaged: behind the last sound one
     before it, or at the log start. None for a log that is not loaded or sound as far as anybody has
     looked; what lies wholly below the log start does not count. Raises LogDirFailure."""
@@ -94,7 +91,7 @@ def first_damaged_offset(log: Log) -> int | None:
 def _first_in(segment: Segment, bad_ranges: list[BadRange], log_start_offset: int) -> int | None:
     file = segment.directory.fs.open(segment.path(), write=False)
     try:
-        segment.load_indexes(file)
+        load_indexes(segment, file)
         for index, bad in enumerate(bad_ranges):
             following = bad_ranges[index + 1] if index + 1 < len(bad_ranges) else None
             if following is not None and following.start == bad.end:

@@ -20,17 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from data_plane.log import partition_files
 from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
 from data_plane.log.file_system import FileSystem, SyncSite
 from data_plane.log.lanes import Lane
 from data_plane.log.log_directory import CHECKPOINT_FILE, WITHDRAWN_FILE, LogDirectory
+from data_plane.log.log_state import LogState
 from data_plane.log.log_summary import LogSummary
-
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
+from data_plane.log.segment_age import newest_ms
 
 CLEAN_MARK_FILE = "clean-shutdown"
 FORMAT_VERSION = 1
@@ -51,6 +50,37 @@ class DirectoryState(NamedTuple):
     is_clean: bool
     # Counts the checkpoints of the directory; a truncation mark with a lower number is out of date.
     sequence: int
+
+
+def summary_of(log: LogState) -> LogSummary:
+    """What the directory's checkpoint keeps of a log."""
+    if not log.is_loaded and log.opened_from is not None:
+        return log.opened_from._replace(high_watermark=log.high_watermark)
+    active = log.active
+    return LogSummary(
+        log.log_start_offset,
+        log.log_end_offset,
+        log.recovery_point,
+        log.high_watermark,
+        log.size_bytes,
+        active.base_offset,
+        active.size,
+        active.first_append_ms,
+        log.epochs.latest_epoch,
+        log.cleaner_offset,
+        not log.needs_flush and not log.pending_deletion,
+        log.tail_files_offset == log.log_end_offset,
+        _first_segment_newest_ms(log),
+        len(log.producers),
+    )
+
+
+def _first_segment_newest_ms(log: LogState) -> int:
+    """-1 where that takes a longer look, so that retention has one."""
+    if log.log_directory.failure is not None:
+        return -1
+    found_ms = newest_ms(log.segments[0])
+    return -1 if found_ms is None else found_ms
 
 
 def read_directory(fs: FileSystem, path: str) -> DirectoryState:
@@ -101,7 +131,7 @@ def remove_clean_mark(fs: FileSystem, path: str, state: DirectoryState) -> None:
 def encode_directory(
     directory: LogDirectory,
     sequence: int,
-    entries: Mapping[Log, LogSummary],
+    entries: Mapping[LogState, LogSummary],
     broker_epoch: int | None = None,
 ) -> bytes:
     """The content of both files."""
@@ -121,7 +151,7 @@ def encode_directory(
 
 
 def write_clean_mark(
-    directory: LogDirectory, entries: Mapping[Log, LogSummary], broker_epoch: int | None
+    directory: LogDirectory, entries: Mapping[LogState, LogSummary], broker_epoch: int | None
 ) -> None:
     """Leave the clean-shutdown mark. Every log is synced and closed by now."""
     directory.checkpoint_sequence += 1
@@ -142,11 +172,11 @@ class CheckpointJob:
 
     lane = Lane.FLUSH
 
-    def __init__(self, directory: LogDirectory, logs: Iterable[Log]) -> None:
+    def __init__(self, directory: LogDirectory, logs: Iterable[LogState]) -> None:
         self.directory = directory
         self._left = iter(logs)
-        self._entries: dict[Log, LogSummary] = {}
-        self._marked: dict[Log, int] = {}
+        self._entries: dict[LogState, LogSummary] = {}
+        self._marked: dict[LogState, int] = {}
         directory.checkpoint_sequence += 1
         self._sequence = directory.checkpoint_sequence
         self._is_stored = False
@@ -158,7 +188,7 @@ class CheckpointJob:
             looked_at += 1
             if log.is_closed:
                 continue
-            self._entries[log] = log.summary()
+            self._entries[log] = summary_of(log)
             if log.truncation_marks:
                 self._marked[log] = log.truncation_marks
         return logs_max is None or looked_at < logs_max

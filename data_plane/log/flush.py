@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from enum import Flag, auto
-from typing import TYPE_CHECKING
 
 from data_plane.log.checkpoints import TEMPORARY_SUFFIX, write_checkpoint, write_file
 from data_plane.log.file_system import File, SyncSite
+from data_plane.log.fold_snapshots import forget_written
 from data_plane.log.log_directory import LogDirectory
+from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
     PARTITION_FILE,
@@ -28,39 +28,24 @@ from data_plane.log.partition_files import (
 )
 from data_plane.log.segment import Segment
 
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
-
-
-class Dirty(Flag):
-    """What a log's next flush has to make durable beside segment data."""
-
-    NOTHING = 0
-    # Names in the partition's folder.
-    FOLDER = auto()
-    # partition.json and the names of the partition's and the topic's folder.
-    PARENTS = auto()
-    EPOCHS = auto()
-    LOG_START = auto()
-
 
 class FlushJob:
     """Makes durable what `log` holds at this moment."""
 
     __slots__ = (
-        "_beginning",
+        "_begun_anew_count",
         "_dropped",
-        "_files",
-        "_flags",
         "_is_done",
         "_log_start_offset",
         "_segments",
         "_snapshots",
+        "files",
+        "flags",
         "log",
         "target_offset",
     )
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogState) -> None:
         self.log = log
         self.target_offset = log.log_end_offset
         # With the descriptor where there is one. There may be more segments than may be open.
@@ -75,17 +60,19 @@ class FlushJob:
         # What retention has dropped since the last flush: it alone may say which leader epoch the
         # log is in, where the file of the epochs is older than the log start (recovery.py).
         self._dropped = [
-            segment for segment, _ in log.doomed or () if segment.next_offset > log.recovery_point
+            segment
+            for segment, _ in log.pending_deletion or ()
+            if segment.next_offset > log.recovery_point
         ]
         # All that are still to be written, whichever job writes them.
         self._snapshots = log.pending_snapshots
-        self._files = log.unsynced or []
-        self._flags = log.dirty
+        self.files = log.unsynced or []
+        self.flags = log.dirty
         for earlier in log.flushes:
             # Nobody knows which of the two runs first, and each one moves the recovery point.
-            self._files = [*earlier._files, *self._files]
-            self._flags |= earlier._flags
-        self._beginning = log.beginnings
+            self.files = [*earlier.files, *self.files]
+            self.flags |= earlier.flags
+        self._begun_anew_count = log.begun_anew_count
         self._log_start_offset = log.log_start_offset
         self._is_done = False
         log.flushes.append(self)
@@ -111,7 +98,7 @@ class FlushJob:
     def _sync(self) -> None:
         log = self.log
         fs = log.log_directory.fs
-        flags = self._flags
+        flags = self.flags
         for segment, file in self._segments:
             if segment.retired:
                 continue
@@ -119,7 +106,7 @@ class FlushJob:
                 fs.sync_data(file, SyncSite.APPEND_DATA)
             elif not sync_file(log, segment.path(), SyncSite.APPEND_DATA) and not segment.retired:
                 raise FileNotFoundError(f"{segment.path()} is gone")
-        for path, site in self._files:
+        for path, site in self.files:
             sync_file(log, path, site)
         if Dirty.LOG_START in flags:
             for segment in self._dropped:
@@ -128,7 +115,7 @@ class FlushJob:
             # epochs, which have forgotten that.
             fs.sync_directory(log.folder, SyncSite.SNAPSHOT_NAMES)
             with log.log_directory.moving_log_start():
-                if log.beginnings == self._beginning:
+                if log.begun_anew_count == self._begun_anew_count:
                     write_log_start(log, self._log_start_offset)
         if Dirty.EPOCHS in flags:
             # The newest content, whichever job this is; epochs beyond the log end do no harm.
@@ -147,7 +134,7 @@ class FlushJob:
     @property
     def may_run_together(self) -> bool:
         """Whether `run_together` has the order that this job needs."""
-        return Dirty.LOG_START not in self._flags
+        return Dirty.LOG_START not in self.flags
 
     def write_snapshots(self) -> None:
         """Write what a roll has held. It may take long, and others may sync meanwhile."""
@@ -156,13 +143,13 @@ class FlushJob:
 
     def write_epochs(self) -> None:
         """The first half of `run_together`: content."""
-        if Dirty.EPOCHS in self._flags:
+        if Dirty.EPOCHS in self.flags:
             path = f"{self.log.folder}/{LEADER_EPOCHS_FILE}{TEMPORARY_SUFFIX}"
             write_file(self.log.log_directory.fs, path, self.log.epochs.encode(), None)
 
     def name_epochs(self) -> None:
         """The second half of `run_together`: names."""
-        if Dirty.EPOCHS in self._flags:
+        if Dirty.EPOCHS in self.flags:
             path = f"{self.log.folder}/{LEADER_EPOCHS_FILE}"
             self.log.log_directory.fs.rename(path + TEMPORARY_SUFFIX, path)
 
@@ -174,20 +161,20 @@ class FlushJob:
         """Move the recovery point; on the loop, also after a failed `run`."""
         log = self.log
         log.flushes.remove(self)
-        log.forget_written_snapshots()
+        forget_written(log)
         for segment, file in self._segments:
             if file is not None:
                 segment.pins -= 1
         if not self._is_done:
             # Nothing is forgotten, should the directory go on.
-            log.unsynced = [*self._files, *(log.unsynced or [])] or None
-            log.dirty |= self._flags
+            log.unsynced = [*self.files, *(log.unsynced or [])] or None
+            log.dirty |= self.flags
             log.unflushed_since_ms = 0
         elif log.log_directory.failure is None:
             # A truncation may have come in between.
             target = min(self.target_offset, log.log_end_offset)
             log.recovery_point = max(log.recovery_point, target)
-            has_log_start = Dirty.LOG_START in self._flags and not log.is_closed
+            has_log_start = Dirty.LOG_START in self.flags and not log.is_closed
             if has_log_start and log.durable_log_start == log.log_start_offset:
                 try:
                     forget_unsynced_log_start(log.log_directory.fs, log.folder)
@@ -219,7 +206,7 @@ def run_together(directory: LogDirectory, jobs: Sequence[FlushJob]) -> None:
         raise directory.fail(error) from error
 
 
-def sync_file(log: Log, path: str, site: SyncSite) -> bool:
+def sync_file(log: LogState, path: str, site: SyncSite) -> bool:
     """Sync a file by name, through a descriptor of this thread's own. False when it is gone."""
     fs = log.log_directory.fs
     try:

@@ -17,91 +17,20 @@ Invariants
 
 from __future__ import annotations
 
-from queue import SimpleQueue
-from typing import TYPE_CHECKING
-
-from data_plane.log.checkpoints import TEMPORARY_SUFFIX, write_file
+from data_plane.log.checkpoints import write_file
 from data_plane.log.file_system import SyncSite
-from data_plane.log.flush import Dirty
 from data_plane.log.fold import Fold
-
-if TYPE_CHECKING:
-    from data_plane.log.log_state import LogState as Log
+from data_plane.log.log_state import Dirty, LogState
+from data_plane.log.pending_snapshot import PendingSnapshot
 
 PENDING_MAX = 16
 
 
-class PendingSnapshot:
-    """The state of `fold` now, which is that before `offset`."""
-
-    __slots__ = (
-        "_frozen",
-        "_fs",
-        "_naming",
-        "_writing",
-        "is_cancelled",
-        "is_written",
-        "offset",
-        "path",
-    )
-
-    def __init__(self, log: Log, fold: Fold, offset: int) -> None:
-        self.offset = offset
-        self.path = snapshot_path(log, fold, offset)
-        self.is_written = False
-        self.is_cancelled = False
-        self._fs = log.log_directory.fs
-        self._frozen = fold.freeze()
-        # Tokens: of who writes, and, taken for a moment only, of who gives or takes the name.
-        self._writing: SimpleQueue[None] = SimpleQueue()
-        self._writing.put(None)
-        self._naming: SimpleQueue[None] = SimpleQueue()
-        self._naming.put(None)
-
-    def write(self) -> None:
-        """In a worker thread; does nothing the second time. Raises OSError."""
-        self._writing.get()
-        try:
-            if not self.is_written and not self.is_cancelled:
-                self._write()
-        finally:
-            self._writing.put(None)
-
-    def _write(self) -> None:
-        temporary = self.path + TEMPORARY_SUFFIX
-        file = self._fs.open(temporary, create=True)
-        try:
-            if file.size() > 0:
-                file.truncate(0)
-            self._frozen.write(file)
-        finally:
-            file.close()
-        self._naming.get()
-        try:
-            if self.is_cancelled:
-                self._fs.unlink(temporary)
-            else:
-                self._fs.rename(temporary, self.path)
-                self.is_written = True
-        finally:
-            self._naming.put(None)
-
-    def cancel(self) -> None:
-        """Its name is not given any more; a file that has it already is the caller's to remove."""
-        self._naming.get()
-        self.is_cancelled = True
-        self._naming.put(None)
-
-    def close(self) -> None:
-        """Let go of the state; on the loop, when nobody writes."""
-        self._frozen.close()
-
-
-def snapshot_path(log: Log, fold: Fold, offset: int) -> str:
+def snapshot_path(log: LogState, fold: Fold, offset: int) -> str:
     return f"{log.folder}/{offset:020d}{fold.extension}"
 
 
-def write_snapshots(log: Log, folds: list[Fold], offset: int) -> None:
+def write_snapshots(log: LogState, folds: list[Fold], offset: int) -> None:
     """Store the folds' state before `offset` here and now, for the next flush to sync."""
     for fold in folds:
         path = snapshot_path(log, fold, offset)
@@ -110,20 +39,21 @@ def write_snapshots(log: Log, folds: list[Fold], offset: int) -> None:
     log.dirty |= Dirty.FOLDER
 
 
-def hold_snapshots(log: Log, offset: int) -> None:
+def hold_snapshots(log: LogState, offset: int) -> None:
     """As `write_snapshots`, by the next flush where the state is large."""
     at_once_max = log.log_directory.entries_written_at_once_max
     for fold in log.folds:
         if len(fold) <= at_once_max or len(log.pending_snapshots) >= PENDING_MAX:
             write_snapshots(log, [fold], offset)
             continue
-        pending = PendingSnapshot(log, fold, offset)
+        path = snapshot_path(log, fold, offset)
+        pending = PendingSnapshot(log.log_directory.fs, path, fold, offset)
         log.pending_snapshots = (*log.pending_snapshots, pending)
         log.sync_later(pending.path, SyncSite.SNAPSHOT)
         log.dirty |= Dirty.FOLDER
 
 
-def write_pending(log: Log, up_to: int) -> None:
+def write_pending(log: LogState, up_to: int) -> None:
     """Have what is pending on the disk now, for a truncation to `up_to` that may begin with it.
     Raises OSError."""
     for pending in log.pending_snapshots:
@@ -132,7 +62,7 @@ def write_pending(log: Log, up_to: int) -> None:
     forget_written(log)
 
 
-def cancel_pending(log: Log, above: int) -> None:
+def cancel_pending(log: LogState, above: int) -> None:
     """The log ends at `above`, or begins anew: later states are none of it."""
     for pending in log.pending_snapshots:
         if pending.offset > above:
@@ -140,8 +70,10 @@ def cancel_pending(log: Log, above: int) -> None:
     forget_written(log)
 
 
-def forget_written(log: Log) -> None:
+def forget_written(log: LogState) -> None:
     """Let go of the states that are on the disk, or never will be; on the loop."""
+    if not log.pending_snapshots:
+        return
     left = []
     for pending in log.pending_snapshots:
         if pending.is_written or pending.is_cancelled:

@@ -13,25 +13,25 @@ job at all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 from data_plane.log import loading
 from data_plane.log.lanes import Lane
-
-if TYPE_CHECKING:
-    from data_plane.log.log_state import LogState as Log
+from data_plane.log.log_state import LogState
 
 
 class LoadJob:
     """See the module. One for a log at a time; several may run it."""
 
-    __slots__ = ("_is_taken_over", "_loaded", "_token", "log")
+    __slots__ = ("_is_taken_over", "_loaded", "_take_loaded", "_token", "log")
 
     lane = Lane.CLEANER
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: LogState, take_loaded: Callable[[loading.LoadedLog], None]) -> None:
+        """`take_loaded` is told what was loaded, on the loop."""
         self.log = log
+        self._take_loaded = take_loaded
         self._loaded: loading.LoadedLog | None = None
         self._is_taken_over = False
         self._token: SimpleQueue[None] = SimpleQueue()
@@ -57,7 +57,7 @@ class LoadJob:
         `run`."""
         loaded = self.take_over()
         if loaded is not None:
-            self.log.take_loaded(loaded)
+            self._take_loaded(loaded)
 
     def take_over(self) -> loading.LoadedLog | None:
         """What was loaded, if anything was; no thread loads any more. Waits for one that does."""

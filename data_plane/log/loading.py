@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from data_plane.log.batch_walk import BadRange, BatchWalk, pieces_around
 from data_plane.log.checkpoints import encode_value, write_file, write_unsynced
@@ -20,11 +20,11 @@ from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
-from data_plane.log.flush import Dirty
 from data_plane.log.fold import Fold
 from data_plane.log.fold_snapshots import hold_snapshots, write_pending, write_snapshots
 from data_plane.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, encode_aborted
 from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
@@ -33,13 +33,16 @@ from data_plane.log.partition_files import (
     read_log_start,
 )
 from data_plane.log.producer_state import ProducerStates
-from data_plane.log.segment import APPEND_TIME_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from data_plane.log.segment import (
+    APPEND_TIME_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 from data_plane.log.segment_age import encode_append_ms
-from data_plane.log.segment_checks import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from data_plane.wire.records import BatchHeader
-
-if TYPE_CHECKING:
-    from data_plane.log.log_state import LogState as Log
 
 # Below this size it is cheaper to walk the active segment again than to keep files about it.
 TAIL_FILES_BYTES_MIN = 1 << 20
@@ -60,6 +63,22 @@ class LoadedLog(NamedTuple):
             segment.close_file()
 
 
+def adopt(log: LogState, loaded: LoadedLog) -> None:
+    """Let the log be what was loaded; on the loop."""
+    log.set_folds(loaded.folds)
+    for segment in loaded.segments:
+        segment.ever_mapped |= segment.base_offset in log.mapped_bases
+    log.mapped_bases = frozenset()
+    log.replace_segments(loaded.segments)
+    log.epochs = loaded.epochs
+    log.log_start_offset = loaded.log_start_offset
+    log.log_end_offset = loaded.segments[-1].next_offset
+    log.recovery_point = min(loaded.recovery_point, log.log_end_offset)
+    log.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
+    if log.recovery_point < log.log_end_offset and log.unflushed_since_ms < 0:
+        log.unflushed_since_ms = 0
+
+
 def segment_bases(names: Sequence[str]) -> list[int]:
     """Base offsets of the `.log` files among `names`."""
     return sorted(
@@ -69,7 +88,7 @@ def segment_bases(names: Sequence[str]) -> list[int]:
     )
 
 
-def open_segments(log: Log, names: Sequence[str]) -> list[Segment]:
+def open_segments(log: LogState, names: Sequence[str]) -> list[Segment]:
     """The segments of a folder by their names and sizes; all but the last one sealed."""
     bases = segment_bases(names)
     untimed = {name for name in names if name.endswith(APPEND_TIME_SUFFIX)}
@@ -85,7 +104,7 @@ def open_segments(log: Log, names: Sequence[str]) -> list[Segment]:
     return segments
 
 
-def without_removed(log: Log, segments: list[Segment], log_start: int) -> list[Segment]:
+def without_deleted(log: LogState, segments: list[Segment], log_start: int) -> list[Segment]:
     """The segments that are not wholly below the log start; the others' files go (again)."""
     count = 0
     while count < len(segments) - 1 and segments[count].next_offset <= log_start:
@@ -93,14 +112,14 @@ def without_removed(log: Log, segments: list[Segment], log_start: int) -> list[S
     return without_first(log, segments, count)
 
 
-def without_first(log: Log, segments: list[Segment], count: int) -> list[Segment]:
-    """Leave the first `count` segments to the next removal job."""
+def without_first(log: LogState, segments: list[Segment], count: int) -> list[Segment]:
+    """Leave the first `count` segments to the next deletion job."""
     if count:
-        log.doomed = [(segment, 0) for segment in segments[:count]]
+        log.pending_deletion = [(segment, 0) for segment in segments[:count]]
     return segments[count:]
 
 
-def load(log: Log, summary: LogSummary | None) -> LoadedLog:
+def load(log: LogState, summary: LogSummary | None) -> LoadedLog:
     """Load a log that was closed cleanly, or that the checkpoint knows to be whole. In any thread:
     its files are open without being counted (LogDirectory.open_files)."""
     fs = log.log_directory.fs
@@ -115,7 +134,7 @@ def load(log: Log, summary: LogSummary | None) -> LoadedLog:
         segments = [Segment(log.log_directory, log.folder, base_offset, base_offset, 0)]
         log.dirty |= Dirty.FOLDER
     log_start = max(log_start, segments[0].base_offset)
-    segments = without_removed(log, segments, log_start)
+    segments = without_deleted(log, segments, log_start)
     active = segments[-1]
     active.start_indexes()
     active.file = fs.open(active.path(), create=is_new)
@@ -127,7 +146,7 @@ def load(log: Log, summary: LogSummary | None) -> LoadedLog:
 
 
 def _load_active(
-    log: Log,
+    log: LogState,
     summary: LogSummary | None,
     names: list[str],
     segments: list[Segment],
@@ -160,7 +179,7 @@ def _load_active(
 
 
 def walk_active(
-    log: Log,
+    log: LogState,
     active: Segment,
     file: File,
     folds: list[Fold],
@@ -291,7 +310,7 @@ def replay(segments: Sequence[Segment], folds: list[Fold], starts: list[int], en
         producers.take_aborted()
 
 
-def folds_of(log: Log) -> list[Fold]:
+def folds_of(log: LogState) -> list[Fold]:
     """The folds made anew from what a loaded log holds. Raises OSError, and what a fold raises."""
     fs = log.log_directory.fs
     folds = log.new_folds()
@@ -305,7 +324,7 @@ def folds_of(log: Log) -> list[Fold]:
 # Segments
 
 
-def create_segment(log: Log, base_offset: int) -> Segment:
+def create_segment(log: LogState, base_offset: int) -> Segment:
     """A new, empty active segment; its name is durable after the next flush."""
     segment = Segment(log.log_directory, log.folder, base_offset, base_offset, 0)
     segment.start_indexes()
@@ -314,7 +333,7 @@ def create_segment(log: Log, base_offset: int) -> Segment:
     return segment
 
 
-def seal(log: Log, segment: Segment, folds: list[Fold] | None = None) -> None:
+def seal(log: LogState, segment: Segment, folds: list[Fold] | None = None) -> None:
     """Write what a segment that takes no more appends keeps beside its `.log`. `folds` when the log
     is not loaded yet, and theirs here and now; else the next flush may write the snapshots."""
     if segment.time_index is not None and segment.max_timestamp >= 0:
@@ -330,7 +349,7 @@ def seal(log: Log, segment: Segment, folds: list[Fold] | None = None) -> None:
     segment.forget_hints()
 
 
-def write_index_files(log: Log, segment: Segment, *, goes_on: bool = False) -> None:
+def write_index_files(log: LogState, segment: Segment, *, goes_on: bool = False) -> None:
     """The index files as they are in memory; `.txnindex` only when it has entries, `.appendtime`
     only for records without timestamps. `goes_on`: more is to be appended."""
     fs = segment.directory.fs
@@ -348,7 +367,7 @@ def write_index_files(log: Log, segment: Segment, *, goes_on: bool = False) -> N
     _write_if_any(log, segment.path(APPEND_TIME_SUFFIX), encoded, SyncSite.APPEND_TIME)
 
 
-def _write_if_any(log: Log, path: str, content: bytes | None, site: SyncSite) -> None:
+def _write_if_any(log: LogState, path: str, content: bytes | None, site: SyncSite) -> None:
     fs = log.log_directory.fs
     if content is None:
         # A segment of the same name that was cut or truncated may have left one.
@@ -359,7 +378,7 @@ def _write_if_any(log: Log, path: str, content: bytes | None, site: SyncSite) ->
         log.sync_later(path, site)
 
 
-def write_tail(log: Log) -> None:
+def write_tail(log: LogState) -> None:
     """At a clean close: spare the next start the walk over a large active segment."""
     active = log.active
     if active.size >= TAIL_FILES_BYTES_MIN and not active.bad_ranges:
@@ -369,7 +388,11 @@ def write_tail(log: Log) -> None:
 
 
 def load_tail_files(
-    log: Log, names: Sequence[str], active: Segment, folds: list[Fold], summary: LogSummary | None
+    log: LogState,
+    names: Sequence[str],
+    active: Segment,
+    folds: list[Fold],
+    summary: LogSummary | None,
 ) -> bool:
     """Load what `write_tail` left; False when it is not there or not of this very end."""
     if summary is None or active.size != summary.active_size or not summary.has_tail_files:
@@ -398,7 +421,9 @@ def load_tail_files(
     return False
 
 
-def walk_tail(log: Log, active: Segment, offset_index: OffsetIndex, time_index: TimeIndex) -> bool:
+def walk_tail(
+    log: LogState, active: Segment, offset_index: OffsetIndex, time_index: TimeIndex
+) -> bool:
     """Account for the batches behind the last index entry; False when they do not end right."""
     end = active.next_offset
     position = offset_index.boundary_at_or_below(active.size)
@@ -444,7 +469,7 @@ def add_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:
             file.close()
 
 
-def note_log_start(log: Log, offset: int) -> None:
+def note_log_start(log: LogState, offset: int) -> None:
     """The log is to begin at `offset` also after kill -9; the next flush makes it so after power
     loss. Before it does so here: what a failing disk does not take, nobody is to be told."""
     path = f"{log.folder}/{LOG_START_UNSYNCED_FILE}"

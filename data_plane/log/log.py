@@ -1,5 +1,10 @@
 """One partition's log: appends, reads, retention, truncation; everything else is derived from it.
 
+    Log                 what others use: one name for each act, and what an error of the disk means
+      └ acts            log_appends, log_reads, timestamps, retention, truncation, loading, recovery
+      └ jobs            FlushJob, CompactionJob, CutJob, LoadJob, SegmentDeletionJob
+          └ LogState    what all of these work on (log_state.py)
+
     log_start_offset ≤ high_watermark ≤ log_end_offset      recovery_point ≤ log_end_offset
     segments: [sealed, sealed, …, active]; only the last one takes appends
 
@@ -23,78 +28,171 @@ committed (`advance_high_watermark` tells), sockets, threads, clocks.
 
 from __future__ import annotations
 
-from data_plane.log import loading, removal, timestamps, truncation
+from collections.abc import Sequence
+from uuid import UUID
+
+from data_plane.log import (
+    directory_checkpoint,
+    loading,
+    log_appends,
+    log_reads,
+    recovery,
+    retention,
+    timestamps,
+    truncation,
+)
 from data_plane.log.compaction import CompactionJob, plan_compaction
+from data_plane.log.config import LogConfig
 from data_plane.log.cut_job import CutJob
 from data_plane.log.errors import OffsetOutOfRange
-from data_plane.log.flush import Dirty, FlushJob
+from data_plane.log.flush import FlushJob
+from data_plane.log.fold import FoldFactory
 from data_plane.log.key_map import BUFFER_BYTES
+from data_plane.log.load_job import LoadJob
+from data_plane.log.loading import LoadedLog
 from data_plane.log.log_appends import CLIENT, COORDINATOR, AppendResult
-from data_plane.log.log_reads import LogReads
+from data_plane.log.log_directory import LogDirectory
+from data_plane.log.log_state import LogState
+from data_plane.log.log_summary import LogSummary
 from data_plane.log.remainder import last_segment_below
 
 __all__ = ["CLIENT", "COORDINATOR", "AppendResult", "Log"]
 
 
-class Log(LogReads):
+class Log(LogState):
     """See the module."""
 
-    __slots__ = ()
+    __slots__ = ("_load_job",)
 
-    # Closing
+    # Acts that need nothing around them: a call of one of these is a call of the function.
+    append_as_leader = log_appends.append_as_leader
+    append_as_follower = log_appends.append_as_follower
+    roll = log_appends.roll
+    maybe_roll = log_appends.maybe_roll
+    read = log_reads.read
+    read_cold = log_reads.read_cold
+    is_sealed_at = log_reads.is_sealed_at
+    doubt = log_reads.doubt
+    epoch_for_offset = log_reads.epoch_for_offset
+    end_offset_for_epoch = log_reads.end_offset_for_epoch
+    aborted_transactions = log_reads.aborted_transactions
+    producer_states = log_reads.producer_states
+    summary = directory_checkpoint.summary_of
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        folder: str,
+        topic_id: UUID,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        fold_factories: Sequence[FoldFactory] = (),
+    ) -> None:
+        super().__init__(directory, folder, topic_id, topic, partition, config, fold_factories)
+        self._load_job: LoadJob | None = None
+
+    # Opening and closing
+
+    def load(self) -> None:
+        """Bring segments and folds into memory. Raises LogDirFailure, CorruptSegment."""
+        assert not self.is_closed, "a closed log was used"
+        self.log_directory.check_online()
+        job, self._load_job = self._load_job, None
+        loaded = None if job is None else job.take_over()
+        if loaded is None:
+            with self.log_directory.guarding():
+                loaded = loading.load(self, self.opened_from)
+        self.take_loaded(loaded)
+
+    def load_job(self) -> LoadJob:
+        """The job that loads this log, the same one until that is done."""
+        if self._load_job is None:
+            self._load_job = LoadJob(self, self.take_loaded)
+        return self._load_job
+
+    def take_loaded(self, loaded: LoadedLog) -> None:
+        """Be loaded. On the loop; does nothing when it is already, or closed meanwhile."""
+        self._load_job = None
+        if self.is_loaded or self.is_closed:
+            loaded.close()
+            return
+        for segment in loaded.segments:
+            if segment.file is not None:
+                self.log_directory.open_files.opened(segment)
+        loading.adopt(self, loaded)
+
+    def recover(self, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> None:
+        """Open after an unclean shutdown: walk from `recovery_point` on. `may_lose` tells whether
+        unsynced writes may be gone (see recovery.py). Raises LogDirFailure."""
+        with self.log_directory.guarding():
+            loaded = recovery.recover(self, recovery_point, summary, may_lose)
+        loading.adopt(self, loaded)
+        # The checkpoint may speak of what was cut off since, or of a log that stood here before.
+        self.cleaner_offset = min(self.cleaner_offset, self.recovery_point)
+        if summary is not None and self.log_start_offset < summary.log_start_offset:
+            # What was dropped is back, and what was cleaned since was cleaned without it.
+            self.cleaner_offset = -1
 
     def unload(self) -> None:
         """Give back memory and descriptors of a log at rest; the next use loads it again."""
-        if self._segments is None or self.needs_flush or self.doomed or self.compacting:
+        if (
+            self.segments_if_loaded is None
+            or self.needs_flush
+            or self.pending_deletion
+            or self.compacting
+        ):
             return
         summary = self.summary()
-        for segment in self._segments:
+        for segment in self.segments_if_loaded:
             segment.release()
-        self.mapped_bases = frozenset(one.base_offset for one in self._segments if one.ever_mapped)
-        self._summary = summary
-        self._segments = None
-        self._folds = None
-        self._producers = None
+        self.mapped_bases = frozenset(
+            one.base_offset for one in self.segments_if_loaded if one.ever_mapped
+        )
+        self.opened_from = summary
+        self.segments_if_loaded = None
+        self.folds_if_loaded = None
+        self.producers_if_loaded = None
 
     def prepare_close(self) -> None:
         """Sync everything, so that the log needs no recovery. Raises LogDirFailure."""
         self.write_tail_files()
-        if self._segments is not None and not self._closed:
+        if self.segments_if_loaded is not None and not self.is_closed:
             self.flush()
-            self.remove_doomed()
+            self.delete_pending_segments()
 
     def write_tail_files(self) -> None:
         """Spare the next start some walking. Raises LogDirFailure."""
-        if self._segments is None or self._closed or not self.needs_flush:
+        if self.segments_if_loaded is None or self.is_closed or not self.needs_flush:
             return
-        self._directory.check_online()
-        try:
+        self.log_directory.check_online()
+        with self.log_directory.guarding():
             loading.write_tail(self)
-        except OSError as error:
-            raise self._directory.fail(error) from error
 
-    def remove_doomed(self) -> None:
+    def delete_pending_segments(self) -> None:
         """Unlink what retention dropped without waiting any longer. Raises LogDirFailure."""
-        if self.doomed:
-            job = removal.RemovalJob(self, [segment for segment, _ in self.doomed])
+        if self.pending_deletion:
+            job = retention.SegmentDeletionJob(
+                self, [segment for segment, _ in self.pending_deletion]
+            )
             job.run()
             job.finish()
 
     def close(self, clean: bool = True) -> None:
         """Close the files; with `clean` after syncing everything. Raises LogDirFailure."""
-        if self._closed:
+        if self.is_closed:
             return
         try:
             if clean:
                 self.prepare_close()
         finally:
-            for segment in self._segments or ():
+            for segment in self.segments_if_loaded or ():
                 segment.release()
-            self._closed = True
+            self.is_closed = True
 
-    def retire(self) -> None:
+    def close_for_deletion(self) -> None:
         """Close without syncing, before the folder is renamed to be deleted."""
-        for segment in self._segments or ():
+        for segment in self.segments_if_loaded or ():
             segment.retired = True
         self.close(clean=False)
 
@@ -110,12 +208,6 @@ class Log(LogReads):
 
     # Ends
 
-    def advance_high_watermark(self, offset: int) -> None:
-        """What lies below `offset` is committed. Never moves back, never passes the log end."""
-        assert offset <= self.log_end_offset
-        if offset > self.high_watermark:
-            self.high_watermark = offset
-
     def delete_records(self, before_offset: int) -> int:
         """Move the log start up to `before_offset` (-1: the high watermark); returns it.
 
@@ -125,29 +217,20 @@ class Log(LogReads):
         target = self.high_watermark if before_offset == -1 else before_offset
         if target < 0 or target > self.high_watermark:
             raise OffsetOutOfRange(target, self.log_start_offset, self.high_watermark)
-        self._directory.check_online()
+        self.log_directory.check_online()
         if target > self.log_start_offset:
             self.segments  # noqa: B018 -- loads the epochs
-            try:
+            with self.log_directory.guarding():
                 loading.note_log_start(self, target)
-            except OSError as error:
-                raise self._directory.fail(error) from error
             self.move_log_start(target)
         return self.log_start_offset
-
-    def move_log_start(self, offset: int) -> None:
-        """The log begins at `offset` from now on."""
-        self.log_start_offset = offset
-        self.high_watermark = max(self.high_watermark, offset)
-        self.epochs.truncate_from_start(offset)
-        self.dirty |= Dirty.LOG_START | Dirty.EPOCHS
 
     def apply_retention(
         self, now_ms: int, wall_ms: int | None = None, *, by_date: bool = True
     ) -> int:
         """Drop whole segments by age, size and log start; returns how many. The date is `wall_ms`,
         or else `now_ms`; without `by_date` none is too old."""
-        return removal.apply_retention(
+        return retention.apply_retention(
             self, now_ms, now_ms if wall_ms is None else wall_ms, by_date=by_date
         )
 
@@ -157,25 +240,21 @@ class Log(LogReads):
         The log end is then that of the last batch kept, which may lie below `offset`.
         Durable on return: nothing of the tail comes back. Raises LogDirFailure.
         """
-        try:
+        with self.log_directory.guarding():
             truncation.truncate_to(self, offset)
-        except OSError as error:
-            raise self._directory.fail(error) from error
 
     def check_before_truncation(self, offset: int) -> None:
         """Know what is damaged in the segment that `truncate_to(offset)` would cut. Reads all of it
         if this process has not checked it yet. Raises LogDirFailure."""
-        try:
+        with self.log_directory.guarding():
             truncation.check_before(self, offset)
-        except OSError as error:
-            raise self._directory.fail(error) from error
 
     def needs_long_cut(self, offset: int) -> bool:
         """Whether `truncate_to(offset)` takes long enough to be left to a thread, with a
         `cut_job`."""
         if not self.log_start_offset < offset < self.log_end_offset:
             return False
-        directory = self._directory
+        directory = self.log_directory
         if last_segment_below(self.segments, offset).size > directory.bytes_loaded_at_once_max:
             return True
         return max(map(len, self.folds)) > directory.producers_loaded_at_once_max
@@ -186,10 +265,8 @@ class Log(LogReads):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset`. Raises LogDirFailure."""
-        try:
+        with self.log_directory.guarding():
             truncation.truncate_fully_and_start_at(self, offset)
-        except OSError as error:
-            raise self._directory.fail(error) from error
 
     # Jobs
 

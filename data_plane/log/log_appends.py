@@ -14,8 +14,7 @@ from data_plane.log import loading, validation
 from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import File, SyncSite
-from data_plane.log.flush import Dirty
-from data_plane.log.log_state import LogState
+from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.partition_files import write_gaps
 from data_plane.log.producer_state import PendingSequence
 from data_plane.log.segment import Segment
@@ -43,329 +42,335 @@ class AppendResult(NamedTuple):
     log_start_offset: int
 
 
-class LogAppends(LogState):
-    """See the module."""
+def append_as_leader(
+    log: LogState,
+    buf: bytearray | memoryview,
+    start: int,
+    end: int,
+    *,
+    leader_epoch: int,
+    now_ms: int,
+    wall_ms: int | None = None,
+    batches: list[BatchHeader] | None = None,
+    origin: str = CLIENT,
+    prepared_for: LogConfig | None = None,
+) -> AppendResult:
+    """Store `buf[start:end]`, whole v2 batches; offsets and epoch are written into `buf`.
 
-    __slots__ = ()
-
-    def append_as_leader(
-        self,
-        buf: bytearray | memoryview,
-        start: int,
-        end: int,
-        *,
-        leader_epoch: int,
-        now_ms: int,
-        wall_ms: int | None = None,
-        batches: list[BatchHeader] | None = None,
-        origin: str = CLIENT,
-        prepared_for: LogConfig | None = None,
-    ) -> AppendResult:
-        """Store `buf[start:end]`, whole v2 batches; offsets and epoch are written into `buf`.
-
-        `batches` are the kernel's headers when the caller has had them checked. `origin` is
-        "client", or "coordinator" for the broker's own batches, whose sequences and clocks are not
-        checked. `wall_ms` is the date, which timestamps are held against; without it `now_ms` is.
-        `prepared_for` is the configuration with which the caller has had `validation.prepare` done.
-        One write a call. Raises AppendError (nothing is stored), LogDirFailure.
-        """
-        if self._segments is None:
-            self.load()
-        if self._directory.failure is not None:
-            self._directory.check_online()
-        if wall_ms is None:
-            wall_ms = now_ms
-        config = self.config
-        is_client = origin == CLIENT
-        if batches is None:
-            batches = self._headers_of(buf, start, end, is_client=is_client)
-        if is_client and self._needs_preparation:
-            original = buf
-            buf, batches = self._prepared(buf, batches, wall_ms, prepared_for)
-            if buf is not original:
-                start, end = 0, len(buf)
-        first_offset = next_offset = self.log_end_offset
-        log_start = self.log_start_offset
-        timestamp_max = wall_ms + self._timestamp_after_max_ms
-        producers = self._producers
-        assert producers is not None
-        is_single = len(batches) == 1
-        pending: dict[int, PendingSequence] | None = None
-        stored: list[BatchHeader] = []
-        for header in batches:
-            if header.batch_length + 12 > config.max_message_bytes:
-                validation.check_size(header, config)
-            if header.max_timestamp > timestamp_max and is_client:
-                raise validation.timestamp_error(buf, header, wall_ms, config)
-            if header.producer_id >= 0 and not (is_single and producers.is_next(header)):
-                if pending is None:
-                    pending = {}
-                duplicate = producers.check(header, pending, is_client=is_client)
-                if duplicate is not None:
-                    first, last = duplicate.first_offset, duplicate.last_offset
-                    return AppendResult(first, last, duplicate.timestamp, True, log_start)
-            position = header.position
-            _INT64.pack_into(buf, position, next_offset)
-            _INT32.pack_into(buf, position + 12, leader_epoch)
-            stored.append(
-                BatchHeader(position, next_offset, header.batch_length, leader_epoch, *header[4:])
-            )
-            next_offset += header.last_offset_delta + 1
-        self._store(buf, start, end, stored, next_offset, now_ms, wall_ms)
-        if leader_epoch > self.epochs.latest_epoch:
-            self.epochs.assign(leader_epoch, first_offset)
-            self.dirty |= Dirty.EPOCHS
-        append_time = wall_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
-        return AppendResult(first_offset, next_offset - 1, append_time, False, log_start)
-
-    def _prepared(
-        self,
-        buf: bytearray | memoryview,
-        batches: list[BatchHeader],
-        wall_ms: int,
-        prepared_for: LogConfig | None,
-    ) -> tuple[bytearray | memoryview, list[BatchHeader]]:
-        """The batches as the configuration wants them stored; in another buffer where they become
-        others. What the caller has had done for this configuration is not done again."""
-        config = self.config
-        if prepared_for != config:
-            name = f"{self.topic}-{self.partition}"
-            buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
-        return buf, validation.stamp(buf, batches, config, wall_ms)
-
-    def _headers_of(
-        self, buf: bytearray | memoryview, start: int, end: int, *, is_client: bool
-    ) -> list[BatchHeader]:
-        """The headers of what nobody has checked yet; the broker's own batches are taken as they
-        are, control batches included."""
-        try:
-            if not is_client:
-                return list(iter_batch_headers(buf, start, end))
-            size_max = self.config.max_message_bytes
-            return check_batches(buf, start, end, batch_bytes_max=size_max, one_batch=False)
-        except InvalidRecords as error:
-            raise AppendError(error.error_code, str(error)) from error
-
-    def append_as_follower(
-        self,
-        buf: bytes | bytearray | memoryview,
-        start: int,
-        end: int,
-        *,
-        now_ms: int,
-        wall_ms: int | None = None,
-        leader_epoch: int = INT32_MAX,
-    ) -> AppendResult:
-        """Store batches of the leader as they are, gaps included.
-
-        A batch that is cut off at the end is left out, and so is everything from a batch on whose
-        epoch is above `leader_epoch`: the leader that was asked cannot have it. Raises AppendError:
-        CORRUPT_MESSAGE, and OFFSET_OUT_OF_RANGE for a batch below the log end. Raises
-        LogDirFailure.
-        """
-        if self._segments is None:
-            self.load()
-        if self._directory.failure is not None:
-            self._directory.check_online()
-        headers, stop, problem = scan_batches(buf, start, end)
-        if problem and problem != "incomplete":
-            raise AppendError(ErrorCode.CORRUPT_MESSAGE, f"batch at byte {stop - start}: {problem}")
-        while headers and headers[-1].partition_leader_epoch > leader_epoch:
-            stop = headers.pop().position
-        if not headers:
-            end_offset = self.log_end_offset
-            return AppendResult(end_offset, end_offset - 1, -1, False, self.log_start_offset)
-        if headers[0].base_offset < self.log_end_offset:
-            raise AppendError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"offset {headers[0].base_offset} lies below the log end {self.log_end_offset}",
-            )
-        if wall_ms is None:
-            wall_ms = now_ms
-        for run in _without_far_gaps(headers, self.log_end_offset):
-            last = run[-1]
-            self._store(
-                buf, run[0].position, last.end_position, run, last.next_offset, now_ms, wall_ms
-            )
-            if last.partition_leader_epoch > self.epochs.latest_epoch:
-                for header in run:
-                    self.epochs.assign(header.partition_leader_epoch, header.base_offset)
-                self.dirty |= Dirty.EPOCHS
-        return AppendResult(
-            headers[0].base_offset, self.log_end_offset - 1, -1, False, self.log_start_offset
+    `batches` are the kernel's headers when the caller has had them checked. `origin` is
+    "client", or "coordinator" for the broker's own batches, whose sequences and clocks are not
+    checked. `wall_ms` is the date, which timestamps are held against; without it `now_ms` is.
+    `prepared_for` is the configuration with which the caller has had `validation.prepare` done.
+    One write a call. Raises AppendError (nothing is stored), LogDirFailure.
+    """
+    if log.segments_if_loaded is None:
+        log.load()
+    if log.log_directory.failure is not None:
+        log.log_directory.check_online()
+    if wall_ms is None:
+        wall_ms = now_ms
+    config = log.config
+    is_client = origin == CLIENT
+    if batches is None:
+        batches = _headers_of(log, buf, start, end, is_client=is_client)
+    if is_client and log.needs_preparation:
+        original = buf
+        buf, batches = _prepared(log, buf, batches, wall_ms, prepared_for)
+        if buf is not original:
+            start, end = 0, len(buf)
+    first_offset = next_offset = log.log_end_offset
+    log_start = log.log_start_offset
+    timestamp_max = wall_ms + log.timestamp_after_max_ms
+    producers = log.producers_if_loaded
+    assert producers is not None
+    is_single = len(batches) == 1
+    pending: dict[int, PendingSequence] | None = None
+    stored: list[BatchHeader] = []
+    for header in batches:
+        if header.batch_length + 12 > config.max_message_bytes:
+            validation.check_size(header, config)
+        if header.max_timestamp > timestamp_max and is_client:
+            raise validation.timestamp_error(buf, header, wall_ms, config)
+        if header.producer_id >= 0 and not (is_single and producers.is_next(header)):
+            if pending is None:
+                pending = {}
+            duplicate = producers.check(header, pending, is_client=is_client)
+            if duplicate is not None:
+                first, last = duplicate.first_offset, duplicate.last_offset
+                return AppendResult(first, last, duplicate.timestamp, True, log_start)
+        position = header.position
+        _INT64.pack_into(buf, position, next_offset)
+        _INT32.pack_into(buf, position + 12, leader_epoch)
+        stored.append(
+            BatchHeader(position, next_offset, header.batch_length, leader_epoch, *header[4:])
         )
+        next_offset += header.last_offset_delta + 1
+    _store(log, buf, start, end, stored, next_offset, now_ms, wall_ms)
+    if leader_epoch > log.epochs.latest_epoch:
+        log.epochs.assign(leader_epoch, first_offset)
+        log.dirty |= Dirty.EPOCHS
+    append_time = wall_ms if config.message_timestamp_type == LOG_APPEND_TIME else -1
+    return AppendResult(first_offset, next_offset - 1, append_time, False, log_start)
 
-    def _store(
-        self,
-        buf: bytes | bytearray | memoryview,
-        start: int,
-        end: int,
-        headers: list[BatchHeader],
-        next_offset: int,
-        now_ms: int,
-        wall_ms: int,
-    ) -> None:
-        """Write once, then let indexes, folds and ends follow."""
-        config = self.config
-        size = end - start
-        assert self._segments is not None
-        segment = self._segments[-1]
-        if (
-            segment.size + size > config.segment_bytes
-            or next_offset - 1 - segment.base_offset > INT32_MAX
-            or (segment.size and self._is_roll_due(segment, wall_ms))
-        ):
-            segment = self._make_room(segment, size, headers[0].base_offset, next_offset)
-        position = segment.size
-        try:
-            file = segment.file or segment.open_file()
-        except OSError as error:
-            raise self._directory.fail(error) from error
-        data = memoryview(buf)[start:end]
-        try:
-            if position + size > segment.reserved_end:
-                segment.reserve(position, size)
-            file.write_at(position, data)
-            tail = bytes(data) if size <= TAIL_BYTES_MAX else None
-        except OSError as error:
-            is_cut = self._cut_failed_append(segment, file)
-            is_midway = not is_cut or segment.base_offset > self.log_end_offset
-            raise self._directory.fail(error, is_midway=is_midway) from error
-        finally:
-            data.release()
-        segment.recently_used = True
-        folds = self._folds
-        assert folds is not None
-        producers = self._producers
-        assert producers is not None
-        appended_ms = self._directory.vouched_date.at(now_ms)
-        try:
-            for header in headers:
-                if header.producer_id >= 0:
-                    producers.apply(header, buf, header.position)
-                    producers.note_write(header.producer_id, appended_ms)
-            if len(folds) > 1:
-                for fold in folds[1:]:
-                    for header in headers:
-                        fold.apply(header, buf, header.position)
-        except BaseException:
-            self._take_back(segment, file)
-            raise
-        if not position:
-            segment.first_append_ms = wall_ms
-        segment.last_append_ms = appended_ms
-        segment.size = position + size
-        self.size_bytes += size
-        interval_bytes = config.index_interval_bytes
+
+def _prepared(
+    log: LogState,
+    buf: bytearray | memoryview,
+    batches: list[BatchHeader],
+    wall_ms: int,
+    prepared_for: LogConfig | None,
+) -> tuple[bytearray | memoryview, list[BatchHeader]]:
+    """The batches as the configuration wants them stored; in another buffer where they become
+    others. What the caller has had done for this configuration is not done again."""
+    config = log.config
+    if prepared_for != config:
+        name = f"{log.topic}-{log.partition}"
+        buf, batches = validation.prepare(buf, batches, config, wall_ms, name)
+    return buf, validation.stamp(buf, batches, config, wall_ms)
+
+
+def _headers_of(
+    log: LogState, buf: bytearray | memoryview, start: int, end: int, *, is_client: bool
+) -> list[BatchHeader]:
+    """The headers of what nobody has checked yet; the broker's own batches are taken as they
+    are, control batches included."""
+    try:
+        if not is_client:
+            return list(iter_batch_headers(buf, start, end))
+        size_max = log.config.max_message_bytes
+        return check_batches(buf, start, end, batch_bytes_max=size_max, one_batch=False)
+    except InvalidRecords as error:
+        raise AppendError(error.error_code, str(error)) from error
+
+
+def append_as_follower(
+    log: LogState,
+    buf: bytes | bytearray | memoryview,
+    start: int,
+    end: int,
+    *,
+    now_ms: int,
+    wall_ms: int | None = None,
+    leader_epoch: int = INT32_MAX,
+) -> AppendResult:
+    """Store batches of the leader as they are, gaps included.
+
+    A batch that is cut off at the end is left out, and so is everything from a batch on whose
+    epoch is above `leader_epoch`: the leader that was asked cannot have it. Raises AppendError:
+    CORRUPT_MESSAGE, and OFFSET_OUT_OF_RANGE for a batch below the log end. Raises
+    LogDirFailure.
+    """
+    if log.segments_if_loaded is None:
+        log.load()
+    if log.log_directory.failure is not None:
+        log.log_directory.check_online()
+    headers, stop, problem = scan_batches(buf, start, end)
+    if problem and problem != "incomplete":
+        raise AppendError(ErrorCode.CORRUPT_MESSAGE, f"batch at byte {stop - start}: {problem}")
+    while headers and headers[-1].partition_leader_epoch > leader_epoch:
+        stop = headers.pop().position
+    if not headers:
+        end_offset = log.log_end_offset
+        return AppendResult(end_offset, end_offset - 1, -1, False, log.log_start_offset)
+    if headers[0].base_offset < log.log_end_offset:
+        raise AppendError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {headers[0].base_offset} lies below the log end {log.log_end_offset}",
+        )
+    if wall_ms is None:
+        wall_ms = now_ms
+    for run in _without_far_gaps(headers, log.log_end_offset):
+        last = run[-1]
+        _store(log, buf, run[0].position, last.end_position, run, last.next_offset, now_ms, wall_ms)
+        if last.partition_leader_epoch > log.epochs.latest_epoch:
+            for header in run:
+                log.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            log.dirty |= Dirty.EPOCHS
+    return AppendResult(
+        headers[0].base_offset, log.log_end_offset - 1, -1, False, log.log_start_offset
+    )
+
+
+def _store(
+    log: LogState,
+    buf: bytes | bytearray | memoryview,
+    start: int,
+    end: int,
+    headers: list[BatchHeader],
+    next_offset: int,
+    now_ms: int,
+    wall_ms: int,
+) -> None:
+    """Write once, then let indexes, folds and ends follow."""
+    config = log.config
+    size = end - start
+    assert log.segments_if_loaded is not None
+    segment = log.segments_if_loaded[-1]
+    if (
+        segment.size + size > config.segment_bytes
+        or next_offset - 1 - segment.base_offset > INT32_MAX
+        or (segment.size and _is_roll_due(log, segment, wall_ms))
+    ):
+        segment = _make_room(log, segment, size, headers[0].base_offset, next_offset)
+    position = segment.size
+    try:
+        file = segment.file or segment.open_file()
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+    data = memoryview(buf)[start:end]
+    try:
+        if position + size > segment.reserved_end:
+            segment.reserve(position, size)
+        file.write_at(position, data)
+        tail = bytes(data) if size <= TAIL_BYTES_MAX else None
+    except OSError as error:
+        is_cut = _cut_failed_append(log, segment, file)
+        is_midway = not is_cut or segment.base_offset > log.log_end_offset
+        raise log.log_directory.fail(error, is_midway=is_midway) from error
+    finally:
+        data.release()
+    segment.recently_used = True
+    folds = log.folds_if_loaded
+    assert folds is not None
+    producers = log.producers_if_loaded
+    assert producers is not None
+    appended_ms = log.log_directory.vouched_date.at(now_ms)
+    try:
         for header in headers:
-            segment.add_batch(header, position + header.position - start, interval_bytes)
-        if producers.aborted:
-            segment.aborted_transactions().extend(producers.take_aborted())
-        self._tail = None if tail is None else (self.log_end_offset, next_offset, tail)
-        self.log_end_offset = next_offset
-        if self.unflushed_since_ms < 0:
-            self.unflushed_since_ms = now_ms
+            if header.producer_id >= 0:
+                producers.apply(header, buf, header.position)
+                producers.note_write(header.producer_id, appended_ms)
+        if len(folds) > 1:
+            for fold in folds[1:]:
+                for header in headers:
+                    fold.apply(header, buf, header.position)
+    except BaseException:
+        _take_back(log, segment, file)
+        raise
+    if not position:
+        segment.first_append_ms = wall_ms
+    segment.last_append_ms = appended_ms
+    segment.size = position + size
+    log.size_bytes += size
+    interval_bytes = config.index_interval_bytes
+    for header in headers:
+        segment.add_batch(header, position + header.position - start, interval_bytes)
+    if producers.aborted:
+        segment.aborted_transactions().extend(producers.take_aborted())
+    log.last_append = None if tail is None else (log.log_end_offset, next_offset, tail)
+    log.log_end_offset = next_offset
+    if log.unflushed_since_ms < 0:
+        log.unflushed_since_ms = now_ms
 
-    def _cut_failed_append(self, segment: Segment, file: File) -> bool:
-        """Take off what a failed write left behind. Whether that is so; else recovery cuts the
-        tail at the next start."""
-        try:
-            if file.size() > segment.size:
-                file.truncate(segment.size)
-                self._directory.fs.sync_data(file, SyncSite.FAILED_APPEND_CUT)
-        except OSError:
-            return False
+
+def _cut_failed_append(log: LogState, segment: Segment, file: File) -> bool:
+    """Take off what a failed write left behind. Whether that is so; else recovery cuts the
+    tail at the next start."""
+    try:
+        if file.size() > segment.size:
+            file.truncate(segment.size)
+            log.log_directory.fs.sync_data(file, SyncSite.FAILED_APPEND_CUT)
+    except OSError:
+        return False
+    return True
+
+
+def _take_back(log: LogState, segment: Segment, file: File) -> None:
+    """A fold has raised for what was just written: neither the file nor any fold is to have it.
+    Where that cannot be had, the directory goes offline. Raises LogDirFailure."""
+    if not _cut_failed_append(log, segment, file):
+        raise log.log_directory.take_offline("what a fold refuses could not be cut off")
+    try:
+        log.set_folds(loading.folds_of(log))
+    except OSError as error:
+        raise log.log_directory.fail(error, is_midway=True) from error
+    except Exception as error:
+        raise log.log_directory.take_offline(f"a fold cannot be made again: {error}") from error
+
+
+# Rolling
+
+
+def _is_roll_due(log: LogState, segment: Segment, wall_ms: int) -> bool:
+    if wall_ms - segment.first_append_ms >= log.roll_ms:
         return True
+    limit_bytes = log.config.segment_index_bytes
+    assert segment.offset_index is not None
+    assert segment.time_index is not None
+    return (
+        segment.offset_index.size_bytes + 8 > limit_bytes
+        or segment.time_index.size_bytes + 12 > limit_bytes
+    )
 
-    def _take_back(self, segment: Segment, file: File) -> None:
-        """A fold has raised for what was just written: neither the file nor any fold is to have it.
-        Where that cannot be had, the directory goes offline. Raises LogDirFailure."""
-        if not self._cut_failed_append(segment, file):
-            raise self._directory.take_offline("what a fold refuses could not be cut off")
-        try:
-            self.set_folds(loading.folds_of(self))
-        except OSError as error:
-            raise self._directory.fail(error, is_midway=True) from error
-        except Exception as error:
-            raise self._directory.take_offline(f"a fold cannot be made again: {error}") from error
 
-    # Rolling
-
-    def _is_roll_due(self, segment: Segment, wall_ms: int) -> bool:
-        if wall_ms - segment.first_append_ms >= self._roll_ms:
-            return True
-        limit_bytes = self.config.segment_index_bytes
-        assert segment.offset_index is not None
-        assert segment.time_index is not None
-        return (
-            segment.offset_index.size_bytes + 8 > limit_bytes
-            or segment.time_index.size_bytes + 12 > limit_bytes
+def _make_room(
+    log: LogState, segment: Segment, size: int, first_offset: int, next_offset: int
+) -> Segment:
+    if size > log.config.segment_bytes:
+        raise AppendError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {size} bytes in append to partition "
+            f"{log.topic}-{log.partition} which exceeds the maximum configured segment size "
+            f"of {log.config.segment_bytes}.",
         )
-
-    def _make_room(
-        self, segment: Segment, size: int, first_offset: int, next_offset: int
-    ) -> Segment:
-        if size > self.config.segment_bytes:
+    end = log.log_end_offset
+    if next_offset - 1 - end > INT32_MAX:
+        if first_offset == end:
             raise AppendError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"Message batch size is {size} bytes in append to partition "
-                f"{self.topic}-{self.partition} which exceeds the maximum configured segment size "
-                f"of {self.config.segment_bytes}.",
+                ErrorCode.CORRUPT_MESSAGE,
+                f"offset {next_offset - 1} is too far from the log end {end}",
             )
-        end = self.log_end_offset
-        if next_offset - 1 - end > INT32_MAX:
-            if first_offset == end:
-                raise AppendError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"offset {next_offset - 1} is too far from the log end {end}",
-                )
-            return self._roll_behind_gap(first_offset)
-        return self.roll() if segment.size or segment.base_offset != end else segment
+        return _roll_behind_gap(log, first_offset)
+    return roll(log) if segment.size or segment.base_offset != end else segment
 
-    def _roll_behind_gap(self, base_offset: int) -> Segment:
-        """Begin a segment at the next batch, too far from the log end for a segment that begins
-        there. It is put on record, or a start would take the gap for a file that was lost. Raises
-        LogDirFailure."""
-        gaps = [(end, start) for end, start in self.gaps if start > self.log_start_offset]
-        gaps.append((self.log_end_offset, base_offset))
-        try:
-            write_gaps(self._directory.fs, self.folder, gaps)
-        except OSError as error:
-            raise self._directory.fail(error) from error
-        self.gaps = gaps
-        with self._directory.changing():
-            self.active.next_offset = base_offset
-            return self._roll_at(base_offset)
 
-    def roll(self) -> Segment:
-        """Seal the active segment and begin a new one at the log end. Raises LogDirFailure."""
-        try:
-            return self._roll_at(self.log_end_offset)
-        except OSError as error:
-            raise self._directory.fail(error) from error
+def _roll_behind_gap(log: LogState, base_offset: int) -> Segment:
+    """Begin a segment at the next batch, too far from the log end for a segment that begins
+    there. It is put on record, or a start would take the gap for a file that was lost. Raises
+    LogDirFailure."""
+    gaps = [(end, start) for end, start in log.gaps if start > log.log_start_offset]
+    gaps.append((log.log_end_offset, base_offset))
+    try:
+        write_gaps(log.log_directory.fs, log.folder, gaps)
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+    log.gaps = gaps
+    with log.log_directory.changing():
+        log.active.next_offset = base_offset
+        return _roll_at(log, base_offset)
 
-    def _roll_at(self, base_offset: int) -> Segment:
-        segments = self.segments
-        segments[-1].give_back_reserved()
-        loading.seal(self, segments[-1])
-        try:
-            segment = loading.create_segment(self, base_offset)
-        except OSError:
-            # For want of descriptors the log goes on with the one it has.
-            segments[-1].sealed = False
-            raise
-        self._segments = [*segments, segment]
-        return segment
 
-    def maybe_roll(self, wall_ms: int) -> bool:
-        """Roll when the active segment is old enough, so that retention and compaction see it."""
-        if self._segments is None or self._directory.failure is not None:
-            return False
-        segment = self._segments[-1]
-        if not segment.size or not self._is_roll_due(segment, wall_ms):
-            return False
-        self.roll()
-        return True
+def roll(log: LogState) -> Segment:
+    """Seal the active segment and begin a new one at the log end. Raises LogDirFailure."""
+    try:
+        return _roll_at(log, log.log_end_offset)
+    except OSError as error:
+        raise log.log_directory.fail(error) from error
+
+
+def _roll_at(log: LogState, base_offset: int) -> Segment:
+    segments = log.segments
+    segments[-1].give_back_reserved()
+    loading.seal(log, segments[-1])
+    try:
+        segment = loading.create_segment(log, base_offset)
+    except OSError:
+        # For want of descriptors the log goes on with the one it has.
+        segments[-1].sealed = False
+        raise
+    log.segments_if_loaded = [*segments, segment]
+    return segment
+
+
+def maybe_roll(log: LogState, wall_ms: int) -> bool:
+    """Roll when the active segment is old enough, so that retention and compaction see it."""
+    if log.segments_if_loaded is None or log.log_directory.failure is not None:
+        return False
+    segment = log.segments_if_loaded[-1]
+    if not segment.size or not _is_roll_due(log, segment, wall_ms):
+        return False
+    roll(log)
+    return True
 
 
 def _without_far_gaps(headers: list[BatchHeader], log_end: int) -> list[list[BatchHeader]]:

@@ -22,23 +22,21 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from data_plane.log.compaction import awaits_checkpoint, compaction_priority
+from data_plane.log.directory_checkpoint import CheckpointJob
 from data_plane.log.errors import LogError
-from data_plane.log.flush import Dirty, FlushJob
+from data_plane.log.flush import FlushJob
 from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.lanes import Job, Lane
+from data_plane.log.log import Log
 from data_plane.log.log_directory import LogDirectory
+from data_plane.log.log_state import Dirty
 from data_plane.log.permit import PERMITTED, DeletionPermit
-from data_plane.log.removal import removal_job
+from data_plane.log.retention import segment_deletion_job
 from data_plane.log.scrubber import Scrubber
 from data_plane.log.segment_age import AgeJob
-
-if TYPE_CHECKING:
-    from data_plane.log.directory_checkpoint import CheckpointJob
-    from data_plane.log.log import Log
-    from data_plane.log.manager import LogManager
 
 LOGS_PER_TICK_MAX = 500
 # Loading a log reads its folder and walks its last segment.
@@ -98,10 +96,19 @@ class MaintenanceFault(NamedTuple):
     error: Exception
 
 
+class MaintainedLogs(Protocol):
+    """A manager, as its background work sees it."""
+
+    directories: list[LogDirectory]
+
+    def logs(self) -> list[Log]: ...
+    def begin_checkpoint(self, directory: LogDirectory) -> CheckpointJob: ...
+
+
 class Maintenance:
     """Schedules the background jobs of one manager."""
 
-    def __init__(self, manager: LogManager, config: MaintenanceConfig, now_ms: int) -> None:
+    def __init__(self, manager: MaintainedLogs, config: MaintenanceConfig, now_ms: int) -> None:
         self._manager = manager
         self._config = config
         self._queue: list[Log] = []
@@ -270,7 +277,7 @@ class Maintenance:
         for directory in self._manager.directories:
             if directory.failure is None and ("scrub", directory) not in self._in_flight:
                 with self._attempting(directory, directory.path):
-                    scrub = self._scrubber.next_job(self._manager, directory, now_ms)
+                    scrub = self._scrubber.next_job(self._manager.logs, directory, now_ms)
                     if scrub is not None:
                         self._launch("scrub", directory, directory, scrub)
 
@@ -280,10 +287,10 @@ class Maintenance:
         """Roll one log, and collect what it has to remove and to flush."""
         directory = log.log_directory
         log.maybe_roll(wall_ms)
-        if log.doomed and ("removal", log) not in self._in_flight:
-            removal = removal_job(log, now_ms)
-            if removal is not None:
-                self._launch("removal", log, directory, removal)
+        if log.pending_deletion and ("segment deletion", log) not in self._in_flight:
+            deletion = segment_deletion_job(log, now_ms)
+            if deletion is not None:
+                self._launch("segment deletion", log, directory, deletion)
         if not self._is_flush_due(log, now_ms) or ("flush", directory) in self._in_flight:
             return
         if len(flushes.get(directory, ())) < FLUSHES_PER_JOB_MAX:

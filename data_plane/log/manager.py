@@ -28,8 +28,7 @@ from uuid import UUID
 from data_plane.log import partition_files, recovery, truncation
 from data_plane.log.checkpoints import write_file
 from data_plane.log.config import LogConfig
-from data_plane.log.damage import SOUND, damage_key, forget_deleted, read_damage
-from data_plane.log.deletion import DeletionJob
+from data_plane.log.damage import NOT_DAMAGED, damage_key, forget_deleted, read_damage
 from data_plane.log.directory_checkpoint import (
     CheckpointJob,
     DirectoryState,
@@ -47,14 +46,16 @@ from data_plane.log.errors import (
     UnknownPartition,
 )
 from data_plane.log.file_system import File, FileSystem, OsFileSystem, SyncSite
-from data_plane.log.flush import Dirty, run_together
+from data_plane.log.flush import run_together
 from data_plane.log.fold import FoldFactory
 from data_plane.log.lanes import Job, StopSign
 from data_plane.log.log import Log
 from data_plane.log.log_directory import LogDirectory
+from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.maintenance import Maintenance, MaintenanceConfig, MaintenanceFault
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX, OpenFiles
+from data_plane.log.partition_deletion import PartitionDeletionJob
 from data_plane.log.partition_folders import (
     DELETE_SUFFIX,
     PartitionFolder,
@@ -120,7 +121,7 @@ class LogManager:
         # Those that failed before all their logs were known: any partition may be there.
         self._unread: list[LogDirectory] = []
         self._counts: dict[str, int] = {}
-        self._deletion_jobs: list[DeletionJob] = []
+        self._deletion_jobs: list[PartitionDeletionJob] = []
         self._deletions = 0
         self.recovered_logs = 0
         self._maintenance = Maintenance(self, maintenance or MaintenanceConfig(), now_ms)
@@ -141,7 +142,7 @@ class LogManager:
                 self._fs.make_directory(directory.topics_path)
                 found[directory], deleted = find_partitions(directory)
                 self._deletion_jobs += (
-                    DeletionJob(directory, folder, now_ms) for folder in deleted
+                    PartitionDeletionJob(directory, folder, now_ms) for folder in deleted
                 )
         try:
             refuse_duplicates(self._fs, found.values())
@@ -259,7 +260,7 @@ class LogManager:
                 self._fold_factories,
             )
             summary = entry.summary if entry is not None else None
-            log.damaged_from = directory.damage.get(damage_key(log), SOUND)
+            log.damaged_from = directory.damage.get(damage_key(log), NOT_DAMAGED)
             self._open(log, summary, state, may_lose)
             self._logs[key] = log
             on_opened(directory.path, count, len(found), self.recovered_logs - recovered_before)
@@ -291,7 +292,7 @@ class LogManager:
 
     def _close_directory(self, directory: LogDirectory, broker_epoch: int | None) -> None:
         logs = [log for log in self._logs.values() if log.log_directory is directory]
-        entries = {}
+        entries: dict[LogState, LogSummary] = {}
         for start in range(0, len(logs), CLOSED_TOGETHER):
             together = logs[start : start + CLOSED_TOGETHER]
             jobs = []
@@ -312,7 +313,7 @@ class LogManager:
                         job.finish()
             for log in together:
                 # A log that never was in use is in the same state as at its opening.
-                log.remove_doomed()
+                log.delete_pending_segments()
                 entries[log] = log.summary()
                 log.close(clean=False)
         directory.check_online()
@@ -433,13 +434,13 @@ class LogManager:
         del self._logs[(topic_id, partition)]
         self._counts[directory.path] -= 1
         self._maintenance.forget(log)
-        log.retire()
+        log.close_for_deletion()
         directory.deletions[(topic_id, partition)] = directory.checkpoint_sequence
         self._deletions += 1
         target = f"{log.folder}.{now_ms}-{self._deletions}{DELETE_SUFFIX}"
         with directory.changing():
             self._fs.rename(log.folder, target)
-        self._deletion_jobs.append(DeletionJob(directory, target, now_ms + delay_ms))
+        self._deletion_jobs.append(PartitionDeletionJob(directory, target, now_ms + delay_ms))
         forget_deleted(log)
 
     # Housekeeping

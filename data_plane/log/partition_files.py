@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from data_plane.log.checkpoints import encode_value, read_value, write_checkpoint
 from data_plane.log.file_system import FileSystem, SyncSite
 from data_plane.log.fold import Fold
-
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
+from data_plane.log.log_state import LogState
 
 # Of the folder itself, before the number.
 PARTITION_PREFIX = "Partition-"
@@ -48,7 +45,7 @@ def forget_unsynced_log_start(fs: FileSystem, folder: str) -> None:
         fs.unlink(f"{folder}/{LOG_START_UNSYNCED_FILE}")
 
 
-def write_log_start(log: Log, log_start_offset: int) -> None:
+def write_log_start(log: LogState, log_start_offset: int) -> None:
     """Make a log start durable that lies at or below the recovery point; never moves it back."""
     value = max(log_start_offset, log.durable_log_start)
     write_checkpoint(
@@ -74,7 +71,7 @@ def write_gaps(fs: FileSystem, folder: str, gaps: Sequence[tuple[int, int]]) -> 
     write_checkpoint(fs, f"{folder}/{GAPS_FILE}", encode_value(gaps), SyncSite.GAPS)
 
 
-def remove_derived(fs: FileSystem, folder: str, folds: Sequence[Fold], site: SyncSite) -> None:
+def delete_derived(fs: FileSystem, folder: str, folds: Sequence[Fold], site: SyncSite) -> None:
     """Remove what was derived from records that are gone, durably: snapshots, leader epochs and
     gaps. A later start would go on from them."""
     suffixes = (LEADER_EPOCHS_FILE, GAPS_FILE, *(fold.extension for fold in folds))

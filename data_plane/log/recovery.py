@@ -19,7 +19,6 @@ the gap is on record (partition_files.GAPS_FILE).
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 from data_plane.log import loading, partition_files
 from data_plane.log.batch_walk import BadRange, BatchWalk, find_sound_batch
@@ -28,13 +27,13 @@ from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, SyncSite
-from data_plane.log.flush import Dirty
 from data_plane.log.fold import Fold
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.loading import LoadedLog
+from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import read_log_start
-from data_plane.log.removal import files_to_remove
+from data_plane.log.retention import files_to_delete
 from data_plane.log.segment import Segment
 from data_plane.log.segment_age import append_ms
 from data_plane.wire.kernel_types import (
@@ -46,9 +45,6 @@ from data_plane.wire.kernel_types import (
 )
 from data_plane.wire.records import is_crc_valid
 
-if TYPE_CHECKING:
-    from data_plane.log.log_state import LogState as Log
-
 _INT32 = struct.Struct(">i")
 RECORD_COUNT_POSITION = BATCH_HEADER_BYTES - _INT32.size
 # What is read at once to tell a damaged last batch from a torn one; none is larger than a request.
@@ -57,7 +53,7 @@ WHOLE_BATCH_BYTES_MAX = 128 << 20
 UNKNOWN_NAMES = Dirty.FOLDER | Dirty.PARENTS | Dirty.EPOCHS
 
 
-def is_as_summarized(log: Log, summary: LogSummary) -> bool:
+def is_as_summarized(log: LogState, summary: LogSummary) -> bool:
     """Whether the folder's last segment still is the one of the summary, in that size."""
     fs = log.log_directory.fs
     names = fs.list_directory(log.folder)
@@ -74,7 +70,9 @@ def is_as_summarized(log: Log, summary: LogSummary) -> bool:
     return fs.size(path) == summary.active_size
 
 
-def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose: bool) -> LoadedLog:
+def recover(
+    log: LogState, recovery_point: int, summary: LogSummary | None, may_lose: bool
+) -> LoadedLog:
     """See the module. Raises OSError."""
     fs = log.log_directory.fs
     names = finish_swaps(log)
@@ -98,7 +96,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     if log_start > log.durable_log_start:
         log.dirty |= Dirty.LOG_START
     segments = loading.open_segments(log, names)
-    segments = _without_removed(log, segments, log_start)
+    segments = _without_deleted(log, segments, log_start)
     if not segments or (may_lose and segments[0].base_offset > max(log_start, recovery_point)):
         # Nothing is there, or nothing that a lost file does not separate from the log's start.
         return _start_anew(log, segments, log_start)
@@ -125,7 +123,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
         kept.append(segment)
         if not goes_on:
             break
-    _remove(log, segments[len(kept) :])
+    _delete_segments(log, segments[len(kept) :])
     for segment in kept[first:-1]:
         segment.release()
     if walk.take_snapshots(kept[-1].next_offset):
@@ -146,7 +144,7 @@ def recover(log: Log, recovery_point: int, summary: LogSummary | None, may_lose:
     return LoadedLog(kept, folds, epochs, log_start, recovery_point)
 
 
-def _read_mark(log: Log, names: list[str]) -> tuple[int, bool]:
+def _read_mark(log: LogState, names: list[str]) -> tuple[int, bool]:
     """Where the log was truncated after the directory's last checkpoint, and whether that one
     speaks of another log, which was deleted before this one was made."""
     if partition_files.TRUNCATION_FILE not in names:
@@ -158,7 +156,7 @@ def _read_mark(log: Log, names: list[str]) -> tuple[int, bool]:
     return INT64_MAX, False
 
 
-def _without_removed(log: Log, segments: list[Segment], log_start: int) -> list[Segment]:
+def _without_deleted(log: LogState, segments: list[Segment], log_start: int) -> list[Segment]:
     """The segments from the last one on that begins at or below the log start and has whole
     snapshots there. Earlier ones may be half gone; a later one's snapshots may not be synced."""
     fs = log.log_directory.fs
@@ -173,7 +171,7 @@ def _without_removed(log: Log, segments: list[Segment], log_start: int) -> list[
 
 
 def _without_snapshots_above(
-    log: Log, names: list[str], folds: list[Fold], recovery_point: int
+    log: LogState, names: list[str], folds: list[Fold], recovery_point: int
 ) -> list[str]:
     """Remove the snapshots that nobody vouches for: a torn tail may have made them. And what a
     kill has left half written."""
@@ -185,12 +183,12 @@ def _without_snapshots_above(
     return [name for name in names if name not in gone]
 
 
-def _start_anew(log: Log, segments: list[Segment], log_start: int) -> LoadedLog:
+def _start_anew(log: LogState, segments: list[Segment], log_start: int) -> LoadedLog:
     """An empty log: no segment of it is left, or nothing at or above its start. Those of before go
     now, durably: a later start would take them for the new log's own."""
-    doomed, log.doomed = log.doomed or [], None
-    _remove(log, [*(segment for segment, _ in doomed), *segments])
-    partition_files.remove_derived(
+    pending, log.pending_deletion = log.pending_deletion or [], None
+    _delete_segments(log, [*(segment for segment, _ in pending), *segments])
+    partition_files.delete_derived(
         log.log_directory.fs, log.folder, log.new_folds(), SyncSite.RECOVERY_FOLDER
     )
     log.gaps = []
@@ -199,7 +197,7 @@ def _start_anew(log: Log, segments: list[Segment], log_start: int) -> LoadedLog:
 
 
 def _epochs_before(
-    log: Log, names: list[str], before: list[Segment], log_start: int, recovery_point: int
+    log: LogState, names: list[str], before: list[Segment], log_start: int, recovery_point: int
 ) -> LeaderEpochs:
     """The leader epochs that the walk need not find: those that began below the recovery point.
     Compaction may have taken their first batches."""
@@ -215,7 +213,7 @@ def _epochs_before(
     return epochs
 
 
-def _forget_gaps_above(log: Log, end_offset: int) -> None:
+def _forget_gaps_above(log: LogState, end_offset: int) -> None:
     """What comes in the place of what was cut off may have no gap there."""
     gaps = [gap for gap in log.gaps if gap[1] <= end_offset]
     if gaps != log.gaps:
@@ -224,16 +222,16 @@ def _forget_gaps_above(log: Log, end_offset: int) -> None:
         log.log_directory.fs.sync_directory(log.folder, SyncSite.RECOVERY_FOLDER)
 
 
-def _add_epochs_of_dropped(log: Log, epochs: LeaderEpochs, checkpointed_point: int) -> None:
+def _add_epochs_of_dropped(log: LogState, epochs: LeaderEpochs, checkpointed_point: int) -> None:
     """Take the epochs of what retention has dropped above the checkpoint's recovery point: their
     file may not have them yet, also where a new log start is durable. A log in which nothing is
     left would otherwise speak of an older epoch than that of its end, and be cut, as a follower, to
     where that one ended."""
-    dropped = (segment for segment, _ in log.doomed or ())
+    dropped = (segment for segment, _ in log.pending_deletion or ())
     loading.add_epochs(epochs, [one for one in dropped if one.next_offset > checkpointed_point])
 
 
-def _remove(log: Log, segments: list[Segment]) -> None:
+def _delete_segments(log: LogState, segments: list[Segment]) -> None:
     """Remove the files of segments behind the end; durable before anything is appended there. The
     snapshots at their bases stay: the first may be that of the end."""
     if not segments:
@@ -241,7 +239,7 @@ def _remove(log: Log, segments: list[Segment]) -> None:
     fs = log.log_directory.fs
     for segment in segments:
         segment.release()
-    for path in files_to_remove(log, segments, keep_snapshots=True):
+    for path in files_to_delete(log, segments, keep_snapshots=True):
         fs.unlink(path)
     fs.sync_directory(log.folder, SyncSite.RECOVERY_FOLDER)
 
@@ -251,7 +249,7 @@ class _RecoveryWalk:
 
     def __init__(
         self,
-        log: Log,
+        log: LogState,
         recovery_point: int,
         may_lose: bool,
         folds: list[Fold],

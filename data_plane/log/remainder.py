@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from data_plane.log import loading
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.fold import Fold
+from data_plane.log.log_state import LogState
 from data_plane.log.partition_files import COPY_SUFFIX
 from data_plane.log.segment import LOG_SUFFIX, Segment
-
-if TYPE_CHECKING:
-    from data_plane.log.log_state import LogState as Log
+from data_plane.log.segment_checks import load_indexes
 
 COPY_CHUNK_BYTES = 1 << 20
 
@@ -54,7 +53,7 @@ def last_segment_below(segments: Sequence[Segment], offset: int) -> Segment:
 
 
 def prepare(
-    log: Log,
+    log: LogState,
     segments: Sequence[Segment],
     offset: int,
     file: File,
@@ -95,7 +94,7 @@ def prepare(
     return Remainder(offset, original, active, copy_path, folds)
 
 
-def sync_copy(log: Log, remainder: Remainder) -> None:
+def sync_copy(log: LogState, remainder: Remainder) -> None:
     """Make the copy's bytes durable, before it gets the segment's name. Raises OSError."""
     if remainder.copy_path is not None:
         fs = log.log_directory.fs
@@ -106,7 +105,9 @@ def sync_copy(log: Log, remainder: Remainder) -> None:
             copy.close()
 
 
-def _copy(log: Log, file: File, size: int, path: str, between: Callable[[], None] | None) -> None:
+def _copy(
+    log: LogState, file: File, size: int, path: str, between: Callable[[], None] | None
+) -> None:
     copy = log.log_directory.fs.open(path, create=True)
     try:
         copy.truncate(0)
@@ -129,7 +130,7 @@ def _cut(original: Segment, size: int) -> Segment:
 
 
 def _walk(
-    log: Log,
+    log: LogState,
     active: Segment,
     file: File,
     copy_path: str | None,
@@ -149,7 +150,7 @@ def _walk(
 
 def _position_of(segment: Segment, file: File, offset: int) -> int:
     """Where the batches at or above `offset` begin."""
-    index, _ = segment.load_indexes(file)
+    index, _ = load_indexes(segment, file)
     try:
         return segment.position_of(file.read_at, offset, index)
     except CorruptSegment as error:

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from data_plane.log.batch_walk import BadRange
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.lanes import JobStopped, Lane
+from data_plane.log.log import Log
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.segment import Segment
 from data_plane.log.segment_checks import verify
-
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
-    from data_plane.log.manager import LogManager
-
 
 # Logs that one step begins with: each may have to be loaded.
 LOGS_PER_STEP_MAX = 20
@@ -87,7 +83,7 @@ class Scrubber:
         self._due_ms: dict[str, int] = {}
 
     def next_job(
-        self, manager: LogManager, directory: LogDirectory, now_ms: int
+        self, logs_of_all: Callable[[], Iterable[Log]], directory: LogDirectory, now_ms: int
     ) -> ScrubJob | None:
         """The next step of a directory's round; None between rounds."""
         if self._interval_ms < 0:
@@ -102,7 +98,7 @@ class Scrubber:
                 return None
             self._due_ms[path] = now_ms + self._interval_ms
             logs = self._pending_logs[path] = deque(
-                log for log in manager.logs() if log.log_directory is directory
+                log for log in logs_of_all() if log.log_directory is directory
             )
         chosen: list[tuple[Log, Segment]] = []
         size = logs_count = 0

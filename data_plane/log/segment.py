@@ -33,16 +33,11 @@ from data_plane.log.indexes import (
 )
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.mappings import Mapping
-from data_plane.log.segment_checks import (
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Indexes,
-    find_largest_timestamp,
-    read_indexes,
-)
 from data_plane.wire.records import BatchHeader
 
 LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 # When the last record was appended, by a date that was vouched for, or that nobody knows: only
 # where records have no timestamps.
@@ -426,20 +421,6 @@ class Segment:
 
     # Loading what a sealed segment keeps on disk
 
-    def load_indexes(self, file: File) -> Indexes:
-        """The indexes, loaded or made anew where a sealed segment does not have them in memory; in
-        a worker thread or at a load. A thread goes by what it gets here: the segment's own may be
-        dropped at any time, when others need the room.
-
-        The finished objects are assigned last, so that the loop sees whole ones or none.
-        """
-        offset_index, time_index = self.offset_index, self.time_index
-        if offset_index is not None and time_index is not None:
-            return offset_index, time_index
-        indexes = read_indexes(self, file)
-        self.adopt_indexes(*indexes)
-        return indexes
-
     def adopt_indexes(self, offset_index: OffsetIndex, time_index: TimeIndex) -> None:
         """Use these, and the largest timestamp that they know."""
         last = time_index.last
@@ -449,13 +430,6 @@ class Segment:
         self.time_index = time_index
         self.offset_index = offset_index
         self.knows_timestamps = True
-
-    def largest_timestamp(self) -> int:
-        """The largest timestamp of a sealed segment; touches the disk the first time, and walks
-        all batches where the time index is not sound. Raises Retired in a worker thread."""
-        if not self.knows_timestamps and self.sealed and self.size:
-            find_largest_timestamp(self)
-        return self.max_timestamp
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
         """The aborted transactions whose markers the segment holds."""

@@ -14,20 +14,17 @@ would be the word of a clock that nobody has vouched for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from data_plane.log.checkpoints import encode_value, read_value, write_file
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.file_system import SyncSite
 from data_plane.log.lanes import JobStopped, Lane
+from data_plane.log.log_state import LogState
 from data_plane.log.segment import APPEND_TIME_SUFFIX, NOT_LOOKED_UP, Segment
 from data_plane.log.segment_checks import find_largest_timestamp, read_largest_timestamp
 from data_plane.log.vouched_date import UNKNOWN_MS
 from data_plane.wire.kernel_types import BATCH_HEADER_BYTES
 from data_plane.wire.records import read_batch_header
-
-if TYPE_CHECKING:
-    from data_plane.log.log_state import LogState
 
 # Dates that one job writes down. Those of the others are written when a later start asks again.
 WRITTEN_AT_ONCE_MAX = 200

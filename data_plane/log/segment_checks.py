@@ -7,20 +7,15 @@ made anew from the batches whenever they are wanted: what is on the disk stays a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk, find_bad_ranges
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.file_system import File
 from data_plane.log.indexes import IndexCheck, InvalidIndex, OffsetIndex, TimeIndex
+from data_plane.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from data_plane.wire.errors import InvalidRecords
 from data_plane.wire.records import BATCH_HEADER_BYTES, read_batch_header
 
-if TYPE_CHECKING:
-    from data_plane.log.segment import Segment
-
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
 INTERVAL_BYTES = 4096
 
 Indexes = tuple[OffsetIndex, TimeIndex]
@@ -48,6 +43,28 @@ def read_indexes(
     return offset_index, time_index
 
 
+def load_indexes(segment: Segment, file: File) -> Indexes:
+    """The indexes, loaded or made anew where a sealed segment does not have them in memory; in a
+    worker thread or at a load. A thread goes by what it gets here: the segment's own may be dropped
+    at any time, when others need the room.
+
+    The finished objects are assigned last, so that the loop sees whole ones or none."""
+    offset_index, time_index = segment.offset_index, segment.time_index
+    if offset_index is not None and time_index is not None:
+        return offset_index, time_index
+    indexes = read_indexes(segment, file)
+    segment.adopt_indexes(*indexes)
+    return indexes
+
+
+def largest_timestamp(segment: Segment) -> int:
+    """The largest timestamp of a sealed segment; touches the disk the first time, and walks all
+    batches where the time index is not sound. Raises Retired in a worker thread."""
+    if not segment.knows_timestamps and segment.sealed and segment.size:
+        find_largest_timestamp(segment)
+    return segment.max_timestamp
+
+
 def indexes_for(
     segment: Segment, file: File, *, offset: int | None = None, timestamp_ms: int | None = None
 ) -> Indexes:
@@ -55,7 +72,7 @@ def indexes_for(
 
     As long as not all batches were compared with them, the entries in use are: a bit that has
     flipped in one of them would lead behind what is looked for, and it would be skipped."""
-    indexes = segment.load_indexes(file)
+    indexes = load_indexes(segment, file)
     if not segment.unverified_end or not segment.sealed or segment.has_unsound_index_files:
         return indexes
     offset_index, time_index = indexes
@@ -78,7 +95,7 @@ def indexes_for(
 def checked_largest_timestamp(segment: Segment) -> int:
     """The largest timestamp of a segment, by an index entry that is that of a batch. What goes by
     it passes over the segment's records."""
-    largest = segment.largest_timestamp()
+    largest = largest_timestamp(segment)
     if segment.unverified_end and segment.sealed and segment.size:
         with cold_file(segment) as file:
             indexes_for(segment, file, timestamp_ms=largest + 1)
@@ -181,7 +198,7 @@ def verify(
 
     Indexes of a sealed segment that do not fit to its batches are built anew. Returns the bad
     ranges that were not known before. `between` is called often, and may end it by raising."""
-    offset_index, time_index = segment.load_indexes(file)
+    offset_index, time_index = load_indexes(segment, file)
     known = segment.bad_ranges or []
     end = segment.unverified_end or segment.size
     check = IndexCheck(segment.base_offset, offset_index, time_index)

@@ -11,30 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from data_plane.log.batch_walk import BadRange, BatchWalk, Chunk
 from data_plane.log.cold_files import cold_file, read_as_it_is
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File
+from data_plane.log.log_state import LogState
 from data_plane.log.segment import Segment
-from data_plane.log.segment_checks import checked_largest_timestamp, indexes_for
+from data_plane.log.segment_checks import checked_largest_timestamp, indexes_for, largest_timestamp
 from data_plane.wire.errors import InvalidRecords
 from data_plane.wire.records import BatchHeader, find_first_at, find_max_timestamp
-
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
 
 Found = tuple[int, int, int]
 
 
-def offset_for_timestamp(log: Log, timestamp_ms: int, max_offset: int) -> Found | None:
+def offset_for_timestamp(log: LogState, timestamp_ms: int, max_offset: int) -> Found | None:
     """(offset, timestamp, leader epoch) of the first record at or after `timestamp_ms`, below
     `max_offset` and not below the log start; None without one. Raises CorruptSegment."""
     return read_as_it_is(log, lambda segments: _find(log, segments, timestamp_ms, max_offset))
 
 
-def _find(log: Log, segments: list[Segment], timestamp_ms: int, max_offset: int) -> Found | None:
+def _find(
+    log: LogState, segments: list[Segment], timestamp_ms: int, max_offset: int
+) -> Found | None:
     for segment in segments:
         if segment.next_offset <= log.log_start_offset:
             continue
@@ -42,7 +41,7 @@ def _find(log: Log, segments: list[Segment], timestamp_ms: int, max_offset: int)
             return None
         # Passed over only by an entry that is right: another must not hide what is looked for.
         if (
-            segment.largest_timestamp() < timestamp_ms
+            largest_timestamp(segment) < timestamp_ms
             and checked_largest_timestamp(segment) < timestamp_ms
         ):
             continue
@@ -106,13 +105,13 @@ def _batches(
         raise CorruptSegment(segment.path(), skipped.start, skipped.reason)
 
 
-def max_timestamp_offset(log: Log, max_offset: int) -> Found | None:
+def max_timestamp_offset(log: LogState, max_offset: int) -> Found | None:
     """(offset, timestamp, leader epoch) of the first record with the highest timestamp of all in
     [log start, `max_offset`); None without one. Raises CorruptSegment."""
     return read_as_it_is(log, lambda segments: _find_max(log, segments, max_offset))
 
 
-def _find_max(log: Log, segments: list[Segment], max_offset: int) -> Found | None:
+def _find_max(log: LogState, segments: list[Segment], max_offset: int) -> Found | None:
     start = log.log_start_offset
     candidates = [
         segment
@@ -123,7 +122,7 @@ def _find_max(log: Log, segments: list[Segment], max_offset: int) -> Found | Non
     candidates.sort(key=lambda one: (-checked_largest_timestamp(one), one.base_offset))
     best: Found | None = None
     for segment in candidates:
-        if best is not None and segment.largest_timestamp() < best[1]:
+        if best is not None and largest_timestamp(segment) < best[1]:
             break
         found = _max_in(segment, start, max_offset)
         if found is not None and (best is None or (-found[1], found[0]) < (-best[1], best[0])):

@@ -14,32 +14,28 @@ What is left is made before anything goes (remainder.py), in a thread where that
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 from data_plane.log import loading, partition_files
 from data_plane.log.checkpoints import encode_value, write_checkpoint
 from data_plane.log.config import INT64_MAX
 from data_plane.log.file_system import SyncSite
-from data_plane.log.flush import Dirty
 from data_plane.log.fold_snapshots import cancel_pending, write_pending
 from data_plane.log.leader_epochs import LeaderEpochs
+from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.partition_files import (
+    delete_derived,
     forget_unsynced_log_start,
-    remove_derived,
     write_gaps,
     write_log_start,
 )
 from data_plane.log.reads import segments_from
 from data_plane.log.remainder import Remainder, last_segment_below, prepare, sync_copy
-from data_plane.log.removal import files_to_remove
+from data_plane.log.retention import files_to_delete
 from data_plane.log.segment import APPEND_TIME_SUFFIX, Segment
 from data_plane.log.segment_checks import verify
 
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
 
-
-def check_before(log: Log, offset: int) -> None:
+def check_before(log: LogState, offset: int) -> None:
     """Check what this process has not checked yet of the segment to be cut at `offset`, since
     a batch that lies about its last offset lies about where to cut. Raises OSError."""
     segments = log.segments
@@ -49,7 +45,7 @@ def check_before(log: Log, offset: int) -> None:
         log.report_bad_ranges(segment, verify(segment, file))
 
 
-def truncate_to(log: Log, offset: int) -> None:
+def truncate_to(log: LogState, offset: int) -> None:
     """See Log.truncate_to. Raises OSError while nothing is changed, LogDirFailure."""
     if offset >= log.log_end_offset:
         if log.epochs.entries and log.epochs.entries[-1].start_offset >= offset:
@@ -70,7 +66,7 @@ def truncate_to(log: Log, offset: int) -> None:
     become(log, remainder)
 
 
-def become(log: Log, remainder: Remainder) -> None:
+def become(log: LogState, remainder: Remainder) -> None:
     """Be what was made of the log's present segments; on the loop. Raises OSError while nothing is
     changed, LogDirFailure."""
     _mark(log, remainder.offset)
@@ -78,11 +74,11 @@ def become(log: Log, remainder: Remainder) -> None:
         _become(log, remainder)
 
 
-def _become(log: Log, remainder: Remainder) -> None:
+def _become(log: LogState, remainder: Remainder) -> None:
     offset, active = remainder.offset, remainder.active
     segments = log.segments
     kept = [segment for segment in segments if segment.base_offset < offset]
-    _remove(log, [segment for segment in segments if segment.base_offset >= offset])
+    _delete_segments(log, [segment for segment in segments if segment.base_offset >= offset])
     if active is not None:
         _replace(log, remainder, active)
         kept[-1] = active
@@ -101,7 +97,7 @@ def _become(log: Log, remainder: Remainder) -> None:
         truncate_fully_and_start_at(log, log.log_start_offset)
 
 
-def truncate_fully_and_start_at(log: Log, offset: int) -> None:
+def truncate_fully_and_start_at(log: LogState, offset: int) -> None:
     """See Log.truncate_fully_and_start_at. Raises OSError while nothing is changed,
     LogDirFailure."""
     segments = log.segments
@@ -110,20 +106,20 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
         _begin_anew(log, segments, offset)
 
 
-def _begin_anew(log: Log, segments: list[Segment], offset: int) -> None:
+def _begin_anew(log: LogState, segments: list[Segment], offset: int) -> None:
     # The new segments may have the names of old ones, also of those that retention has dropped and
     # not removed yet, so all of these go first.
-    doomed, log.doomed = log.doomed or [], None
+    pending, log.pending_deletion = log.pending_deletion or [], None
     with log.log_directory.moving_log_start():
-        log.beginnings += 1
+        log.begun_anew_count += 1
         # Recovery takes the first segment for connected to the log when it begins at the log start.
         log.log_start_offset = log.durable_log_start = offset
         write_log_start(log, offset)
         # It may lie below what retention has noted.
         forget_unsynced_log_start(log.log_directory.fs, log.folder)
-        _remove(log, [*(segment for segment, _ in doomed), *segments])
+        _delete_segments(log, [*(segment for segment, _ in pending), *segments])
     cancel_pending(log, -1)
-    remove_derived(log.log_directory.fs, log.folder, log.folds, SyncSite.TRUNCATED_FOLDER)
+    delete_derived(log.log_directory.fs, log.folder, log.folds, SyncSite.TRUNCATED_FOLDER)
     segment = loading.create_segment(log, offset)
     log.set_folds(log.new_folds())
     log.epochs = LeaderEpochs()
@@ -133,7 +129,7 @@ def _begin_anew(log: Log, segments: list[Segment], offset: int) -> None:
     _finish(log, [segment], offset)
 
 
-def _finish(log: Log, segments: list[Segment], offset: int) -> None:
+def _finish(log: LogState, segments: list[Segment], offset: int) -> None:
     log.replace_segments(segments)
     log.log_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
@@ -146,14 +142,14 @@ def _finish(log: Log, segments: list[Segment], offset: int) -> None:
     log.dirty |= Dirty.FOLDER
 
 
-def mark_successor(log: Log) -> None:
+def mark_successor(log: LogState) -> None:
     """The checkpoint on disk, and those under way, may name the log that was deleted before this
     new one was made. From here on a start does not take its word. Raises OSError."""
     log.is_successor = True
     _mark(log, 0)
 
 
-def _mark(log: Log, offset: int) -> None:
+def _mark(log: LogState, offset: int) -> None:
     if any(start > offset for _, start in log.gaps):
         # The records that come in their place may have none there.
         log.gaps = [gap for gap in log.gaps if gap[1] <= offset]
@@ -171,18 +167,18 @@ def _mark(log: Log, offset: int) -> None:
     log.truncation_marks += 1
 
 
-def _remove(log: Log, segments: list[Segment]) -> None:
+def _delete_segments(log: LogState, segments: list[Segment]) -> None:
     if not segments:
         return
     for segment in segments:
         segment.release()
     fs = log.log_directory.fs
-    for path in files_to_remove(log, segments, keep_snapshots=True):
+    for path in files_to_delete(log, segments, keep_snapshots=True):
         fs.unlink(path)
     fs.sync_directory(log.folder, SyncSite.TRUNCATED_FOLDER)
 
 
-def _replace(log: Log, remainder: Remainder, active: Segment) -> None:
+def _replace(log: LogState, remainder: Remainder, active: Segment) -> None:
     """Have the file of the original hold what `active` does, durably."""
     fs = log.log_directory.fs
     original = remainder.original
@@ -200,7 +196,7 @@ def _replace(log: Log, remainder: Remainder, active: Segment) -> None:
     active.open_file()
 
 
-def _remove_snapshots_above(log: Log, offset: int) -> None:
+def _remove_snapshots_above(log: LogState, offset: int) -> None:
     cancel_pending(log, offset)
     fs = log.log_directory.fs
     names = fs.list_directory(log.folder)

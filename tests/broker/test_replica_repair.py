@@ -16,7 +16,7 @@ from data_plane.broker.replica_repair import LOOK_INTERVAL_MS, ReplicaRepair
 from data_plane.cell.changes import Change, apply_changes
 from data_plane.cell.metadata import MetadataImage, PartitionImage
 from data_plane.cell.partition_state import without_damaged
-from data_plane.log.damage import SOUND
+from data_plane.log.damage import NOT_DAMAGED
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.scrubber import ScrubJob
 from data_plane.log.sim_file_system import Fault
@@ -117,7 +117,7 @@ def test_a_follower_stands_back_and_is_filled_again(cell: RepairCell) -> None:
     # In a new leader epoch, so that no earlier fetch of it counts.
     assert (cell.state.isr, cell.state.leader, cell.state.leader_epoch) == ((1, 3), 1, 1)
     assert cell.stored(2) == ALL
-    assert cell.replica(2).log.damaged_from == SOUND
+    assert cell.replica(2).log.damaged_from == NOT_DAMAGED
     assert (cell.repairs[2].started_count, cell.repairs[2].finished_count) == (1, 0)
     cell.change(isr=(1, 3, 2))
     cell.run()
@@ -148,7 +148,7 @@ def test_a_long_cut_is_left_to_a_thread(cell: RepairCell) -> None:
     assert log.log_end_offset == DAMAGED
     cell.run(LOOK_MS)
     assert cell.stored(2) == ALL
-    assert log.damaged_from == SOUND
+    assert log.damaged_from == NOT_DAMAGED
     assert (cell.repairs[2].started_count, threads.queue) == (1, deque())
 
 
@@ -170,7 +170,7 @@ def test_a_cut_that_comes_too_late_is_asked_for_again(cell: RepairCell) -> None:
         while threads.queue:
             threads.run_one()
     assert cell.stored(2) == ALL
-    assert log.damaged_from == SOUND
+    assert log.damaged_from == NOT_DAMAGED
 
 
 def test_a_leader_gives_up_what_another_one_has(cell: RepairCell) -> None:
@@ -298,7 +298,7 @@ def test_what_the_leader_has_shown_further_up_does_not_count(
     cell.change(isr=(3,), leader=3)
     cell.run(2 * LOOK_MS)
     assert cell.stored(2) == ALL
-    assert log.damaged_from == SOUND
+    assert log.damaged_from == NOT_DAMAGED
 
 
 def asked(cell: RepairCell) -> list[tuple[int, int]]:

@@ -13,7 +13,8 @@ from data_plane.log.file_system import SyncSite
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
-from data_plane.log.removal import removal_job
+from data_plane.log.retention import segment_deletion_job
+from data_plane.log.segment_checks import largest_timestamp
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
 from data_plane.wire.records import NewRecord, build_batch, decode_batch, read_batch_header
 from tests.log.world import read_all
@@ -180,7 +181,7 @@ class CompactionWorld:
                 if segment.base_offset <= header.base_offset < segment.next_offset
             ]
             if times:
-                assert segment.largest_timestamp() == max(times), "largest timestamp"
+                assert largest_timestamp(segment) == max(times), "largest timestamp"
         newest = {key: (offset, value) for offset, (key, value) in enumerate(self.appended)}
         found = {record.key: record.offset for record in stored}
         for key, (offset, value) in newest.items():
@@ -220,7 +221,7 @@ class RetainingWorld(CompactionWorld):
             log.delete_records(min(log.log_start_offset + rng.randrange(12), log.high_watermark))
             log.apply_retention(self.now_ms)
         else:
-            job = removal_job(log, self.now_ms)
+            job = segment_deletion_job(log, self.now_ms)
             if job is not None:
                 job.run()
                 job.finish()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from data_plane.log.config import INT32_MAX
-from data_plane.log.damage import SOUND, note_damage
+from data_plane.log.damage import NOT_DAMAGED, note_damage
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import SyncSite
 from data_plane.log.sim_file_system import Fault, PowerLoss
@@ -259,7 +259,7 @@ def damage(seed: int, site: SyncSite | None) -> None:
     for _ in range(3):
         world.append()
     world.flush()
-    for offset in (2, 1, SOUND, 0):
+    for offset in (2, 1, NOT_DAMAGED, 0):
         note_damage(world.log, offset)
         world.lose_power()
         assert world.log.damaged_from == offset

@@ -230,8 +230,8 @@ def test_files_that_could_not_be_removed_are_removed_later() -> None:
     disks.add(disks.plain)
     disks.plain.flush()
     disks.add(disks.plain)
-    doomed = list(disks.plain.doomed or ())
-    assert doomed
+    pending_deletion = list(disks.plain.pending_deletion or ())
+    assert pending_deletion
     disks.fs.faults.append(Fault("create", "log-start", errno.EMFILE))
     (job,) = [one for one in disks.due(1) if one.lane is Lane.DELETION]
     with pytest.raises(LogDirFailure):
@@ -241,8 +241,8 @@ def test_files_that_could_not_be_removed_are_removed_later() -> None:
     for _ in range(3):
         disks.run()
     names = disks.fs.list_directory(disks.plain.folder)
-    assert not {segment.path().rpartition("/")[2] for segment, _ in doomed} & set(names)
-    assert disks.plain.doomed is None
+    assert not {segment.path().rpartition("/")[2] for segment, _ in pending_deletion} & set(names)
+    assert disks.plain.pending_deletion is None
 
 
 def scrub_job(disks: Disks) -> Job:
@@ -384,10 +384,10 @@ def test_segments_that_a_stop_left_undone_are_still_on_the_list() -> None:
     disks.plain.flush()
     disks.add(disks.plain)
     (job,) = [one for one in disks.due(1) if one.lane is Lane.DELETION]
-    doomed = list(disks.plain.doomed or ())
+    pending_deletion = list(disks.plain.pending_deletion or ())
     disks.manager.stop_jobs()
     job.run()
     job.finish()
-    assert disks.plain.doomed == doomed != []
-    for segment, _ in doomed:
+    assert disks.plain.pending_deletion == pending_deletion != []
+    for segment, _ in pending_deletion:
         assert disks.fs.size(segment.path()) == segment.size

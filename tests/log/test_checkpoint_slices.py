@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.log import maintenance
-from data_plane.log.directory_checkpoint import CheckpointJob
-from data_plane.log.log import Log
+from data_plane.log import directory_checkpoint, maintenance
+from data_plane.log.directory_checkpoint import CheckpointJob, summary_of
+from data_plane.log.log_state import LogState
 from data_plane.log.log_summary import LogSummary
 from tests.log.one_log import DATA, TOPIC_ID, OneLog
 from tests.log.test_maintenance import Broker
@@ -40,14 +40,13 @@ def test_so_many_logs_are_looked_at_in_a_tick(monkeypatch: pytest.MonkeyPatch) -
         broker.add(log)
         log.flush()
     monkeypatch.setattr(maintenance, "SUMMARIES_PER_TICK_MAX", PER_TICK)
-    looked_at: list[Log] = []
-    summary = Log.summary
+    looked_at: list[LogState] = []
 
-    def noting(log: Log) -> LogSummary:
+    def noting(log: LogState) -> LogSummary:
         looked_at.append(log)
-        return summary(log)
+        return summary_of(log)
 
-    monkeypatch.setattr(Log, "summary", noting)
+    monkeypatch.setattr(directory_checkpoint, "summary_of", noting)
     counts = []
     for wait_ms in (20_000, 0, 0, 0):
         looked_at.clear()

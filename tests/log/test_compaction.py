@@ -597,7 +597,7 @@ def test_segments_that_retention_takes_meanwhile_do_not_keep_a_log_from_compacti
     one.log.delete_records(6)
     assert one.log.apply_retention(one.now_ms)
     one.log.flush()
-    one.log.remove_doomed()
+    one.log.delete_pending_segments()
     job.run()
     job.finish()
     assert one.offsets() == list(range(6, 12))

@@ -11,6 +11,7 @@ from data_plane.log import batch_walk, reads
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.log import Log
 from data_plane.log.scrubber import ScrubJob
+from data_plane.log.segment_checks import load_indexes
 from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.wire.records import iter_batch_headers
 from tests.log.one_log import OneLog, batch_of
@@ -162,7 +163,7 @@ def test_what_was_not_checked_yet_is_not_served_from_memory() -> None:
     fs.flip_bit(f"{one.log.folder}/{SEGMENT}", 4 * BATCH_BYTES + 100)
     assert one.log.offset_for_timestamp(0, max_offset=END_OFFSET) == (0, one.now_ms, 0)
     for segment in one.log.segments:
-        segment.load_indexes(segment.open_file())
+        load_indexes(segment, segment.open_file())
     assert one.log.read(14, 1, max_offset=FAR, at_least_one_batch=True).is_cold
     with pytest.raises(CorruptSegment):
         one.log.read_cold(14, 1, max_offset=FAR, at_least_one_batch=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_plane.log.damage import SOUND, first_damaged_offset, note_damage
+from data_plane.log.damage import NOT_DAMAGED, first_damaged_offset, note_damage
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.log import Log
 from data_plane.log.scrubber import ScrubJob
@@ -106,10 +106,10 @@ def test_what_is_noted_outlives_the_process_and_the_clean_stop() -> None:
     one.fs.process_death()
     one.open()
     assert one.log.damaged_from == 2
-    note_damage(one.log, SOUND)
+    note_damage(one.log, NOT_DAMAGED)
     one.fs.process_death()
     one.open()
-    assert one.log.damaged_from == SOUND
+    assert one.log.damaged_from == NOT_DAMAGED
 
 
 def test_what_could_not_be_noted_is_noted_at_the_next_try() -> None:
@@ -118,7 +118,7 @@ def test_what_could_not_be_noted_is_noted_at_the_next_try() -> None:
     one.fs.faults.append(Fault("create", "damaged-logs", errno.EMFILE))
     with pytest.raises(LogDirFailure):
         note_damage(one.log, 2)
-    assert one.log.damaged_from == SOUND
+    assert one.log.damaged_from == NOT_DAMAGED
     note_damage(one.log, 2)
     one.kill()
     assert one.log.damaged_from == 2
@@ -133,7 +133,7 @@ def test_a_log_made_anew_is_sound() -> None:
     one.manager.create(topic_id, "topic", 0)
     one.fs.process_death()
     one.open()
-    assert one.manager.get(topic_id, 0).damaged_from == SOUND
+    assert one.manager.get(topic_id, 0).damaged_from == NOT_DAMAGED
 
 
 def test_a_sync_that_was_under_way_says_nothing_of_what_came_after_a_cut() -> None:

@@ -137,7 +137,7 @@ def test_recovery_does_not_know_folds_by_name() -> None:
     one.checkpoint()
     names = [one.names(extension) for extension in (".snapshot", ".counted")]
     assert len(names[0]) == len(names[1]) > 1
-    recovery._remove(one.log, one.log.segments[1:])
+    recovery._delete_segments(one.log, one.log.segments[1:])
     assert [one.names(extension) for extension in (".snapshot", ".counted")] == names
     assert len(one.names(".log")) == 1
 

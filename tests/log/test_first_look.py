@@ -15,6 +15,7 @@ from data_plane.log.indexes import TIME_ENTRY
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.segment_age import AgeJob
+from data_plane.log.segment_checks import largest_timestamp
 from data_plane.log.sim_file_system import Fault
 from tests.log.one_log import START_MS, OneLog, batch_of
 
@@ -87,7 +88,7 @@ def test_nothing_that_is_young_goes_by_the_end_of_an_index() -> None:
     youngest_ms = START_MS + first.next_offset - 1
     one.set_config(retention_ms=1_000)
     assert one.log.apply_retention(youngest_ms + 1_000) == 0
-    assert first.largest_timestamp() == youngest_ms
+    assert largest_timestamp(first) == youngest_ms
     assert first.max_timestamp_offset == first.next_offset - 1
     assert first.offset_index is None
     assert one.log.apply_retention(youngest_ms + 1_001) == 1
@@ -123,7 +124,7 @@ def test_an_end_that_is_not_sound_has_the_indexes_made_anew(damage: str) -> None
     spoil(one, damage)
     first = one.log.segments[0]
     youngest_ms = START_MS + first.next_offset - 1
-    assert first.largest_timestamp() == youngest_ms
+    assert largest_timestamp(first) == youngest_ms
     assert first.offset_index is not None
 
 

@@ -88,11 +88,11 @@ def test_what_loads_quickly_needs_no_thread() -> None:
     assert not one.log.needs_long_load
     summary = one.log.opened_from
     assert isinstance(summary, LogSummary)
-    one.log._summary = summary._replace(active_size=BYTES_LOADED_AT_ONCE_MAX + 1)
+    one.log.opened_from = summary._replace(active_size=BYTES_LOADED_AT_ONCE_MAX + 1)
     assert one.log.needs_long_load
-    one.log._summary = one.log._summary._replace(has_tail_files=True)
+    one.log.opened_from = one.log.opened_from._replace(has_tail_files=True)
     assert not one.log.needs_long_load
-    one.log._summary = summary._replace(producers_count=PRODUCERS_LOADED_AT_ONCE_MAX + 1)
+    one.log.opened_from = summary._replace(producers_count=PRODUCERS_LOADED_AT_ONCE_MAX + 1)
     assert one.log.needs_long_load
     one.log.load()
     assert not one.log.needs_long_load

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from data_plane.log.errors import OffsetOutOfRange
 from data_plane.log.log import Log
-from data_plane.log.removal import removal_job
+from data_plane.log.retention import segment_deletion_job
 from data_plane.wire.records import decode_batch, read_batch_header
 from tests.log.one_log import START_MS, OneLog, batch_of
 from tests.log.world import read_all
@@ -124,7 +124,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def unlink_dropped(self) -> None:
-        job = removal_job(self.one.log, self.one.now_ms)
+        job = segment_deletion_job(self.one.log, self.one.now_ms)
         if job is not None:
             job.run()
             job.finish()

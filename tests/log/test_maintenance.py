@@ -244,7 +244,7 @@ def test_a_flush_that_overtakes_an_earlier_one_does_its_part_too(seed: int) -> N
     assert later is not None
     later.run()
     later.finish()
-    one.log.remove_doomed()
+    one.log.delete_pending_segments()
     producers = one.log.producers.snapshot()
     one.lose_power(random.Random(seed))
     assert one.offsets() == [5]

@@ -19,7 +19,7 @@ from data_plane.log.flush import FlushJob
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
-from data_plane.log.removal import RemovalJob, files_to_remove, removal_job
+from data_plane.log.retention import SegmentDeletionJob, files_to_delete, segment_deletion_job
 from data_plane.log.sim_file_system import Fault, SimFileSystem
 from data_plane.wire.errors import ErrorCode
 from tests.log.one_log import SMALL, START_MS, OneLog, batch_of
@@ -237,7 +237,7 @@ def test_a_deleted_log_does_not_take_the_place_of_its_successor(is_elsewhere: bo
     assert survivors
 
 
-@pytest.mark.parametrize("kind", ["flush", "removal"])
+@pytest.mark.parametrize("kind", ["flush", "deletion"])
 def test_a_deletion_under_a_running_job_leaves_the_directory_online(kind: str) -> None:
     fs = SimFileSystem()
     manager = started(fs, config=replace(SMALL, file_delete_delay_ms=0))
@@ -246,11 +246,11 @@ def test_a_deletion_under_a_running_job_leaves_the_directory_online(kind: str) -
     while len(log.segments) < 3:
         add_durably(log)
     log.delete_records(-1)
-    job: FlushJob | RemovalJob | None
-    if kind == "removal":
+    job: FlushJob | SegmentDeletionJob | None
+    if kind == "deletion":
         log.flush()
         log.apply_retention(START_MS)
-        job = removal_job(log, START_MS)
+        job = segment_deletion_job(log, START_MS)
     else:
         job = log.flush_job()
     assert job is not None
@@ -428,7 +428,7 @@ def test_a_segment_that_somebody_removed_is_not_taken_for_synced(
 
     def open_after_removal(path: str, *, create: bool = False, write: bool = True) -> File:
         if path == first.path() and not first.retired:
-            for gone in files_to_remove(log, [first]):
+            for gone in files_to_delete(log, [first]):
                 fs.unlink(gone)
         return open_file(path, create=create, write=write)
 

@@ -11,6 +11,7 @@ import pytest
 from data_plane.log import loading
 from data_plane.log.damage import first_damaged_offset
 from data_plane.log.log import COORDINATOR, Log
+from data_plane.log.segment_checks import largest_timestamp
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from data_plane.wire.kernel_types import (
     BATCH_HEADER_BYTES,
@@ -43,7 +44,7 @@ def state(log: Log) -> dict[str, object]:
         "epochs": list(log.epochs.entries),
         "by time": [log.offset_for_timestamp(time, max_offset=end) for time in times],
         "latest": log.max_timestamp_offset(max_offset=end),
-        "largest": [segment.largest_timestamp() for segment in log.segments],
+        "largest": [largest_timestamp(segment) for segment in log.segments],
     }
 
 
@@ -383,4 +384,4 @@ def test_a_large_active_segment_is_as_before_after_a_clean_stop(
     one.log.roll()
     one.restart()
     assert one.log.aborted_transactions(0, one.log.log_end_offset) == aborted
-    assert one.log.segments[0].largest_timestamp() == START_MS + 50
+    assert largest_timestamp(one.log.segments[0]) == START_MS + 50

@@ -15,8 +15,9 @@ from data_plane.log.cold_files import Retired
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import AppendError, LogDirFailure, OffsetOutOfRange
 from data_plane.log.flush import FlushJob
-from data_plane.log.removal import RemovalJob, removal_job
+from data_plane.log.retention import SegmentDeletionJob, segment_deletion_job
 from data_plane.log.segment import Segment
+from data_plane.log.segment_checks import load_indexes
 from data_plane.log.sim_file_system import Fault, PowerLoss
 from data_plane.wire.errors import ErrorCode
 from tests.log.one_log import START_MS, OneLog, batch_of
@@ -136,7 +137,7 @@ def test_a_segment_is_rolled_when_an_index_is_full(limit_bytes: int, entries: in
     assert len(sealed) >= 4
     for segment in sealed:
         file = segment.open_file()
-        segment.load_indexes(file)
+        load_indexes(segment, file)
         assert segment.offset_index is not None
         assert segment.time_index is not None
         assert segment.offset_index.size_bytes <= limit_bytes
@@ -372,7 +373,7 @@ def test_producers_whose_records_went_before_a_kill_outlive_the_next_power_loss(
     one.kill()
     producers = one.log.producers.snapshot()
     one.log.flush()
-    one.log.remove_doomed()
+    one.log.delete_pending_segments()
     one.lose_power(random.Random(seed))
     assert one.offsets() == [4, 5]
     assert one.log.producers.snapshot() == producers
@@ -402,9 +403,9 @@ def test_files_go_when_what_stands_for_them_is_synced() -> None:
     fixed_fill(one, 10)
     one.log.delete_records(8)
     assert one.log.apply_retention(one.now_ms) == 2
-    assert removal_job(one.log, one.now_ms) is None
+    assert segment_deletion_job(one.log, one.now_ms) is None
     one.log.flush()
-    assert removal_job(one.log, one.now_ms) is not None
+    assert segment_deletion_job(one.log, one.now_ms) is not None
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -415,7 +416,7 @@ def test_files_go_when_the_log_start_behind_them_is_durable(seed: int) -> None:
     one.log.flush()
     one.log.delete_records(8)
     assert one.log.apply_retention(one.now_ms) == 2
-    job = removal_job(one.log, one.now_ms)
+    job = segment_deletion_job(one.log, one.now_ms)
     assert job is not None
     job.run()
     job.finish()
@@ -433,12 +434,12 @@ def test_segments_dropped_later_go_later() -> None:
         one.now_ms += 200
     for left in ([4, 8, 12], [8, 12]):
         one.now_ms = START_MS + (500 if 4 in left else 700)
-        job = removal_job(one.log, one.now_ms)
+        job = segment_deletion_job(one.log, one.now_ms)
         assert job is not None
         job.run()
         job.finish()
         assert one.names(".log") == [f"{base:020d}.log" for base in left]
-    assert not one.log.doomed
+    assert not one.log.pending_deletion
 
 
 @pytest.mark.parametrize("how", ["restart", "kill"])
@@ -465,9 +466,9 @@ def test_segments_below_the_log_start_go_and_their_files_after_the_delay() -> No
     assert one.log.apply_retention(one.now_ms) == 2
     assert bases(one) == [8]
     one.log.flush()
-    assert removal_job(one.log, one.now_ms + 499) is None
+    assert segment_deletion_job(one.log, one.now_ms + 499) is None
     assert len(one.names(".log")) == 3
-    job = removal_job(one.log, one.now_ms + 500)
+    job = segment_deletion_job(one.log, one.now_ms + 500)
     assert job is not None
     job.run()
     job.finish()
@@ -683,12 +684,12 @@ def one_with_two_dropped_segments() -> OneLog:
 
 
 @pytest.mark.parametrize("job_runs", ["never", "before", "after"])
-@pytest.mark.parametrize("kind", ["removal", "flush"])
+@pytest.mark.parametrize("kind", ["deletion", "flush"])
 def test_starting_anew_where_retention_has_left_files(kind: str, job_runs: str) -> None:
     """As a follower of a leader whose log is shorter than what this one's retention has dropped."""
     one = one_with_two_dropped_segments()
-    job: RemovalJob | FlushJob | None
-    job = removal_job(one.log, one.now_ms) if kind == "removal" else one.log.flush_job()
+    job: SegmentDeletionJob | FlushJob | None
+    job = segment_deletion_job(one.log, one.now_ms) if kind == "deletion" else one.log.flush_job()
     assert job is not None
     if job_runs == "before":
         job.run()
@@ -697,7 +698,7 @@ def test_starting_anew_where_retention_has_left_files(kind: str, job_runs: str) 
     if job_runs == "after":
         job.run()
     job.finish()
-    assert not one.log.doomed
+    assert not one.log.pending_deletion
     assert one.names(".log") == [f"{0:020d}.log"]
     for restart in (one.kill, one.restart):
         restart()
@@ -705,12 +706,12 @@ def test_starting_anew_where_retention_has_left_files(kind: str, job_runs: str) 
         assert (one.log.log_start_offset, one.log.log_end_offset) == (0, 1)
 
 
-def test_a_removal_under_way_leaves_a_log_alone_that_begins_anew(
+def test_a_deletion_under_way_leaves_a_log_alone_that_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has listed what it will unlink when the new segment takes the name of an old one."""
     one = one_with_two_dropped_segments()
-    job = removal_job(one.log, one.now_ms)
+    job = segment_deletion_job(one.log, one.now_ms)
     assert job is not None
     list_directory = one.fs.list_directory
 
@@ -793,14 +794,14 @@ def test_files_wait_for_the_snapshot_behind_them_to_be_durable() -> None:
     one.now_ms += 1001
     assert one.log.apply_retention(one.now_ms) == 1
     assert one.log.recovery_point == one.log.log_start_offset == 1
-    assert removal_job(one.log, one.now_ms) is None
+    assert segment_deletion_job(one.log, one.now_ms) is None
     flush = one.log.flush_job()
     assert flush is not None
-    assert removal_job(one.log, one.now_ms) is None
+    assert segment_deletion_job(one.log, one.now_ms) is None
     flush.run()
-    assert removal_job(one.log, one.now_ms) is None
+    assert segment_deletion_job(one.log, one.now_ms) is None
     flush.finish()
-    job = removal_job(one.log, one.now_ms)
+    job = segment_deletion_job(one.log, one.now_ms)
     assert job is not None
     job.run()
     job.finish()
@@ -819,5 +820,5 @@ def test_snapshots_that_clean_stops_have_left_go_with_their_segment() -> None:
     one.log.delete_records(-1)
     one.log.apply_retention(one.now_ms)
     one.log.flush()
-    one.log.remove_doomed()
+    one.log.delete_pending_segments()
     assert one.names(".snapshot") == [f"{2:020d}.snapshot"]

@@ -24,6 +24,7 @@ from data_plane.log.indexes import (
 )
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log import Log
+from data_plane.log.segment_checks import largest_timestamp, load_indexes
 from data_plane.wire import kernel
 from data_plane.wire.records import iter_batch_headers
 from tests.log.one_log import START_MS, OneLog, batch_of
@@ -212,7 +213,7 @@ def test_a_time_index_without_its_last_entry_is_made_again_at_the_first_read() -
     for _ in range(8):
         one.fill(1)
         one.now_ms += 10
-    largest = one.log.segments[0].largest_timestamp()
+    largest = largest_timestamp(one.log.segments[0])
     one.manager.close(one.now_ms)
     one.fs.process_death()
     name = one.names(".timeindex")[0]
@@ -221,7 +222,7 @@ def test_a_time_index_without_its_last_entry_is_made_again_at_the_first_read() -
     one.open()
     one.log.load()
     one.log.read_cold(0, 1, max_offset=FAR, at_least_one_batch=True)
-    assert one.log.segments[0].largest_timestamp() == largest
+    assert largest_timestamp(one.log.segments[0]) == largest
 
 
 def test_an_empty_time_index_makes_no_segment_old() -> None:
@@ -235,7 +236,7 @@ def test_an_empty_time_index_makes_no_segment_old() -> None:
     one.open()
     one.set_config(retention_ms=1000)
     one.log.advance_high_watermark(8)
-    assert one.log.segments[0].largest_timestamp() == START_MS
+    assert largest_timestamp(one.log.segments[0]) == START_MS
     assert one.log.apply_retention(one.now_ms) == 0
 
 
@@ -285,7 +286,7 @@ def test_lost_indexes_are_made_again_as_they_were() -> None:
         one.unlink(name)
     one.open()
     for segment in one.log.segments[:-1]:
-        segment.load_indexes(segment.open_file())
+        load_indexes(segment, segment.open_file())
         assert segment.offset_index is not None
         assert segment.time_index is not None
         assert segment.offset_index.encode() == written[f"{segment.base_offset:020d}.index"]
@@ -331,7 +332,7 @@ def test_a_flipped_bit_in_an_index_leads_no_reader_astray(
         one.now_ms += 1
         one.fill(1, value_bytes=60)
     expected = served(one.log)
-    largest = one.log.segments[1].largest_timestamp()
+    largest = largest_timestamp(one.log.segments[1])
     one.manager.close(one.now_ms)
     one.fs.process_death()
     original = one.fs
@@ -353,7 +354,7 @@ def test_a_flipped_bit_in_an_index_leads_no_reader_astray(
                 pytest.fail(f"bit {bit}: offset {offset} cannot be read")
             assert bytes(result.buffers[0]) == expected[offset], f"bit {bit}, offset {offset}"
         if not is_large:
-            assert one.log.segments[1].largest_timestamp() == largest, f"bit {bit}"
+            assert largest_timestamp(one.log.segments[1]) == largest, f"bit {bit}"
 
 
 @given(

@@ -7,6 +7,7 @@ import pytest
 from data_plane.log.errors import AppendError
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log import AppendResult
+from data_plane.log.segment_checks import largest_timestamp
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import (
     decode_batch,
@@ -134,7 +135,7 @@ def test_log_append_time_stamps_batches_with_a_right_crc(codec: int) -> None:
         header = read_batch_header(data, 0)
         assert header.log_append_time
         assert is_crc_valid(data, header)
-    assert one.log.active.largest_timestamp() == one.now_ms
+    assert largest_timestamp(one.log.active) == one.now_ms
     # The first record of the newest batch, as Kafka 4.3 answers.
     assert one.log.max_timestamp_offset(max_offset=9) == (0, one.now_ms, 0)
     assert one.log.offset_for_timestamp(one.now_ms, max_offset=9) == (0, one.now_ms, 0)

@@ -22,6 +22,7 @@ from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.remainder import last_segment_below
+from data_plane.log.segment_checks import largest_timestamp
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
 from data_plane.wire.records import (
@@ -208,9 +209,9 @@ class World:
 
     def remove_files(self) -> None:
         """Run the jobs that unlink what retention has dropped."""
-        from data_plane.log.removal import removal_job
+        from data_plane.log.retention import segment_deletion_job
 
-        job = removal_job(self.log, self.now_ms)
+        job = segment_deletion_job(self.log, self.now_ms)
         if job is not None:
             job.run()
             job.finish()
@@ -404,7 +405,7 @@ class World:
                 for batch in model.batches
                 if segment.base_offset <= batch.base_offset < segment.next_offset
             ]
-            assert segment.largest_timestamp() == max(inside, default=-1), "largest timestamp"
+            assert largest_timestamp(segment) == max(inside, default=-1), "largest timestamp"
 
     def _follow_producers(self) -> None:
         """The producers go on from what the log has."""

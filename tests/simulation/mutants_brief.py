@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.log import removal
+from data_plane.log import retention
 from data_plane.log.compaction import CompactionJob
 from data_plane.log.log import Log
 from tests.simulation.admin import TopicPlan
@@ -47,12 +47,12 @@ def _clean_without_rewriting(patch: Patch) -> None:
 
 
 def _compact_alone(patch: Patch) -> None:
-    original: Any = removal.decide_removals
+    original: Any = retention.count_due_segments
 
-    def decide_removals(log: Log, *arguments: Any, **options: Any) -> int:
+    def count_due_segments(log: Log, *arguments: Any, **options: Any) -> int:
         return 0 if log.config.compact else original(log, *arguments, **options)
 
-    patch.set(removal, "decide_removals", decide_removals)
+    patch.set(retention, "count_due_segments", count_due_segments)
 
 
 BRIEF_MUTANTS: Iterable[Mutant] = (

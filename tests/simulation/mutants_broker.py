@@ -11,7 +11,7 @@ from data_plane.broker.offsets_topic import BrokerOffsetsTopic
 from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.loading import Folded
 from data_plane.groups.offset_commits import OffsetCommits
-from data_plane.log import log_appends, truncation
+from data_plane.log import truncation
 from data_plane.log.flush import FlushJob
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log import Log
@@ -178,7 +178,7 @@ def _followers_keep_no_producers(patch: Patch) -> None:
             ProducerStates.apply = apply  # type: ignore[method-assign]
             assert states is self.producers
 
-    patch.set(log_appends.LogAppends, "append_as_follower", append_as_follower)
+    patch.set(Log, "append_as_follower", append_as_follower)
 
 
 def _truncation_keeps_producers(patch: Patch) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 from data_plane.broker.membership import Membership
 from data_plane.broker.wall_clock import WallClock
-from data_plane.log import flush, loading, partition_files, removal, truncation
+from data_plane.log import flush, loading, partition_files, retention, truncation
 from data_plane.log.checkpoints import encode_value, write_unsynced
 from data_plane.log.log import Log
-from data_plane.log.log_reads import LogReads
 from data_plane.log.maintenance import Maintenance
 from data_plane.log.segment import Segment
 from data_plane.replica import following
@@ -43,9 +42,9 @@ SNAPSHOTS = _options({"kill", "stop"}, {**BY_SIZE, "file.delete.delay.ms": "0"})
 
 
 def _passes_the_high_watermark(patch: Patch) -> None:
-    original: Any = removal.decide_removals
+    original: Any = retention.count_due_segments
 
-    def decide_removals(log: Log, wall_ms: int, **options: Any) -> int:
+    def count_due_segments(log: Log, wall_ms: int, **options: Any) -> int:
         high_watermark, log.high_watermark = log.high_watermark, log.log_end_offset
         try:
             count: int = original(log, wall_ms, **options)
@@ -53,14 +52,14 @@ def _passes_the_high_watermark(patch: Patch) -> None:
             log.high_watermark = high_watermark
         return count
 
-    patch.set(removal, "decide_removals", decide_removals)
+    patch.set(retention, "count_due_segments", count_due_segments)
 
 
 def _by_age_of_the_file(patch: Patch) -> None:
     def newest_ms(segment: Segment) -> int:
         return segment.first_append_ms
 
-    patch.set(removal, "newest_ms", newest_ms)
+    patch.set(retention, "newest_ms", newest_ms)
 
 
 def _by_age_of_the_last_record(patch: Patch) -> None:
@@ -97,9 +96,9 @@ def _store_s_date_trusted(patch: Patch) -> None:
 
 def _one_segment_too_many(patch: Patch) -> None:
     """By size the segment goes with which the log comes below retention.bytes."""
-    original: Any = removal.decide_removals
+    original: Any = retention.count_due_segments
 
-    def decide_removals(log: Log, wall_ms: int, **options: Any) -> int:
+    def count_due_segments(log: Log, wall_ms: int, **options: Any) -> int:
         count: int = original(log, wall_ms, **options)
         left = log.segments[count:]
         excess_bytes = sum(one.size for one in left) - log.config.retention_bytes
@@ -107,7 +106,7 @@ def _one_segment_too_many(patch: Patch) -> None:
             count += 1
         return count
 
-    patch.set(removal, "decide_removals", decide_removals)
+    patch.set(retention, "count_due_segments", count_due_segments)
 
 
 def _log_start_not_noted(patch: Patch) -> None:
@@ -121,23 +120,23 @@ def _log_start_not_synced(patch: Patch) -> None:
         write_unsynced(log.log_directory.fs, path, encode_value(value))
         log.durable_log_start = value
 
-    for module in (flush, removal, truncation):
+    for module in (flush, retention, truncation):
         patch.set(module, "write_log_start", write_log_start)
 
 
 def _reader_led_past_what_is_gone(patch: Patch) -> None:
     """Below the log start, reading begins at the log start."""
     locate: Any = Partition.__dict__["locate_fetch"]
-    original: Any = LogReads.__dict__["read"]
+    original: Any = Log.__dict__["read"]
 
     def locate_fetch(self: Partition, fetch_offset: int, last_fetched_epoch: int) -> Any:
         return locate(self, max(fetch_offset, self.log.log_start_offset), last_fetched_epoch)
 
-    def read(self: LogReads, offset: int, *arguments: Any, **options: Any) -> Any:
+    def read(self: Log, offset: int, *arguments: Any, **options: Any) -> Any:
         return original(self, max(offset, self.log_start_offset), *arguments, **options)
 
     patch.set(Partition, "locate_fetch", locate_fetch)
-    patch.set(LogReads, "read", read)
+    patch.set(Log, "read", read)
 
 
 def _looks_once(patch: Patch) -> None:
@@ -166,16 +165,16 @@ def _begins_anew_at_its_end(patch: Patch) -> None:
 
 def _snapshots_go_with_their_segments(patch: Patch) -> None:
     """The producers' state at the new log start goes, too: after a restart nobody knows them."""
-    original: Any = removal.files_to_remove
+    original: Any = retention.files_to_delete
 
-    def files_to_remove(log: Log, segments: list[Segment], **options: Any) -> list[str]:
+    def files_to_delete(log: Log, segments: list[Segment], **options: Any) -> list[str]:
         paths: list[str] = original(log, segments, **options)
         snapshot = f"{segments[-1].next_offset:020d}.snapshot"
         if snapshot in segments[0].directory.fs.list_directory(log.folder):
             paths.append(f"{log.folder}/{snapshot}")
         return paths
 
-    patch.set(removal, "files_to_remove", files_to_remove)
+    patch.set(retention, "files_to_delete", files_to_delete)
 
 
 RETENTION_MUTANTS: Iterable[Mutant] = (

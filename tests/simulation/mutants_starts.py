@@ -8,9 +8,10 @@ from typing import Any
 
 from data_plane.broker.groups import GroupService
 from data_plane.broker.wall_clock import WallClock
-from data_plane.log import recovery, removal
+from data_plane.log import recovery, retention
 from data_plane.log.maintenance import _TrackedJob
 from data_plane.log.segment import Segment
+from data_plane.log.segment_checks import largest_timestamp
 from tests.simulation import scenes
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
@@ -95,9 +96,9 @@ def _job_lost(patch: Patch) -> None:
 
 def _undated_is_ancient(patch: Patch) -> None:
     def newest_ms(segment: Segment) -> int:
-        return segment.largest_timestamp()
+        return largest_timestamp(segment)
 
-    patch.set(removal, "newest_ms", newest_ms)
+    patch.set(retention, "newest_ms", newest_ms)
 
 
 def _undated_by_the_wall_clock(patch: Patch) -> None:

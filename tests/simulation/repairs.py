@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from data_plane.log.damage import SOUND
+from data_plane.log.damage import NOT_DAMAGED
 from tests.simulation.committed import CommittedLogs
 from tests.simulation.partition_history import LostRange, PartitionHistory
 from tests.simulation.replicas import DiskView
@@ -42,7 +42,7 @@ class RepairWatch:
         struck = partition.rotten[node.name]
         if view.start_offset > struck.last_offset:
             del partition.rotten[node.name]
-            if log.damaged_from != SOUND:
+            if log.damaged_from != NOT_DAMAGED:
                 partition.outlived[node.name] = None
             return False
         if view.end_offset > struck.base_offset:
@@ -54,7 +54,7 @@ class RepairWatch:
     def _is_dropped(
         self, node: Node, partition: PartitionHistory, view: DiskView, log: Log
     ) -> bool:
-        if log.damaged_from != SOUND:
+        if log.damaged_from != NOT_DAMAGED:
             return False
         del partition.outlived[node.name]
         if view.batches or not view.cut:

@@ -150,7 +150,7 @@ class DiskView:
         start = log.log_start_offset
         if start != self.end_offset or start == self.start_offset or not log.is_loaded:
             return False
-        is_retained = any(one.next_offset == start for one, _ in log.doomed or ())
+        is_retained = any(one.next_offset == start for one, _ in log.pending_deletion or ())
         return log.segments[0].base_offset == start and not is_retained
 
     def _take_off(self, end_offset: int) -> int:

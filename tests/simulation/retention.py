@@ -156,7 +156,9 @@ class RetentionWatch:
             self._world.violate(
                 f"{view} begins at {start} by retention, committed was {high_watermark}"
             )
-        gone = [one for one, _ in log.doomed or () if partition.start_offset < one.next_offset]
+        gone = [
+            one for one, _ in log.pending_deletion or () if partition.start_offset < one.next_offset
+        ]
         if not gone or gone[-1].next_offset != start:
             self._world.violate(
                 f"{view} begins at {start}, which nobody has asked for; gone are the segments "

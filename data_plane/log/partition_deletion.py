@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from data_plane.log.log_directory import LogDirectory
 
 
-class DeletionJob:
+class PartitionDeletionJob:
     """Makes a partition's deletion durable, then, when it is due, removes the folder."""
 
     lane = Lane.DELETION

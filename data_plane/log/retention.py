@@ -7,20 +7,16 @@ could leave a log with a hole.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from data_plane.log import loading
 from data_plane.log.lanes import JobStopped, Lane
+from data_plane.log.log_appends import roll
+from data_plane.log.log_state import LogState
 from data_plane.log.partition_files import write_log_start
 from data_plane.log.segment import Segment, segment_name
 from data_plane.log.segment_age import newest_ms
 
-if TYPE_CHECKING:
-    from data_plane.log.log import Log
-    from data_plane.log.log_state import LogState
 
-
-def apply_retention(log: Log, now_ms: int, wall_ms: int, *, by_date: bool) -> int:
+def apply_retention(log: LogState, now_ms: int, wall_ms: int, *, by_date: bool) -> int:
     """Drop the oldest segments that are too old, too much, or below the log start: too old by the
     date `wall_ms`, and not without `by_date`.
 
@@ -29,18 +25,18 @@ def apply_retention(log: Log, now_ms: int, wall_ms: int, *, by_date: bool) -> in
     if log.log_directory.failure is not None:
         return 0
     try:
-        count = decide_removals(log, wall_ms, by_date=by_date)
+        count = count_due_segments(log, wall_ms, by_date=by_date)
         if not count:
             return 0
         if count == len(log.segments):
-            log.roll()
-        drop_segments(log, count, now_ms)
+            roll(log)
+        take_segments_out(log, count, now_ms)
     except OSError as error:
         raise log.log_directory.fail(error) from error
     return count
 
 
-def decide_removals(log: Log, wall_ms: int, *, by_date: bool) -> int:
+def count_due_segments(log: LogState, wall_ms: int, *, by_date: bool) -> int:
     """How many of the oldest segments are due."""
     config = log.config
     segments = log.segments
@@ -63,7 +59,7 @@ def decide_removals(log: Log, wall_ms: int, *, by_date: bool) -> int:
     return count
 
 
-def _is_too_old(log: Log, segment: Segment, wall_ms: int) -> bool:
+def _is_too_old(log: LogState, segment: Segment, wall_ms: int) -> bool:
     youngest_ms = newest_ms(segment)
     if youngest_ms is None:
         log.wants_ages = True
@@ -71,7 +67,7 @@ def _is_too_old(log: Log, segment: Segment, wall_ms: int) -> bool:
     return wall_ms - youngest_ms > log.config.retention_ms
 
 
-def drop_segments(log: Log, count: int, now_ms: int) -> None:
+def take_segments_out(log: LogState, count: int, now_ms: int) -> None:
     """Take the first `count` segments out of the log; their files go later."""
     segments = log.segments
     gone, kept = segments[:count], segments[count:]
@@ -80,22 +76,22 @@ def drop_segments(log: Log, count: int, now_ms: int) -> None:
     log.replace_segments(kept)
     log.move_log_start(start_offset)
     due_ms = now_ms + log.config.file_delete_delay_ms
-    doomed = log.doomed if log.doomed is not None else []
+    pending = log.pending_deletion if log.pending_deletion is not None else []
     for segment in gone:
         segment.release()
-        doomed.append((segment, due_ms))
-    log.doomed = doomed
+        pending.append((segment, due_ms))
+    log.pending_deletion = pending
 
 
-class RemovalJob:
+class SegmentDeletionJob:
     """Unlinks the files of segments that left the log. `run` in a thread, then `finish`."""
 
     lane = Lane.DELETION
 
-    def __init__(self, log: Log, segments: list[Segment]) -> None:
+    def __init__(self, log: LogState, segments: list[Segment]) -> None:
         self.log = log
         self._segments = segments
-        self._beginning = log.beginnings
+        self._begun_anew_count = log.begun_anew_count
         self._is_done = False
 
     def run(self) -> None:
@@ -105,7 +101,7 @@ class RemovalJob:
             self._remove()
             self._is_done = True
         except JobStopped:
-            # They stay doomed.
+            # They stay pending.
             return
         except OSError as error:
             if not self.log.is_deleted_meanwhile(error):
@@ -117,7 +113,7 @@ class RemovalJob:
             if self._is_void():
                 return
             write_log_start(self.log, self._segments[-1].next_offset)
-        for path in files_to_remove(self.log, self._segments):
+        for path in files_to_delete(self.log, self._segments):
             # A log that begins anew may give a new file this name. It waits for one unlink, not
             # for all of them, and syncs wait for none.
             directory.stop_sign.look()
@@ -127,18 +123,18 @@ class RemovalJob:
                 directory.fs.unlink(path)
 
     def _is_void(self) -> bool:
-        return self.log.beginnings != self._beginning
+        return self.log.begun_anew_count != self._begun_anew_count
 
     def finish(self) -> None:
         """Forget the segments; on the loop, also after a failed `run`, which is tried again."""
         if not self._is_done and self.log.log_directory.failure is None and not self._is_void():
             return
         gone = set(map(id, self._segments))
-        left = [entry for entry in self.log.doomed or () if id(entry[0]) not in gone]
-        self.log.doomed = left or None
+        left = [entry for entry in self.log.pending_deletion or () if id(entry[0]) not in gone]
+        self.log.pending_deletion = left or None
 
 
-def removal_job(log: Log, now_ms: int) -> RemovalJob | None:
+def segment_deletion_job(log: LogState, now_ms: int) -> SegmentDeletionJob | None:
     """A job for what is due; None when nothing is."""
     # The snapshot at their end holds what these segments gave to the folds, and must be durable
     # before they go. It is when a flush has passed it. One that has ended right there may have come
@@ -146,15 +142,15 @@ def removal_job(log: Log, now_ms: int) -> RemovalJob | None:
     durable_end = log.recovery_point - (not log.has_durable_names)
     due = [
         segment
-        for segment, due_ms in log.doomed or ()
+        for segment, due_ms in log.pending_deletion or ()
         if due_ms <= now_ms and segment.next_offset <= durable_end
     ]
     if not due or log.log_directory.failure is not None:
         return None
-    return RemovalJob(log, due)
+    return SegmentDeletionJob(log, due)
 
 
-def files_to_remove(
+def files_to_delete(
     log: LogState, segments: list[Segment], *, keep_snapshots: bool = False
 ) -> list[str]:
     """The paths of `segments`' files, which nobody syncs from here on, and of the snapshots before
