@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 from data_plane.broker import group_handlers
 from data_plane.broker.api import ConnectionInfo
 from data_plane.broker.groups import GroupService
-from data_plane.cell.changes import RegisterBroker
+from data_plane.cell.changes import Change, ChangePartition, RegisterBroker
 from data_plane.cell.metadata import BrokerImage
+from data_plane.cell.partition_state import next_epochs
 from data_plane.wire.primitives import Message
 from data_plane.wire.registry import ApiKey
 from tests.broker.admin_player import AdminPlayer
@@ -71,17 +73,31 @@ class NamespacePlayer(AdminPlayer):
         services.components.append(services.groups)
         group_handlers.register(services.handlers)
         services.start(self.now_ms)
-        image = services.store.apply(
-            (RegisterBroker(BrokerImage(NODE_ID, "host", 9092, None, is_fenced=False)),),
-            services.image.version,
-            "register",
-        )
-        services.apply_image(image, self.now_ms)
-        self.run_jobs()
+        self.register(NODE_ID)
         self.first = Client(self, self.connect())
         connection = self.connect()
         connection.namespace = SECOND
         self.second = Client(self, connection)
+
+    def commit(self, change: Change) -> None:
+        services = self.services
+        version = services.image.version
+        image = services.store.apply((change,), version, f"after {version}")
+        services.apply_image(image, self.now_ms)
+        self.run_jobs()
+
+    def register(self, node_id: int) -> None:
+        self.commit(RegisterBroker(BrokerImage(node_id, "host", 9092, None, is_fenced=False)))
+
+    def change_partition(
+        self, topic: str, index: int, *, replicas: tuple[int, ...], **fields: Any
+    ) -> None:
+        """Have it on other brokers, too; the first of them that is in the ISR leads."""
+        image = self.services.image.topics_by_name[topic]
+        old = image.partitions[index]
+        isr = tuple(node_id for node_id in replicas if node_id in old.isr) or replicas
+        new = replace(old, replicas=replicas, isr=isr, leader=isr[0], **fields)
+        self.commit(ChangePartition(image.topic_id, index, next_epochs(old, new)))
 
 
 class Client:

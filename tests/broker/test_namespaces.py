@@ -8,12 +8,16 @@ others: the answers must be the same. An API that it leaves out fails a test.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+import data_plane.broker
+from data_plane.groups.partitioning import partition_for_group
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import (
     alter_configs_request,
@@ -71,6 +75,7 @@ PHYSICAL = {
 }
 """APIs about brokers and the cell, which name no topics, groups or transactional ids (the one topic
 that DescribeQuorum knows is the cell's own)."""
+OTHER_NODE_ID = NODE_ID + 1
 UNKNOWN_ID = UUID(int=4711)
 UNKNOWN_MEMBER = f"tester-{UUID(int=815)}"
 # Of the first namespace alone.
@@ -505,6 +510,10 @@ class First:
             request = commit(group, offsets, member_id=self.member_id, generation_id=1)
             client.ask(ApiKey.OFFSET_COMMIT, 9, request)
             client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremented(GROUP, group))
+        # A leader that is not the preferred one, and a reassignment that goes on.
+        player.change_partition(
+            HIDDEN, 1, replicas=(OTHER_NODE_ID, NODE_ID), adding_replicas=(OTHER_NODE_ID,)
+        )
 
     def everything(self) -> list[Any]:
         """What its clients see."""
@@ -520,6 +529,7 @@ class First:
             ask(ApiKey.OFFSET_FETCH, 9, fetch("g")),
             ask(ApiKey.OFFSET_FETCH, 9, fetch(HIDDEN_GROUP)),
             ask(ApiKey.HEARTBEAT, 4, heartbeat(HIDDEN_GROUP, self.member_id, 1)),
+            ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, reassignments()),
         ]
 
 
@@ -538,6 +548,33 @@ def test_what_the_first_namespace_has_makes_no_difference(with_an_empty_first: S
     assert first.everything() == before, "and nothing there has changed"
 
 
+MAY_LOOK_UP_NAMES = {
+    "alter_configs.py",
+    "auto_creation.py",
+    "describe_configs.py",
+    "group_handlers.py",
+    "offset_handlers.py",
+    "unregister_broker.py",
+}
+"""Handlers that look into the image by names that are inside, or at all topics of the cell."""
+
+
+def test_handlers_find_topics_through_the_resolvers() -> None:
+    """Names in requests are the client's: looked up as if they were names inside, they would be
+    those of another namespace."""
+    direct = re.compile(r"image\.(topics_by_|topic\()|partitions\.\w+_by_name\(")
+    room = Path(data_plane.broker.__file__ or "").parent
+    handlers = [path for path in room.rglob("*.py") if "table: HandlerTable" in path.read_text()]
+    assert len(handlers) > 20
+    looking = {
+        path.name
+        for path in handlers
+        for line in path.read_text().splitlines()
+        if direct.search(line)
+    }
+    assert looking <= MAY_LOOK_UP_NAMES
+
+
 def test_every_api_is_asked_in_every_version(with_an_empty_first: Story) -> None:
     asked: dict[ApiKey, set[int]] = {}
     for api_key, version, _ in with_an_empty_first.answers:
@@ -546,6 +583,19 @@ def test_every_api_is_asked_in_every_version(with_an_empty_first: Story) -> None
         if entry.api_key not in PHYSICAL:
             versions = set(range(entry.min_version, entry.max_version + 1))
             assert asked.get(entry.api_key) == versions, entry.api_key.name
+
+
+def test_a_group_is_coordinated_where_its_name_inside_belongs() -> None:
+    player = NamespacePlayer()
+    player.second.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "x"))
+    player.register(OTHER_NODE_ID)
+    player.change_partition("__consumer_offsets", 1, replicas=(OTHER_NODE_ID,))
+    groups = [f"group {number}" for number in range(20)]
+    answer = player.second.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, *groups))
+    leaders = (NODE_ID, OTHER_NODE_ID)
+    assert [(found.key, found.node_id) for found in answer.coordinators] == [
+        (group, leaders[partition_for_group(f"2nd-{group}", 2)]) for group in groups
+    ]
 
 
 def test_topics_that_are_made_because_somebody_asks_are_his() -> None:
