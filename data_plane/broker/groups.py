@@ -128,7 +128,12 @@ class GroupService:
     def _new_coordinator(self) -> GroupCoordinator:
         config = group_coordinator_config(self._services.config, self.topic.partition_count())
         wall_ms = self._services.wall_clock.wall_ms
-        return GroupCoordinator(config, new_uuid=self._new_uuid, wall_ms=wall_ms)
+        return GroupCoordinator(
+            config,
+            new_uuid=self._new_uuid,
+            wall_ms=wall_ms,
+            topics_inside=self._services.namespaces.topics_inside,
+        )
 
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._services.random.getrandbits(128), version=4))

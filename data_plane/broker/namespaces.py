@@ -218,3 +218,10 @@ class Namespaces:
 
     def add(self, name: str, namespace: Namespace) -> None:
         self.names[name] = RequestNames(self._holder, namespace)
+
+    def topics_inside(self, group_id: str, topics: frozenset[str]) -> frozenset[str]:
+        """The names inside of topics that members of a group, by its id inside, name so."""
+        for names in self.names.values():
+            if not names.is_identity and names.groups.has(group_id):
+                return frozenset(map(names.topics.inside, topics))
+        return topics

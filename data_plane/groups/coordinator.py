@@ -42,6 +42,7 @@ from data_plane.groups.offset_sweeps import IsOrphan
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 from data_plane.groups.shard import CoordinatorParts, GroupCounters, Shard
+from data_plane.groups.subscription import TopicsInside, same_topics
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import (
     DeletableGroupResult,
@@ -80,9 +81,11 @@ class GroupCoordinator:
         *,
         new_uuid: Callable[[], str],
         wall_ms: Callable[[int], int] = lambda now_ms: now_ms,
+        topics_inside: TopicsInside = same_topics,
     ) -> None:
         """`new_uuid` returns a fresh random UUID as text; it becomes the end of a member id.
-        `wall_ms` is the date at a steady time."""
+        `wall_ms` is the date at a steady time; `topics_inside` is asked about the topics that
+        members subscribe to (subscription.py)."""
         self.config = config
         # While the date or the settings cannot be trusted, nothing expires by them.
         self.may_expire_offsets = True
@@ -101,6 +104,7 @@ class GroupCoordinator:
             chores=Chores(config.work_per_turn_max),
             wall_ms=wall_ms,
             may_expire=lambda: self.may_expire_offsets,
+            topics_inside=topics_inside,
         )
         self._chores = self._parts.chores
         self._loading: dict[int, int] = {}

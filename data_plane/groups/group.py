@@ -32,7 +32,11 @@ from data_plane.groups.deadlines import Timer
 from data_plane.groups.effects import ReplyToken
 from data_plane.groups.member import Member, Protocols
 from data_plane.groups.record_formats import GroupRecord, MemberRecord
-from data_plane.groups.subscription import CONSUMER_PROTOCOL_TYPE, decode_subscribed_topics
+from data_plane.groups.subscription import (
+    CONSUMER_PROTOCOL_TYPE,
+    TopicsInside,
+    decode_subscribed_topics,
+)
 from data_plane.wire.errors import ErrorCode
 
 GENERATION_ID_MAX: Final = 2**31 - 1
@@ -91,6 +95,7 @@ class ClassicGroup:
     __slots__ = (
         "_protocol_votes",
         "_state",
+        "_topics_inside",
         "_totals",
         "_wall_ms",
         "awaiting_join_count",
@@ -119,10 +124,12 @@ class ClassicGroup:
         *,
         totals: GroupTotals,
         wall_ms: Callable[[int], int],
+        topics_inside: TopicsInside,
     ) -> None:
         """It counts in `totals` until `GroupTotals.forget_group`; `wall_ms` is the date at a steady
         time."""
         self._wall_ms = wall_ms
+        self._topics_inside = topics_inside
         self.group_id = group_id
         self._totals = totals
         self._state = GroupState.EMPTY
@@ -438,4 +445,6 @@ class ClassicGroup:
                 if subscribed is None:
                     return None
                 topics |= subscribed
-        return frozenset(topics) if not self.members or self.protocol_name is not None else None
+        if self.members and self.protocol_name is None:
+            return None
+        return self._topics_inside(self.group_id, frozenset(topics))

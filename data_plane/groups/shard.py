@@ -32,6 +32,7 @@ from data_plane.groups.record_formats import (
     encode_group,
     encode_key,
 )
+from data_plane.groups.subscription import TopicsInside
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
 
@@ -66,6 +67,7 @@ class CoordinatorParts:
     wall_ms: Callable[[int], int]
     # False while the date or the settings cannot be trusted: nothing expires by them.
     may_expire: Callable[[], bool]
+    topics_inside: TopicsInside
 
 
 class Shard:
@@ -80,6 +82,7 @@ class Shard:
         self.wall_ms = parts.wall_ms
         self.may_expire = parts.may_expire
         self.new_uuid = parts.new_uuid
+        self._topics_inside = parts.topics_inside
         self._deadlines = parts.deadlines
         self._chores = parts.chores
         self._outbox = parts.outbox
@@ -191,7 +194,13 @@ class Shard:
         self.totals.pending_offset_bytes += growth_bytes
 
     def new_group(self, group_id: str, now_ms: int | None) -> ClassicGroup:
-        group = ClassicGroup(group_id, now_ms, totals=self.totals, wall_ms=self.wall_ms)
+        group = ClassicGroup(
+            group_id,
+            now_ms,
+            totals=self.totals,
+            wall_ms=self.wall_ms,
+            topics_inside=self._topics_inside,
+        )
         assert group_id not in self.groups
         self.groups[group_id] = group
         return group

@@ -598,6 +598,25 @@ def test_a_group_is_coordinated_where_its_name_inside_belongs() -> None:
     ]
 
 
+def test_what_a_group_subscribes_to_is_meant_in_its_namespace() -> None:
+    """Offsets of topics that members consume are not deleted, nor do they expire."""
+    player = NamespacePlayer()
+    client = player.second
+    client.ask(ApiKey.CREATE_TOPICS, 7, created("orders", "other"))
+    client.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
+    member_id = client.ask(ApiKey.JOIN_GROUP, 9, join("g")).member_id
+    client.ask(ApiKey.JOIN_GROUP, 9, join("g", member_id))
+    client.ask(ApiKey.SYNC_GROUP, 5, sync("g", member_id, 1, {member_id: b"all"}))
+    offsets: Any = {("orders", 0): 1, ("other", 0): 2}
+    committed = commit("g", offsets, member_id=member_id, generation_id=1)
+    client.ask(ApiKey.OFFSET_COMMIT, 9, committed)
+    answer = client.ask(ApiKey.OFFSET_DELETE, 0, delete_offsets("g", {"orders": [0], "other": [0]}))
+    assert [(topic.name, topic.partitions[0].error_code) for topic in answer.topics] == [
+        ("orders", ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC),
+        ("other", ErrorCode.NONE),
+    ]
+
+
 def test_topics_that_are_made_because_somebody_asks_are_his() -> None:
     player = NamespacePlayer({"auto.create.topics.enable": "true"})
     player.create_topic("x.y")
