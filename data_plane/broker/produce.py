@@ -410,6 +410,11 @@ class _Produce:
 
     def _refuse(self, refusal: Refusal, partition: Partition, answer: PartitionAnswer) -> None:
         self._services.counters.refused_batches += 1
+        if not self._context.names.is_identity:
+            # The log words errors with the name that the topic has inside.
+            outside = self._context.topics.outside(partition.topic)
+            index = partition.index
+            refusal = refusal.renamed(f"{partition.topic}-{index}", f"{outside}-{index}")
         answer.fail(refusal.error_code, refusal.message, refusal.named)
         if refusal.tells_log_start:
             answer.log_start_offset = partition.log.log_start_offset

@@ -617,6 +617,23 @@ def test_what_a_group_subscribes_to_is_meant_in_its_namespace() -> None:
     ]
 
 
+def test_what_is_wrong_with_records_is_said_with_the_clients_names() -> None:
+    player = NamespacePlayer()
+    client = player.second
+    topic_id = client.ask(ApiKey.CREATE_TOPICS, 7, created("x")).topics[0].topic_id
+    player.configure_topic("2nd-x", cleanup_policy="compact", segment_bytes="1048576")
+    (topic,) = client.ask(ApiKey.PRODUCE, 12, produced(12, "x", topic_id, b"no key")).responses
+    (answer,) = topic.partition_responses
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert "x-0" in answer.record_errors[0].batch_index_error_message
+    player.configure_topic("2nd-x", cleanup_policy="delete", max_message_bytes="2000000")
+    large = produced(12, "x", topic_id, bytes(1 << 20))
+    (topic,) = client.ask(ApiKey.PRODUCE, 12, large).responses
+    (answer,) = topic.partition_responses
+    assert answer.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert "partition x-0" in answer.error_message
+
+
 def test_topics_that_are_made_because_somebody_asks_are_his() -> None:
     player = NamespacePlayer({"auto.create.topics.enable": "true"})
     player.create_topic("x.y")
