@@ -19,7 +19,7 @@ from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.config_validation import effective_config
 from data_plane.broker.frames import begin_frame, finish_frame
-from data_plane.broker.large_requests import LARGE_BYTES, LargeRequest, sliced
+from data_plane.broker.large_requests import LargeRequest, sliced
 from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
 from data_plane.broker.log_threshold import ROOT_LOGGER, LogThreshold
 from data_plane.broker.placement import NewPartitions, registered_brokers
@@ -77,7 +77,7 @@ def handle_describe_configs(
 ) -> list[bytearray] | Deferred[Any]:
     """A raw handler: configurations that topics have in common are encoded once."""
     version = context.api_version
-    if end - position > LARGE_BYTES:
+    if end - position > services.loop_bounds.request_bytes_max:
         return _describe_in_slices(services, context, buf, position, end)
     request = decode_describe_configs_request(Reader(buf, position, end), version)
     encoded: dict[Any, tuple[int, bytes]] = {}

@@ -34,7 +34,7 @@ from data_plane.broker.api import (
     RequestContext,
 )
 from data_plane.broker.frames import API_VERSIONS_KEY, encode_frame, new_response
-from data_plane.broker.large_requests import LARGE_BYTES, LargeRequest, sliced
+from data_plane.broker.large_requests import LargeRequest, sliced
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode, MalformedFrame, WireError
 from data_plane.wire.primitives import Reader
@@ -56,6 +56,7 @@ class Dispatcher:
         self._services = services
         self._handlers = services.handlers
         self._names = services.namespaces.names
+        self._request_bytes_max = services.loop_bounds.request_bytes_max
         # Client ids repeat with every request of a connection; decoding each one once is enough.
         self._client_ids: dict[bytes, str] = {}
         self._requests_by_api = services.counters.requests_by_api
@@ -110,7 +111,7 @@ class Dispatcher:
         context = RequestContext(api_key, version, correlation_id, client_id, connection, names)
         if entry.raw_handler is not None:
             return self._call_raw(entry.raw_handler, context, buf, position, end, now_ms)
-        if end - position > LARGE_BYTES and api_key in LARGE_APIS:
+        if end - position > self._request_bytes_max and api_key in LARGE_APIS:
             return self._call_in_slices(entry, spec, context, buf, position, end)
         return self._call(entry, spec, context, Reader(buf, position, end), now_ms)
 

@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from data_plane.broker.api import Deferred, RequestContext
 from data_plane.broker.group_metrics import GroupMetrics
+from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.offsets_topic import BrokerOffsetsTopic, OffsetsTopic
 from data_plane.broker.services import Config, Services
 from data_plane.cell.metadata import MetadataImage
@@ -60,7 +61,9 @@ LOAD_RETRY_MS_MAX: Final = 30_000
 MINUTE_MS: Final = 60_000
 
 
-def group_coordinator_config(config: Config, partition_count: int | None) -> GroupCoordinatorConfig:
+def group_coordinator_config(
+    config: Config, partition_count: int | None, bounds: LoopBounds = LOOP_BOUNDS
+) -> GroupCoordinatorConfig:
     """The broker's properties for groups; an existing topic decides the number of partitions."""
     return GroupCoordinatorConfig(
         offsets_topic_num_partitions=partition_count
@@ -76,6 +79,9 @@ def group_coordinator_config(config: Config, partition_count: int | None) -> Gro
         offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
         offset_metadata_max_bytes=config.get_int("offset.metadata.max.bytes"),
         offset_commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
+        work_per_turn_max=bounds.group_work_per_turn_max,
+        tombstones_per_append_max=bounds.group_tombstones_per_append_max,
+        chore_appends_max=bounds.group_chore_appends_max,
     )
 
 
@@ -126,13 +132,15 @@ class GroupService:
         services.metrics.register(GroupMetrics(services, lambda: self.coordinator))
 
     def _new_coordinator(self) -> GroupCoordinator:
-        config = group_coordinator_config(self._services.config, self.topic.partition_count())
-        wall_ms = self._services.wall_clock.wall_ms
+        services = self._services
+        config = group_coordinator_config(
+            services.config, self.topic.partition_count(), services.loop_bounds
+        )
         return GroupCoordinator(
             config,
             new_uuid=self._new_uuid,
-            wall_ms=wall_ms,
-            topics_inside=self._services.namespaces.topics_inside,
+            wall_ms=services.wall_clock.wall_ms,
+            topics_inside=services.namespaces.topics_inside,
         )
 
     def _new_uuid(self) -> str:
@@ -382,7 +390,8 @@ class GroupService:
         """Whether an offset of a topic of this name and id is of one that exists no more."""
         if self._services.deletion_permit.why_nothing:
             return False  # An old image does not name the topics that were made since.
-        topic = self._services.image.topics_by_name.get(name)
+        # Nor does one on the way to the newest, in which this broker may coordinate already.
+        topic = self._services.newest_image.topics_by_name.get(name)
         return topic is None or topic_id not in (topic.topic_id, ZERO_UUID)
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from data_plane.broker.image_steps import CHANGES_PER_STEP_MAX, ImageSteps
+from data_plane.broker.image_steps import ImageSteps
 
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
@@ -37,12 +37,12 @@ STEP_INTERVAL_MS: Final = 1
 
 
 class ImageApplication:
-    """One per broker. The simulator sets `changes_per_step_max`."""
+    """One per broker."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self.newest = services.image
-        self.changes_per_step_max = CHANGES_PER_STEP_MAX
+        self._changes_max = services.loop_bounds.image_changes_max
         self._steps: ImageSteps | None = None
         self._timer: Timer | None = None
         self._waiting: list[tuple[int, Callable[[], None]]] = []
@@ -60,7 +60,7 @@ class ImageApplication:
         services = self._services
         self.newest = image
         was_settled = self.is_settled
-        steps = ImageSteps(services.image, image, services.node_id, self.changes_per_step_max)
+        steps = ImageSteps(services.image, image, services.node_id, self._changes_max)
         if services.partitions.is_image_old or (was_settled and steps.fits_in_one):
             self._follow_whole(image, now_ms)
             return
@@ -99,7 +99,7 @@ class ImageApplication:
         partitions = services.partitions
         if partitions.has_work_left and not steps.is_urgent:
             services.turns.step(partitions.do_work_left)
-            partitions.do_work_left(self.changes_per_step_max, now_ms)
+            partitions.do_work_left(self._changes_max, now_ms)
             return
         is_last = steps.is_last
         try:

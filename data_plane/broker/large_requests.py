@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from data_plane.broker.api import (
     Buffer,
@@ -25,8 +25,10 @@ from data_plane.broker.api import (
     RequestContext,
 )
 from data_plane.broker.request_work import OnDone
-from data_plane.broker.services import Services
 from data_plane.wire.errors import WireError
+
+if TYPE_CHECKING:
+    from data_plane.broker.services import Services
 
 T = TypeVar("T")
 

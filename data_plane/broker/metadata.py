@@ -24,7 +24,6 @@ from data_plane.broker.cell_view import (
 )
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.large_requests import (
-    LARGE_BYTES,
     SLICE_ITEMS_MAX,
     LargeRequest,
     sliced,
@@ -70,7 +69,7 @@ def handle_metadata(
 ) -> list[bytearray] | Deferred[Any]:
     """A raw handler: the response is put together from kept bytes, see metadata_encoding."""
     version = context.api_version
-    if end - position > LARGE_BYTES:
+    if end - position > services.loop_bounds.request_bytes_max:
         kept = context.connection.keep(buf, position, end)
         return _LargeMetadata(services, context, position, end).begin(kept)
     # Bytes behind the request are passed over, as in the dispatcher: librdkafka sends some.

@@ -126,7 +126,9 @@ class _Produce:
         self._end = end
         self._needs_all = acks == ACKS_ALL
         tells_records = version >= RECORD_ERRORS_VERSION and acks != ACKS_NONE
-        self._checks = ProduceChecks(end - position, tells_records)
+        self._checks = ProduceChecks(
+            end - position, tells_records, services.loop_bounds.unpacked_bytes_max
+        )
         self._began_ms = now_ms
         self._answers: Answers = []
         self._todo: list[tuple[bytes, ProducePartition, PartitionAnswer]] = []

@@ -10,7 +10,8 @@ Invariants
 - A thread's part touches the request's own bytes and this object, which the loop does not use
   meanwhile.
 - What the loop looks at for one request is at most HERE_BYTES_MAX of batches as they came, and what
-  it unpacks at most HERE_UNPACKED_BYTES_MAX, to which a batch that does not fit adds once.
+  it unpacks at most HERE_UNPACKED_BYTES_MAX (`LoopBounds`), to which a batch that does not fit adds
+  once.
 """
 
 from __future__ import annotations
@@ -89,11 +90,16 @@ class ProduceChecks:
 
     __slots__ = ("_here_bytes_left", "_here_unpacked_left", "_outlined_max", "_unpacked_left")
 
-    def __init__(self, request_bytes: int, tells_records: bool) -> None:
+    def __init__(
+        self,
+        request_bytes: int,
+        tells_records: bool,
+        here_unpacked_bytes_max: int = HERE_UNPACKED_BYTES_MAX,
+    ) -> None:
         self._unpacked_left = UNPACKED_BYTES_MAX + UNPACKED_RATIO_MAX * request_bytes
         self._outlined_max = RECORDS_OUTLINED_MAX if tells_records else 0
         self._here_bytes_left = HERE_BYTES_MAX
-        self._here_unpacked_left = HERE_UNPACKED_BYTES_MAX
+        self._here_unpacked_left = here_unpacked_bytes_max
 
     def check_here(
         self,

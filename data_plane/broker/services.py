@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from data_plane.broker.image_application import ImageApplication
+from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.metrics import BrokerCounters
 from data_plane.broker.namespaces import Namespaces
 from data_plane.broker.request_work import RequestWork
@@ -117,6 +118,7 @@ class Services:
     rack: str | None = None
     # What this broker supports; what the cell has finalized is in the image.
     features: SupportedFeatures = SUPPORTED_FEATURES
+    loop_bounds: LoopBounds = LOOP_BOUNDS
     # Filled by the composition root: these are built around this object.
     metadata: MetadataWriter = field(init=False)
     # Calls of the store only: file work that is slow must not hold up a heartbeat.

@@ -140,6 +140,11 @@ class Appends:
         if not self._is_closed:
             self._outbox.append(AppendRecords(self._partition, self._epoch, records, append_id))
 
+    def refuse_announced(self, append_id: int, error: ErrorCode, now_ms: int) -> None:
+        """What was announced is not to be written, because of `error`."""
+        if not self._is_closed:
+            self._settle(self._announced.pop(append_id), error, now_ms)
+
     def reply_with_newest(self, reply: Reply) -> None:
         """Send `reply`, too, when the append asked for last has its outcome."""
         assert self.newest_id is not None
@@ -151,7 +156,9 @@ class Appends:
             return  # The partition has been unloaded since.
         is_next = append_id == next(iter(self._in_flight))
         assert is_next or error is not ErrorCode.NONE, "appends settle in their order"
-        in_flight = self._in_flight.pop(append_id)
+        self._settle(self._in_flight.pop(append_id), error, now_ms)
+
+    def _settle(self, in_flight: _InFlight, error: ErrorCode, now_ms: int) -> None:
         in_flight.timer.cancel()
         if in_flight.on_settled is not None:
             in_flight.on_settled(error, now_ms)

@@ -17,6 +17,13 @@ GROUP_METADATA_TOPIC_NAME: Final = "__consumer_offsets"
 # yet, and a client that gave up and retried would otherwise leave a ghost in every rebalance.
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
+# Tombstones of one append, in number and by what names are in them: a batch stays far below
+# message.max.bytes however many offsets a group has.
+TOMBSTONES_PER_APPEND_MAX: Final = 1_000
+TOMBSTONE_BYTES_PER_APPEND_MAX: Final = 500_000
+# Appends of chores that may be in flight in a shard: the log sets the pace.
+CHORE_APPENDS_MAX: Final = 16
+
 # No string in a message or a record of __consumer_offsets has more than 32,767 bytes; a member id
 # is "<client id or instance id>-<36 characters of a UUID>".
 MEMBER_ID_PREFIX_BYTES_MAX: Final = 32_767 - 64
@@ -43,6 +50,8 @@ class GroupCoordinatorConfig:
     pending_members_max: int = 10_000
     appends_in_flight_max: int = 10_000
     work_per_turn_max: int = WORK_PER_TURN_MAX
+    tombstones_per_append_max: int = TOMBSTONES_PER_APPEND_MAX
+    chore_appends_max: int = CHORE_APPENDS_MAX
 
     def __post_init__(self) -> None:
         if self.offsets_topic_num_partitions < 1:

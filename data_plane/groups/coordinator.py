@@ -453,6 +453,8 @@ class GroupCoordinator:
 
     def _expire(self, loaded: LoadedShard, now_ms: int) -> None:
         loaded.expiry.check(now_ms)
+        if loaded.sweeps.take_orphans_left():
+            self._unswept.append(loaded)
         self._schedule_expiry(loaded, now_ms)
 
     def _queue(self, token: ReplyToken, response: Any) -> None:

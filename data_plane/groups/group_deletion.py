@@ -1,13 +1,16 @@
 """Deleting whole groups of one shard, with their offsets: for DeleteGroups, and for expiry.
 
 A group is Dead as soon as its deletion begins, so that nobody commits for it or joins it; the
-tombstone of the group goes to the log behind those of its offsets. If the log refuses it the group
-is Empty again, without the offsets whose tombstones the log has taken.
+tombstone of the group goes to the log behind those of its offsets, all in one append where they are
+few. If the log refuses any of them the group is Empty again, without the offsets whose tombstones
+the log has taken.
 
 Invariants
 - Only Empty groups are deleted.
 - What is deleted is forgotten when its tombstone has settled, and not before.
-- Offsets of a group with more than TOMBSTONES_PER_APPEND_MAX are deleted by a chore (see
+- The log has the group's tombstone only behind those of all its offsets: what was left would belong
+  to the next group of that name.
+- Offsets of a group with more than `tombstones_per_append_max` are deleted by a chore (see
   `offset_sweeps`).
 """
 
@@ -19,11 +22,7 @@ from functools import partial
 from data_plane.groups.appends import Outcome, response_error_of_append
 from data_plane.groups.chores import WAITING, Pieces
 from data_plane.groups.group import ClassicGroup, GroupState
-from data_plane.groups.offset_sweeps import (
-    TOMBSTONE_WORK,
-    TOMBSTONES_PER_APPEND_MAX,
-    OffsetSweeps,
-)
+from data_plane.groups.offset_sweeps import TOMBSTONE_WORK, OffsetSweeps
 from data_plane.groups.shard import Shard, group_records
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import DeletableGroupResult
@@ -51,35 +50,49 @@ class GroupDeletion:
             group.take_pending_member(next(iter(group.pending_join_timers)))
         # From now on nobody commits for it: these are all.
         group.transition_to(GroupState.DEAD, now_ms)
-        append_id = self._shard.appends.announce(
-            now_ms, on_outcome=on_outcome, on_settled=partial(self._settled, group)
-        )
+        on_settled = partial(self._settled, group)
         offsets = self._shard.offsets
         pending = offsets.pending_of_group(group_id)
-        if offsets.count_of_group(group_id) + len(pending) > TOMBSTONES_PER_APPEND_MAX:
+        chunk_max = self._shard.tombstones_per_append(group_id)
+        if offsets.count_of_group(group_id) + len(pending) > chunk_max:
+            append_id = self._shard.appends.announce(
+                now_ms, on_outcome=on_outcome, on_settled=on_settled
+            )
             self._shard.begin(self._delete_large(group_id, append_id, now_ms), now_ms)
             return
         keys = dict.fromkeys(key for key, _ in offsets.of_group(group_id))
         keys.update(dict.fromkeys(pending))
-        if keys:
-            self._shard.append_offsets(dict.fromkeys(keys), now_ms)
-        wall_ms = self._shard.wall_ms(now_ms)
-        self._shard.appends.append_announced(append_id, group_records(group_id, None, wall_ms))
+        self._shard.append_offsets(
+            dict.fromkeys(keys),
+            now_ms,
+            behind=group_records(group_id, None, self._shard.wall_ms(now_ms)),
+            on_outcome=on_outcome,
+            on_settled=on_settled,
+        )
 
     def delete_expired(self, group_id: str, now_ms: int) -> None:
         """Delete an Empty group, for a chore."""
         self.delete(group_id, now_ms, self._sweeps.take_room())
 
     def _delete_large(self, group_id: str, append_id: int, now_ms: int) -> Pieces:
+        tombstones = _Tombstones()
         pending = self._shard.offsets.pending_of_group(group_id)
         for topic in self._shard.offsets.topics_of(group_id):
-            now_ms = yield from self._sweeps.sweep(group_id, topic, lambda value: True, now_ms)
-        for start in range(0, len(pending), TOMBSTONES_PER_APPEND_MAX):
+            now_ms = yield from self._sweeps.sweep(
+                group_id, topic, lambda value: True, now_ms, tombstones.begin
+            )
+        chunk_max = self._shard.tombstones_per_append(group_id)
+        for start in range(0, len(pending), chunk_max):
             while not self._sweeps.has_room:
                 now_ms = yield WAITING
-            keys = pending[start : start + TOMBSTONES_PER_APPEND_MAX]
-            self._sweeps.delete_keys(keys, now_ms)
+            keys = pending[start : start + chunk_max]
+            self._sweeps.delete_keys(keys, now_ms, tombstones.begin(len(keys)))
             now_ms = yield len(keys) * TOMBSTONE_WORK
+        while tombstones.unsettled_count:
+            now_ms = yield WAITING
+        if tombstones.error is not ErrorCode.NONE:
+            self._shard.appends.refuse_announced(append_id, tombstones.error, now_ms)
+            return
         wall_ms = self._shard.wall_ms(now_ms)
         self._shard.appends.append_announced(append_id, group_records(group_id, None, wall_ms))
 
@@ -92,6 +105,24 @@ class GroupDeletion:
             # Back to what the log says: the group is there, and nobody is in it.
             self._shard.tell(group.group_id, "append_failed", error.name)
             group.state = GroupState.EMPTY
+
+
+class _Tombstones:
+    """The appends of one large deletion."""
+
+    def __init__(self) -> None:
+        self.unsettled_count = 0
+        # Why the log has refused one of them.
+        self.error = ErrorCode.NONE
+
+    def begin(self, count: int) -> Outcome:
+        self.unsettled_count += 1
+        return self._settled
+
+    def _settled(self, error: ErrorCode, now_ms: int) -> None:
+        self.unsettled_count -= 1
+        if error is not ErrorCode.NONE:
+            self.error = error
 
 
 class DeletionCountdown:

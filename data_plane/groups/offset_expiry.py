@@ -5,8 +5,8 @@ Offsets expire `offsets.retention.minutes` after (KIP-211)
   administrator has set them; Kafka expires these with the others);
 - their commit, for simple groups, and for topics that no member of a Stable consumer group reads;
 - never while the group is in any other state; at their own time, if a client of old gave one.
-An Empty group whose last offset goes is deleted with it; one with more than LARGE_GROUP_MIN offsets
-at the next check.
+An Empty group whose last offset goes is deleted with it; one with more offsets than one append has
+room for at the next check.
 
 A check is a chore: groups are looked at one by one, as they are when their turn has come.
 """
@@ -14,21 +14,13 @@ A check is a chore: groups are looked at one by one, as they are when their turn
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from data_plane.groups.chores import WAITING, Pieces
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.group_deletion import GroupDeletion
-from data_plane.groups.offset_sweeps import (
-    TOMBSTONE_WORK,
-    TOMBSTONES_PER_APPEND_MAX,
-    TOPIC_WORK,
-    OffsetSweeps,
-)
+from data_plane.groups.offset_sweeps import TOMBSTONE_WORK, TOPIC_WORK, OffsetSweeps
 from data_plane.groups.record_formats import OffsetKey, decode_committed_offset
 from data_plane.groups.shard import Shard
-
-LARGE_GROUP_MIN: Final = TOMBSTONES_PER_APPEND_MAX
 
 
 class OffsetExpiry:
@@ -57,7 +49,7 @@ class OffsetExpiry:
             if group is None or group.state is GroupState.DEAD:
                 continue
             count = self._shard.offsets.count_of_group(group_id)
-            if count > LARGE_GROUP_MIN:
+            if count > self._shard.tombstones_per_append(group_id):
                 for topic in self._shard.offsets.topics_of(group_id):
                     now_ms = yield from self._sweeps.sweep(
                         group_id, topic, self._when_due(group, topic, now_ms), now_ms, self._count

@@ -7,10 +7,11 @@ expired ones (`offset_expiry`); all of a large group that is being deleted (`gro
 Invariants
 - A sweep is a chore: it finds the world changed after each piece, and looks again whether an offset
   is due when it is about to write.
+- What the log has refused to delete is looked for again at the next check of what has expired.
 - No sweep deletes what an append in flight is to change; one of topics that are gone looks again
   when that has settled.
-- At most CHORE_APPENDS_MAX appends of chores are in flight, of TOMBSTONES_PER_APPEND_MAX offsets
-  each: the log sets the pace.
+- At most `chore_appends_max` appends of chores are in flight, of `tombstones_per_append_max`
+  offsets each: the log sets the pace.
 
 Deliberately absent: why a topic counts as gone; the coordinator is told (`topics_deleted`) or asks
 (`IsOrphan`).
@@ -29,11 +30,6 @@ from data_plane.groups.shard import Shard
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.primitives import ZERO_UUID
 
-# Tombstones of one append: about a hundred bytes each, so that a batch stays far below
-# message.max.bytes however many offsets a group has.
-TOMBSTONES_PER_APPEND_MAX: Final = 1_000
-# Appends of chores that may be in flight in a shard: the log sets the pace.
-CHORE_APPENDS_MAX: Final = 16
 # What pieces of chores are worth: see chores.
 TOMBSTONE_WORK: Final = 8
 TOPIC_WORK: Final = 2
@@ -53,6 +49,8 @@ class OffsetSweeps:
         # Deleted topics, with the ids that they had, whose offsets have not been looked for.
         self._deleted_topics: dict[str, set[UUID]] = {}
         self._is_sweeping_deleted = False
+        # The log has refused tombstones of orphans since this was last asked.
+        self._are_orphans_left = False
 
     # ---- offsets of topics that are gone
 
@@ -82,6 +80,14 @@ class OffsetSweeps:
         of a topic that is there."""
         self._shard.begin(self._sweep_orphans(is_orphan, now_ms), now_ms)
 
+    def take_orphans_left(self) -> bool:
+        """Whether to look for orphans again: the log would not have their tombstones."""
+        are_left, self._are_orphans_left = self._are_orphans_left, False
+        return are_left
+
+    def _note_refusal(self, error: ErrorCode, now_ms: int) -> None:
+        self._are_orphans_left |= error is not ErrorCode.NONE
+
     def _sweep_orphans(self, is_orphan: IsOrphan, now_ms: int) -> Pieces:
         yield from self._sweep_groups(None, is_orphan, now_ms)
 
@@ -95,11 +101,10 @@ class OffsetSweeps:
         group_ids = offsets.group_ids()
         group_ids += [each for each in offsets.pending_group_ids() if not offsets.has_offsets(each)]
         for group_id in group_ids:
-            pending = {key.topic for key in offsets.pending_of_group(group_id)}
-            wanted = pending.union(offsets.topics_of(group_id))
-            if topics is not None:
-                wanted.intersection_update(topics)
-            for topic in wanted:
+            pending = dict.fromkeys(key.topic for key in offsets.pending_of_group(group_id))
+            for topic in {**pending, **dict.fromkeys(offsets.topics_of(group_id))}:
+                if topics is not None and topic not in topics:
+                    continue
                 if topic in pending:
                     unsettled.append((group_id, topic))
                 now_ms = yield from self._sweep_orphans_of(group_id, topic, is_orphan, now_ms)
@@ -120,7 +125,11 @@ class OffsetSweeps:
     ) -> Generator[int, int, int]:
         return (
             yield from self.sweep(
-                group_id, topic, lambda value: is_orphan(topic, topic_id_of_value(value)), now_ms
+                group_id,
+                topic,
+                lambda value: is_orphan(topic, topic_id_of_value(value)),
+                now_ms,
+                lambda count: self._note_refusal,
             )
         )
 
@@ -132,14 +141,16 @@ class OffsetSweeps:
         topic: str,
         is_due: Callable[[bytes], bool],
         now_ms: int,
-        note_count: Callable[[int], None] = lambda count: None,
+        on_append: Callable[[int], Outcome | None] = lambda count: None,
     ) -> Generator[int, int, int]:
         """Delete those of a group's offsets in a topic that are due. Not those that an append in
-        flight is about to change: nobody has seen what they will be."""
+        flight is about to change: nobody has seen what they will be. `on_append` is called with the
+        number of offsets of each append, and returns who is told of its outcome."""
         offsets = self._shard.offsets
         partitions = list(offsets.values_of(group_id, topic))
-        for start in range(0, len(partitions), TOMBSTONES_PER_APPEND_MAX):
-            chunk = partitions[start : start + TOMBSTONES_PER_APPEND_MAX]
+        chunk_max = self._shard.tombstones_per_append(group_id)
+        for start in range(0, len(partitions), chunk_max):
+            chunk = partitions[start : start + chunk_max]
             values = offsets.values_of(group_id, topic)
             due = [each for each in chunk if each in values and is_due(values[each])]
             now_ms = yield TOPIC_WORK + len(chunk) // OFFSETS_PER_WORK
@@ -154,8 +165,7 @@ class OffsetSweeps:
                 if value is not None and not offsets.is_pending(key) and is_due(value):
                     keys.append(key)
             if keys:
-                self.delete_keys(keys, now_ms)
-                note_count(len(keys))
+                self.delete_keys(keys, now_ms, on_append(len(keys)))
                 now_ms = yield len(keys) * TOMBSTONE_WORK
         return now_ms
 
@@ -164,7 +174,7 @@ class OffsetSweeps:
     @property
     def has_room(self) -> bool:
         """Whether a chore may write."""
-        return self._appends_count < CHORE_APPENDS_MAX
+        return self._appends_count < self._shard.config.chore_appends_max
 
     def take_room(self) -> Outcome:
         """A chore begins an append. What this returns must be told of its outcome."""
@@ -174,6 +184,15 @@ class OffsetSweeps:
     def _give_room_back(self, error: ErrorCode, now_ms: int) -> None:
         self._appends_count -= 1
 
-    def delete_keys(self, keys: Iterable[OffsetKey], now_ms: int) -> None:
+    def delete_keys(
+        self, keys: Iterable[OffsetKey], now_ms: int, on_settled: Outcome | None = None
+    ) -> None:
         """Write tombstones, for a chore."""
-        self._shard.append_offsets(dict.fromkeys(keys), now_ms, on_settled=self.take_room())
+        give_room_back = self.take_room()
+
+        def settled(error: ErrorCode, now_ms: int) -> None:
+            give_room_back(error, now_ms)
+            if on_settled is not None:
+                on_settled(error, now_ms)
+
+        self._shard.append_offsets(dict.fromkeys(keys), now_ms, on_settled=settled)

@@ -14,13 +14,14 @@ meanwhile its timers do nothing, and it asks for no appends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from data_plane.groups.appends import Appends, Outcome, Reply
 from data_plane.groups.chores import Chores, Pieces
-from data_plane.groups.config import GroupCoordinatorConfig
+from data_plane.groups.config import TOMBSTONE_BYTES_PER_APPEND_MAX, GroupCoordinatorConfig
 from data_plane.groups.deadlines import Deadlines, Timer, TimerAction
 from data_plane.groups.effects import Effect, GroupEvent, ReplyToken, Respond
 from data_plane.groups.group import ClassicGroup, GroupState, GroupTotals
@@ -35,6 +36,10 @@ from data_plane.groups.record_formats import (
 from data_plane.groups.subscription import TopicsInside
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
+
+# A tombstone of an offset, beside its group's name; in UTF-8.
+KEY_BYTES_MAX: Final = 320
+BYTES_PER_CHARACTER_MAX: Final = 3
 
 
 @dataclass(slots=True)
@@ -131,6 +136,12 @@ class Shard:
         self.totals.offset_bytes -= self.offsets.size_bytes
         self._add_pending_bytes(-self._pending_bytes)
 
+    def tombstones_per_append(self, group_id: str) -> int:
+        """How many tombstones of a group's offsets one append has room for."""
+        size_max = KEY_BYTES_MAX + BYTES_PER_CHARACTER_MAX * len(group_id)
+        room = TOMBSTONE_BYTES_PER_APPEND_MAX // size_max
+        return max(1, min(self.config.tombstones_per_append_max, room))
+
     def take_offsets(self, offsets: OffsetStore) -> None:
         """Begin with these; nobody else has them."""
         assert not self.offsets.count
@@ -145,18 +156,23 @@ class Shard:
         *,
         reply: Reply | None = None,
         growth_bytes: int = 0,
+        behind: Iterable[NewRecord] = (),
+        on_outcome: Outcome | None = None,
         on_settled: Outcome | None = None,
     ) -> None:
-        """Write these values of offsets, None for a tombstone. They count when the log has them;
-        until then they are pending, and are to enlarge the offsets by `growth_bytes`."""
+        """Write these values of offsets, None for a tombstone, and the records `behind` them, or
+        nothing of it. The values count when the log has them; until then they are pending, and are
+        to enlarge the offsets by `growth_bytes`."""
         wall_ms = self.wall_ms(now_ms)
         batch = [offset_record(key, value, wall_ms) for key, value in changes.items()]
+        batch += behind
         self.offsets.add_pending(changes)
         self._add_pending_bytes(growth_bytes)
         self.appends.append(
             batch,
             now_ms,
             replies=() if reply is None else (reply,),
+            on_outcome=on_outcome,
             on_settled=partial(self._offsets_settled, changes, growth_bytes, on_settled),
         )
 

@@ -137,6 +137,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         rack=settings.rack,
         wall_clock=wall_clock,
         features=ports.features,
+        loop_bounds=ports.loop_bounds,
     )
     services.turns = ports.turns
     if ports.store_executor is not None:

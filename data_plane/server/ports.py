@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from data_plane.broker.api import Executor
 from data_plane.broker.log_threshold import LogThreshold
+from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.peers import OnResponse, Peers
 from data_plane.broker.services import Logger, Services
 from data_plane.broker.turns import Turns, UnwatchedTurns
@@ -69,5 +70,6 @@ class Ports:
     store_executor: Executor | None = None
     sleep_ms: Callable[[int], None] = lambda duration_ms: None
     open_segments_max: int = OPEN_SEGMENTS_MAX
+    loop_bounds: LoopBounds = LOOP_BOUNDS
     turns: Turns = field(default_factory=UnwatchedTurns)
     features: SupportedFeatures = SUPPORTED_FEATURES

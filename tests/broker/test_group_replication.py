@@ -18,6 +18,12 @@ from data_plane.broker.groups import GroupService
 from data_plane.broker.offsets_topic import read_log
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import PartitionImage
+from data_plane.groups.record_formats import (
+    CommittedOffset,
+    OffsetKey,
+    encode_committed_offset,
+)
+from data_plane.groups.shard import offset_record
 from data_plane.log.errors import CorruptSegment
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -34,7 +40,7 @@ from data_plane.wire.messages.offset_fetch_request import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from data_plane.wire.records import NewRecord
+from data_plane.wire.records import NewRecord, build_batch
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, Pending
 from tests.broker.replicated_player import OTHERS, ReplicatedPlayer
@@ -248,6 +254,53 @@ def test_half_of_what_was_known_is_not_coordinated() -> None:
     one.follow_offsets()
     assert one.committed() is ErrorCode.NOT_COORDINATOR
     assert "groups_not_loaded" in [event for _, event, _ in one.log.events]
+
+
+def test_offsets_of_a_topic_that_an_image_on_the_way_does_not_have_yet_stay() -> None:
+    """This broker follows a large commit in steps, and coordinates already in the first one. What
+    the coordinator before has taken is of a topic that comes with a later step."""
+    one = CoordinatorPlayer()
+    one.follow_offsets()
+    one.change_offsets(leader=8)
+    late_id = UUID(int=91)
+    key = OffsetKey(GROUP, "late", 0)
+    committed = CommittedOffset(42, -1, "", one.now_ms, None, late_id)
+    record = offset_record(key, encode_committed_offset(committed), one.now_ms)
+    replica, epoch = one.offsets_replica, one.offsets_state.leader_epoch
+    end = replica.log.log_end_offset
+    batch = build_batch([record], base_offset=end, partition_leader_epoch=epoch)
+    replica.append_as_follower(
+        batch,
+        0,
+        len(batch),
+        leader_epoch=epoch,
+        leader_high_watermark=end + 1,
+        leader_log_start=0,
+        now_ms=one.now_ms,
+    )
+    state = one.offsets_state
+    one.commit(
+        ChangePartition(
+            OFFSETS_ID,
+            0,
+            replace(
+                state,
+                leader=NODE_ID,
+                leader_epoch=epoch + 1,
+                partition_epoch=state.partition_epoch + 1,
+            ),
+        ),
+        CreateTopic("wide", UUID(int=90), (OTHERS,) * 2_000),
+        CreateTopic("late", late_id, (OTHERS,)),
+    )
+    one.follow_offsets()
+    assert one.groups.coordinator.is_loaded(0)
+    assert "late" not in one.services.image.topics_by_name
+    while not one.services.images.is_settled:
+        one.pass_time(1)
+        one.run_jobs()
+    one.follow_offsets()
+    assert one.groups.coordinator.committed_offsets() == {key: committed}
 
 
 @pytest.mark.parametrize("partitions_count", [1, 3])

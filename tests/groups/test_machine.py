@@ -24,7 +24,6 @@ from hypothesis import event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from data_plane.groups import group_deletion, offset_expiry, offset_sweeps
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.effects import (
@@ -571,7 +570,7 @@ class MachineInPieces(GroupMachine):
     in several appends is, and a large group is one with more than two offsets. Requests, time,
     appends and changes of leaders come in between."""
 
-    config = replace(CONFIG, work_per_turn_max=1)
+    config = replace(CONFIG, work_per_turn_max=1, tombstones_per_append_max=2, chore_appends_max=1)
 
     @rule()
     def a_turn(self) -> None:
@@ -597,19 +596,9 @@ class MachineInPieces(GroupMachine):
         self._load()
 
 
-@pytest.mark.timeout(TIMEOUT_S)
-class TestMachineInPieces(MachineInPieces.TestCase):  # type: ignore[misc, valid-type]
-    def runTest(self) -> None:  # noqa: N802 -- unittest's name
-        with pytest.MonkeyPatch.context() as patch:
-            for module in (offset_sweeps, group_deletion, offset_expiry):
-                patch.setattr(module, "TOMBSTONES_PER_APPEND_MAX", 2)
-            patch.setattr(offset_sweeps, "CHORE_APPENDS_MAX", 1)
-            patch.setattr(offset_expiry, "LARGE_GROUP_MIN", 2)
-            super().runTest()
-
-
 TestGroupMachine = pytest.mark.timeout(TIMEOUT_S)(GroupMachine.TestCase)
 TestGroupMachine.settings = settings(
     settings.default, max_examples=MAX_EXAMPLES, stateful_step_count=40, deadline=None
 )
+TestMachineInPieces = pytest.mark.timeout(TIMEOUT_S)(MachineInPieces.TestCase)
 TestMachineInPieces.settings = TestGroupMachine.settings
