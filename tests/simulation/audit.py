@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from data_plane.log.errors import LogError
 from data_plane.log.log import Log
 from data_plane.wire.records import decode_batch, iter_batch_headers
+from tests.simulation import large_states
 from tests.simulation.committed import SEQUENCES
 from tests.simulation.compacted import CompactedView
 from tests.simulation.partition_history import PartitionHistory
@@ -159,6 +160,11 @@ def check_records(cell: Cell) -> None:
 def _check_numbers(cell: Cell, partition: PartitionHistory, log: Log) -> None:
     idempotent = {producer.name for producer in cell.workload.producers if producer.is_idempotent}
     last: dict[str, int] = {}
+    # Of what was sent once, whatever came of it: in order on each connection.
+    unanswered = {producer.name for producer in cell.workload.producers if not producer.acks}
+    if "large states" not in cell.extras:
+        unanswered.clear()
+    last_of_link: dict[tuple[str, bytes], int] = {}
     offsets: dict[tuple[str, int], int] = {}
     position = log.log_start_offset
     while position < log.log_end_offset:
@@ -171,6 +177,14 @@ def _check_numbers(cell: Cell, partition: PartitionHistory, log: Log) -> None:
                     assert record.value is not None
                     fields = bytes(record.value).split(b"/")
                     producer, number = fields[0].decode(), int(fields[1])
+                    if producer in unanswered:
+                        link = (producer, fields[2])
+                        if number <= last_of_link.get(link, -1):
+                            cell.world.violate(
+                                f"{partition}: record {number} of {producer} at {record.offset} "
+                                f"was sent before {last_of_link[link]}, on the same connection"
+                            )
+                        last_of_link[link] = number
                     if producer not in idempotent:
                         continue
                     offsets[(producer, number)] = record.offset
@@ -236,6 +250,8 @@ def open_ends(cell: Cell) -> list[str]:
     for administrator in cell.workload.administrators:
         if not administrator.is_settled:
             found.append(f"{administrator.name} is not done")
+    if "large states" in cell.extras:
+        found += large_states.orphans(cell)
     return found + _open_ends_of_readers(cell)
 
 

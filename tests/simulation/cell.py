@@ -17,7 +17,14 @@ from uuid import UUID
 
 from data_plane.cell.features import SUPPORTED_FEATURES, newest_levels
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
-from tests.simulation import audit, brief_tables, clock_errors, leaps, slow_disks
+from tests.simulation import (
+    audit,
+    brief_tables,
+    clock_errors,
+    large_states,
+    leaps,
+    slow_disks,
+)
 from tests.simulation.admin import OFFSETS_TOPIC, TopicPlan
 from tests.simulation.bit_rot import BitRot
 from tests.simulation.clock_errors import ClockErrors
@@ -133,6 +140,8 @@ class Cell:
             properties |= clock_errors.PROPERTIES
         if "leaps" in self.extras:
             properties |= leaps.PROPERTIES
+        if "large states" in self.extras:
+            properties |= large_states.PROPERTIES
         properties |= self.options.properties
         self.is_synced = properties.get("log.durability") == "fsync"
         self._is_cleaning = properties["log.cleaner.enable"] == "true"

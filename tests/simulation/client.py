@@ -60,11 +60,21 @@ class Link:
         self.end.on_frame = self._answered
         self.end.on_close = self._closed
         self.is_open = True
+        # Of this client's connections.
+        self.number = client.links_count = client.links_count + 1
 
-    def send(self, api_key: ApiKey, message: Any, on_response: OnResponse) -> None:
+    def send(
+        self,
+        api_key: ApiKey,
+        message: Any,
+        on_response: OnResponse,
+        version: int | None = None,
+    ) -> None:
         client = self._client
         client.correlation_id += 1
-        frame, version = encode_request(api_key, message, client.correlation_id, client.name)
+        frame, version = encode_request(
+            api_key, message, client.correlation_id, client.name, version
+        )
         deadline_us = self._world.now_us + self._timeout_ms * US_PER_MS
         self._pending.append((api_key, version, client.correlation_id, on_response, deadline_us))
         self.end.send(frame)
@@ -118,6 +128,7 @@ class Client:
         self.name = name
         self.random = cell.world.stream(name)
         self.correlation_id = 0
+        self.links_count = 0
         self.topics: dict[str, TopicInfo] = {}
         self._links: dict[tuple[int, str], Link] = {}
         self._is_refreshing = False
@@ -139,9 +150,10 @@ class Client:
         message: Any,
         on_response: OnResponse,
         purpose: str = "",
+        version: int | None = None,
     ) -> None:
         """Send a request; `on_response(None)` when no answer came."""
-        self.link(node_id, purpose).send(api_key, message, on_response)
+        self.link(node_id, purpose).send(api_key, message, on_response, version)
 
     def any_node(self) -> int:
         """Some broker, perhaps one that is down."""

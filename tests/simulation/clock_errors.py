@@ -7,10 +7,11 @@ faults end. Then somebody sets it right.
     wall clock     12:00:01  12:00:02  ◄30 days►  12:00:03  12:00:04
     what is an hour old at most stays, and so do offsets, producers, sessions and leases
 
-In these cells most topics keep their records for hours or days, so that no record may go because of
-its age, nor anybody's offset or sequence: what is deleted is held against the time of the world
-(retention.py), and the rest against what was promised. A store's clock does not stay wrong for as
-long as it takes until it is believed, clock.settle.ms: who then deletes by it has been told to.
+In these cells most topics keep their records, and tables their tombstones, for hours or days, so
+that none may go because of its age, nor anybody's offset or sequence: what is deleted is held
+against the time of the world (retention.py, compacted.py), the rest against what was promised. A
+store's clock does not stay wrong for as long as it takes until it is believed, clock.settle.ms: who
+then deletes by it has been told to.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ PROPERTIES = {
 def keep_for_long(rng: Random, plans: list[TopicPlan]) -> None:
     """Most topics forget within hours or days."""
     for plan in plans:
-        if not is_keyed(plan.name) and rng.random() < LONG_CHANCE:
+        if rng.random() >= LONG_CHANCE:
+            continue
+        if is_keyed(plan.name):
+            plan.configs["delete.retention.ms"] = str(rng.choice((HOUR_MS, DAY_MS)))
+        else:
             for name in ("retention.ms", "retention.bytes", "segment.ms"):
                 plan.configs.pop(name, None)
             plan.configs["retention.ms"] = str(rng.choice((HOUR_MS, DAY_MS, 7 * DAY_MS)))

@@ -10,7 +10,8 @@ here, of the records themselves, when a log was cleaned or opened:
 
 - each record below the high watermark is the committed one;
 - the newest committed record of each key is there, unless it is a tombstone: that goes no sooner
-  than its horizon, and the horizon lies delete.retention.ms ahead of the cleaning that set it;
+  than its horizon, and the horizon lies delete.retention.ms ahead of the cleaning that set it; both
+  by its broker's date, and, as far as an honest clock is right, by the time of the world;
 - no older record of a key outlives a newer one, and in the cleaned part each key has one value;
 - above the high watermark nothing is touched;
 - the last batch of each producer is there, so that its sequence goes on; its last record, when it
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_plane.wire.records import decode_batch, iter_batch_headers
 from tests.simulation.replicas import READ_BYTES, Batch, DiskView, TopicPartition, batch_of
+from tests.simulation.world import CLOCK_ERROR_MS_MAX
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -300,6 +302,11 @@ class CompactedView(DiskView):
                 continue
             if newest.get(said.key) != said:
                 continue
+            if horizon_ms is not None and horizon_ms > node.world.now_ms + CLOCK_ERROR_MS_MAX:
+                node.world.violate(
+                    f"{self} has lost the tombstone {said} at {node.world.now_ms}, by an honest "
+                    f"clock long before its time {horizon_ms}"
+                )
             if horizon_ms is None or (horizon_ms > node.date_ms_max and is_timely):
                 node.world.violate(
                     f"{self} has lost the tombstone {said} before its time {horizon_ms}, "
@@ -312,7 +319,15 @@ class CompactedView(DiskView):
         is_slow = "brief tables" in node.cell.extras
         planned_ms_max = SLOWLY_PLANNED_MS_MAX if is_slow else PLANNED_MS_MAX
         for said, horizon_ms in self._tombstones.items():
-            if horizon_ms is None or before.get(said, 0) is not None or not is_steady:
+            if horizon_ms is None or before.get(said, 0) is not None or not is_timely:
+                continue
+            least_ms = node.world.now_ms - planned_ms_max + retention_ms
+            if horizon_ms < least_ms - CLOCK_ERROR_MS_MAX:
+                node.world.violate(
+                    f"{self}: {said} may go at {horizon_ms}; an honest clock would have said "
+                    f"{least_ms} at least"
+                )
+            if not is_steady:
                 continue
             if horizon_ms < now_ms + retention_ms - planned_ms_max:
                 node.world.violate(

@@ -18,6 +18,8 @@ neither the known seeds nor the planted bugs that were found without it.
 - settings: what topics keep and promise changes, while brokers begin with old images (settings.py).
 - clock errors: clocks are hours and days off, for a moment or for long (clock_errors.py).
 - image steps: some brokers follow an image a few partitions at a time (node.py).
+- large states: brokers do little in one go, and their groups and requests need pieces
+  (large_states.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -41,6 +43,7 @@ EXTRA_CHANCES = {
     "namesakes": 0.1,
     "leaps": 0.06,
     "brief tables": 0.1,
+    "large states": 0.1,
     "worn disks": 0.1,
 }
 

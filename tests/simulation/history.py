@@ -269,6 +269,10 @@ class History:
         if not node.services.images.is_settled:
             # On its way to a newer one, of which it has the states of some partitions.
             self._world.count("images between two")
+            if image.version >= node.services.newest_image.version:
+                self._world.violate(
+                    f"{node.name} counts as at version {image.version}, which it is on its way to"
+                )
         elif truth is not image and truth != image:
             self._world.violate(f"{node.name}'s image {image.version} is not the store's")
         for topic in image.topics_by_id.values():

@@ -7,6 +7,12 @@ from __future__ import annotations
 SLOW_DISKS = frozenset({"slow disks"})
 THROTTLES = frozenset({"throttles"})
 FACTORS = frozenset({"factors"})
+STATICS = frozenset({"static members"})
+WORN_DISKS = frozenset({"worn disks"})
+CLOCK_ERRORS = frozenset({"clock errors"})
+BRIEF_TABLES = frozenset({"brief tables"})
+LEAPS = frozenset({"leaps"})
+UNDATED = frozenset({"undated"})
 
 KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (109, 5000, "a killed process was taken for one that lost its disk, and a shorter log led"),
@@ -53,5 +59,31 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
         80_000,
         frozenset({"drains"}),
         "a process that tried again to enter drew the numbers of its first attempt once more",
+    ),
+    (
+        24,
+        WORN_DISKS | CLOCK_ERRORS | FACTORS | STATICS,
+        "a sync that could not be made for want of descriptors ended its replica",
+    ),
+    (
+        75,
+        WORN_DISKS | SLOW_DISKS | BRIEF_TABLES | LEAPS | {"fetch sessions"},
+        "a leader whose sync could not be made counted its own copy no more",
+    ),
+    (
+        47,
+        STATICS | {"stalls"},
+        "who was about to join was refused for the protocols of a member that had gone",
+    ),
+    (
+        72,
+        UNDATED | CLOCK_ERRORS | SLOW_DISKS | {"namesakes", "image steps"},
+        "undated records that were appended by a clock days behind were old when it was right",
+    ),
+    (3220, UNDATED | CLOCK_ERRORS, "the same, on a broker and the store at once"),
+    (
+        194,
+        BRIEF_TABLES | SLOW_DISKS | THROTTLES | {"settings"},
+        "the model did not know that a log which begins within a batch may have lost the rest",
     ),
 )

@@ -15,6 +15,7 @@ from tests.simulation.mutants_cleaner import CLEANER_MUTANTS
 from tests.simulation.mutants_drains import DRAIN_MUTANTS
 from tests.simulation.mutants_factors import FACTOR_MUTANTS
 from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
+from tests.simulation.mutants_large import LARGE_MUTANTS
 from tests.simulation.mutants_leaps import LEAP_MUTANTS
 from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
@@ -47,6 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *START_MUTANTS,
     *SESSION_MUTANTS,
     *LEAP_MUTANTS,
+    *LARGE_MUTANTS,
 )
 
 

@@ -9,6 +9,8 @@ from data_plane.log import compaction, compaction_writer
 from data_plane.log.compaction_writer import GroupWriter
 from data_plane.log.key_map import NOT_THERE, KeyMap, OffsetsByKey
 from data_plane.log.log import Log
+from data_plane.log.maintenance import Maintenance
+from data_plane.log.permit import DeletionPermit
 from data_plane.wire import records
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
@@ -35,6 +37,27 @@ CLEANER = Options(
     ),
     properties={"log.cleaner.enable": "true"},
 )
+# The same under clocks that are days off, with tombstones that stay for an hour.
+CLEANER_CLOCKS = Options(
+    brokers=3,
+    faults=frozenset({"kill", "slow network"}),
+    admin=frozenset(),
+    topics=(
+        TopicPlan(
+            "table3",
+            1,
+            3,
+            {
+                "cleanup.policy": "compact",
+                "segment.ms": "200",
+                "min.cleanable.dirty.ratio": "0.01",
+                "delete.retention.ms": "3600000",
+            },
+        ),
+    ),
+    properties={"log.cleaner.enable": "true"},
+    extras=frozenset({"clock errors"}),
+)
 
 
 def _cleaner_passes_the_high_watermark(patch: Patch) -> None:
@@ -46,6 +69,20 @@ def _cleaner_passes_the_high_watermark(patch: Patch) -> None:
 
 def _tombstone_removed_at_once(patch: Patch) -> None:
     patch.set(GroupWriter, "_is_forgotten", lambda self, horizon_ms: True)
+
+
+def _cleans_by_any_date(patch: Patch) -> None:
+    """A cleaner asks whether the image is vouched for, not whether the date is."""
+    original: Any = Maintenance.__dict__["_compact"]
+
+    def compact(self: Maintenance, now_ms: int, wall_ms: int) -> None:
+        permit, self._permit = self._permit, DeletionPermit(self._permit.why_nothing, "")
+        try:
+            original(self, now_ms, wall_ms)
+        finally:
+            self._permit = permit
+
+    patch.set(Maintenance, "_compact", compact)
 
 
 def _horizon_is_now(patch: Patch) -> None:
@@ -123,6 +160,13 @@ CLEANER_MUTANTS: Iterable[Mutant] = (
         "the second cleaning drops tombstones, whatever delete.retention.ms is",
         _horizon_is_now,
         options=CLEANER,
+        is_quick=True,
+    ),
+    Mutant(
+        "cleaner by any date",
+        "a tombstone's time is set, and is over, by a clock that is days off",
+        _cleans_by_any_date,
+        options=CLEANER_CLOCKS,
         is_quick=True,
     ),
     Mutant(

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from tests.simulation.cell import Cell
 
 NAMES = ("again1", "again2")
-PARTITIONS = 2
-REPLICAS = 3
 
 
 class Namesakes(Administrator):
     """See the module."""
 
+    names: tuple[str, ...] = NAMES
+    partitions = 2
+    replicas = 3
     interval_ms = 150
 
     def __init__(self, cell: Cell, name: str) -> None:
@@ -37,7 +38,7 @@ class Namesakes(Administrator):
         self._seen: dict[str, UUID] = {}
 
     def change(self) -> None:
-        name = self.random.choice(NAMES)
+        name = self.random.choice(self.names)
         topic = self.cell.store.image.topics_by_name.get(name)
         if topic is not None:
             known = self._seen.get(name)
@@ -47,7 +48,9 @@ class Namesakes(Administrator):
             self._delete(name)
             if self.random.random() < 0.5:
                 return
-        plan = CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=REPLICAS)
+        plan = CreatableTopic(
+            name=name, num_partitions=self.partitions, replication_factor=self.replicas
+        )
         self._send(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[plan]))
 
     def _delete(self, name: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from data_plane.broker.controlled_shutdown import ControlledShutdown
 from data_plane.broker.dispatch import Dispatcher
 from data_plane.broker.image_steps import CHANGES_PER_STEP_MAX
 from data_plane.broker.log_threshold import LogThreshold
+from data_plane.broker.loop_bounds import LoopBounds
 from data_plane.broker.membership import Membership
 from data_plane.broker.services import Services
 from data_plane.log.lanes import Lane
@@ -36,6 +38,7 @@ from tests.simulation import brief_tables, worn_disks
 from tests.simulation.client import CLIENT_PORT, INTER_BROKER_PORT
 from tests.simulation.entrance import Entrance
 from tests.simulation.executor import SimExecutor
+from tests.simulation.large_states import FLUSH_MS_MEAN, draw_bounds, look
 from tests.simulation.network import End
 from tests.simulation.node_log import NodeLog
 from tests.simulation.peers import SimPeers
@@ -86,6 +89,7 @@ class Node:
         # The latest date that a pass of this broker has had.
         self.date_ms_max = 0
         self.clock = Clock(self._wall_ns, self._elapsed_ns)
+        self._has_large_states = "large states" in cell.extras
         self.log = NodeLog(self)
         self.unsent: dict[ServerConnection, None] = {}
         self.closing: dict[ServerConnection, None] = {}
@@ -142,6 +146,10 @@ class Node:
             self.maintenance_lanes[Lane.CLEANER] = SimExecutor(
                 self, is_serial=True, work_ms_mean=brief_tables.CLEANING_MS_MEAN
             )
+        if self._has_large_states:
+            self.maintenance_lanes[Lane.FLUSH] = SimExecutor(
+                self, is_serial=True, work_ms_mean=FLUSH_MS_MEAN
+            )
         self.store_executor = SimExecutor(self, is_serial=True)
 
     # Running
@@ -194,6 +202,8 @@ class Node:
             return
         self.cell.history.pass_ended(self)
         self.cell.jobs.look(self)
+        if self._has_large_states:
+            look(self)
         unsent, self.unsent = self.unsent, {}
         for connection in unsent:
             connection.flush()
@@ -264,7 +274,18 @@ class Node:
             shared_store=StoreClient(self),
             sleep_ms=lambda ms: self.stall(ms * US_PER_MS),
             open_segments_max=self._open_segments_max(),
+            loop_bounds=self._loop_bounds(),
         )
+
+    def _loop_bounds(self) -> LoopBounds:
+        extras = self.cell.extras
+        bounds = LoopBounds()
+        if "large states" in extras:
+            bounds = draw_bounds(self.world.stream(f"large states {self.name} {self.life}"))
+        if "image steps" in extras:
+            stream = self.world.stream(f"image steps {self.name} {self.life}")
+            bounds = replace(bounds, image_changes_max=stream.choice(IMAGE_CHANGES_PER_STEP))
+        return bounds
 
     def _open_segments_max(self) -> int:
         is_worn = "worn disks" in self.cell.extras
@@ -281,9 +302,6 @@ class Node:
         self.services = services
         self._dispatcher = Dispatcher(services)
         services.timers.on_earlier = None
-        if "image steps" in self.cell.extras:
-            stream = self.world.stream(f"image steps {self.name} {self.life}")
-            services.images.changes_per_step_max = stream.choice(IMAGE_CHANGES_PER_STEP)
         watch_offsets_topic(self, services)
         self.cell.history.node_opened(self)
         services.start(self.clock.now_ms())

@@ -179,6 +179,14 @@ class Promises:
                     f"{holder} and {other} both have {target} in generation {generation} of {group}"
                 )
 
+    def group_may_end(self, group: str) -> None:
+        """It is being deleted, by its coordinator alone where nobody has committed anything for it.
+        The next group of that name begins with generation 1."""
+        for known in [key for key in self._shares if key[0] == group]:
+            del self._shares[known]
+        for given in [key for key in self._given if key[0] == group]:
+            del self._given[given]
+
     def offset_commit_refused(self, group: str, topic: str, index: int, commit: object) -> None:
         """It is known not to have happened."""
         commits = self.offset_commits[(group, topic, index)]

@@ -29,6 +29,7 @@ VERSIONS = {
     ApiKey.OFFSET_COMMIT: 8,
     ApiKey.OFFSET_FETCH: 8,
     ApiKey.LIST_OFFSETS: 8,
+    ApiKey.DELETE_GROUPS: 2,
     ApiKey.CREATE_TOPICS: 7,
     ApiKey.DELETE_TOPICS: 6,
     ApiKey.CREATE_PARTITIONS: 3,
@@ -40,10 +41,15 @@ VERSIONS = {
 
 
 def encode_request(
-    api_key: ApiKey, message: Any, correlation_id: int, client_id: str
+    api_key: ApiKey,
+    message: Any,
+    correlation_id: int,
+    client_id: str,
+    version: int | None = None,
 ) -> tuple[bytes, int]:
-    """(frame without its size, version)."""
-    version = VERSIONS[api_key]
+    """(frame without its size, version): the usual one, or that which is asked for."""
+    if version is None:
+        version = VERSIONS[api_key]
     writer = Writer()
     encode_request_header(
         writer,

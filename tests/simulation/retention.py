@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from data_plane.log.segment import Segment
 from tests.simulation.partition_history import PartitionHistory
 from tests.simulation.replicas import DiskView, TopicPartition
-from tests.simulation.world import EPOCH_MS
+from tests.simulation.world import CLOCK_ERROR_MS_MAX, EPOCH_MS
 
 if TYPE_CHECKING:
     from data_plane.log.log import Log
@@ -41,8 +41,6 @@ TOPIC_CHANCE = 0.7
 DEFAULT_RETENTION_MS = 1_209_600_000
 # log.retention.check.interval.ms of the cells, and twice the tick of who looks at it.
 LATE_MS_MAX = 3000
-# How far a clock that nobody has set far off may be from the time of the world.
-CLOCK_ERROR_MS_MAX = 20_000
 
 
 def draw_retention(rng: Random, plans: list[TopicPlan]) -> None:

@@ -124,6 +124,7 @@ class StaticConsumer(GroupConsumer):
         message: Any,
         on_response: OnResponse,
         purpose: str = "",
+        version: int | None = None,
     ) -> None:
         """The same, and what comes of joins, beats and commits is the instance's matter, too."""
         if api_key is ApiKey.JOIN_GROUP and not message.member_id:
@@ -141,7 +142,7 @@ class StaticConsumer(GroupConsumer):
                 inner(response)
 
             on_response = judged
-        super().ask(node_id, api_key, message, on_response, purpose)
+        super().ask(node_id, api_key, message, on_response, purpose, version)
 
     def _synced(self, number: int, response: Any) -> None:
         if number == self._round and response is not None and not response.error_code:

@@ -59,6 +59,8 @@ REACHED_PER_THOUSAND_MIN = {
     "reads sent to a follower": 500,
     "reassignment steps": 100,
     "acks=-1 acknowledged": 50_000,
+    "job CutJob": 100,
+    "job LoadJob": 100,
 }
 
 # The same of each extra, for cells with that one.
@@ -126,6 +128,15 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
     "clock errors": {
         "clocks wrong": 1200,
         "clocks of the store wrong": 1000,
+    },
+    "large states": {
+        "passes that leave chores": 5000,
+        "passes with requests at threads": 20_000,
+        "names used again": 80,
+        "kept offsets committed": 20_000,
+        "kept offsets fetched": 20_000,
+        "kept offsets that have expired": 500,
+        "kept groups deleted": 500,
     },
     "image steps": {
         "images between two": 5000,

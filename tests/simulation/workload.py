@@ -17,6 +17,7 @@ from tests.simulation.client import Client
 from tests.simulation.clock_errors import keep_for_long
 from tests.simulation.drainer import Drainer
 from tests.simulation.group_consumer import GroupConsumer
+from tests.simulation.keeper import Keeper
 from tests.simulation.keyed import (
     KeyedProducer,
     MapReader,
@@ -24,6 +25,7 @@ from tests.simulation.keyed import (
     plan_brief_table,
     plan_table,
 )
+from tests.simulation.large_states import Shelves
 from tests.simulation.leaps import plan_leaps
 from tests.simulation.namesakes import NAMES, Namesakes
 from tests.simulation.producer import ACKS_ALL, Producer
@@ -51,12 +53,13 @@ ADMIN_KINDS = (
 )
 PRODUCE_INTERVAL_MS_CHOICES = (12, 30, 80)
 LEAVE_INTERVAL_MS = 2500
+KEEPERS = 3
 HASTY_LEAVE_INTERVAL_MS = 600
 STATIC_GROUP = "named"
 
 
 def is_user_topic(name: str) -> bool:
-    return not name.startswith("__") and not is_keyed(name)
+    return not name.startswith("__") and not is_keyed(name) and name not in Shelves.names
 
 
 def is_dated(name: str) -> bool:
@@ -203,6 +206,13 @@ class Workload:
             administrators.append(Settings(self._cell, "settings", self.plans))
         if "namesakes" in self._cell.extras:
             administrators.append(Namesakes(self._cell, "namesakes"))
+        if "large states" in self._cell.extras:
+            lasting = [plan.name for plan in self.plans if is_promised(plan.name)]
+            administrators.append(Shelves(self._cell, "shelves"))
+            administrators += [
+                Keeper(self._cell, f"keeper{number}", lasting[:1])
+                for number in range(1, KEEPERS + 1)
+            ]
         return administrators
 
     def _plan_topics(self) -> list[TopicPlan]:

@@ -21,6 +21,8 @@ from typing import Any, NoReturn
 
 # Where virtual time begins, in milliseconds since the epoch; any date will do.
 EPOCH_MS = 1_700_000_000_000
+# How far a clock that nobody has set far off may be from the time of the world.
+CLOCK_ERROR_MS_MAX = 20_000
 # What a story of a failing seed looks back on.
 NOTES_MAX = 4000
 

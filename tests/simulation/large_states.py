@@ -1,0 +1,117 @@
+"""LARGE STATES: what brokers meet with a million offsets and with large requests, in small cells.
+
+A broker does little in one go (data_plane/broker/loop_bounds.py): the rest is cut in pieces, or a
+thread does it. Here so little, drawn for each life, that a handful of offsets is a large state and
+a compressed record a large request:
+
+    sweep   ▓ piece   ▓ piece                      ▓ …       what a leader loads, looks for, deletes
+    loop      commit    load   kill, another leader  deletion
+    thread       ▓▓ unpacks    ▓▓ decodes
+
+Their groups are those of `Keeper`s (keeper.py), whose topics come and go under the same names, and
+all producers compress what they send. What holds, besides: no piece of work is left of a partition
+that is led no more, what a coordinator counts is what it has, and at rest no offset of a topic that
+is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import TYPE_CHECKING
+
+from data_plane.broker.groups import service_of
+from data_plane.broker.loop_bounds import LoopBounds
+from data_plane.groups.coordinator import GroupCoordinator
+from data_plane.groups.group import GroupState
+from data_plane.groups.shard import Shard
+from data_plane.wire.records import Compression
+from tests.simulation.namesakes import Namesakes
+
+if TYPE_CHECKING:
+    from tests.simulation.cell import Cell
+    from tests.simulation.node import Node
+
+# What a large state of producers takes to be written.
+FLUSH_MS_MEAN = 200
+PROPERTIES = {"offsets.retention.check.interval.ms": "150"}
+WHOLE = LoopBounds()
+GROUP_WORK_PER_TURN_MAX = (1, 1, 15, WHOLE.group_work_per_turn_max)
+TOMBSTONES_PER_APPEND_MAX = (1, 2, 2, WHOLE.group_tombstones_per_append_max)
+CHORE_APPENDS_MAX = (1, 1, 2, WHOLE.group_chore_appends_max)
+UNPACKED_BYTES_MAX = (0, 0, 150, WHOLE.unpacked_bytes_max)
+REQUEST_BYTES_MAX = (0, 60, WHOLE.request_bytes_max)
+CODECS = (
+    Compression.NONE,
+    Compression.GZIP,
+    Compression.SNAPPY,
+    Compression.LZ4,
+    Compression.ZSTD,
+)
+
+
+class Shelves(Namesakes):
+    """Topics that nobody writes to, for offsets."""
+
+    names = ("shelf1", "shelf2")
+    partitions = 4
+    replicas = 2
+    interval_ms = 350
+
+
+def draw_bounds(rng: Random) -> LoopBounds:
+    """Those of one life of a broker."""
+    return LoopBounds(
+        group_work_per_turn_max=rng.choice(GROUP_WORK_PER_TURN_MAX),
+        group_tombstones_per_append_max=rng.choice(TOMBSTONES_PER_APPEND_MAX),
+        group_chore_appends_max=rng.choice(CHORE_APPENDS_MAX),
+        unpacked_bytes_max=rng.choice(UNPACKED_BYTES_MAX),
+        request_bytes_max=rng.choice(REQUEST_BYTES_MAX),
+    )
+
+
+def codec_of(number: int) -> Compression:
+    """Of the batch that begins with this number; the same whenever it is sent again."""
+    return CODECS[number % len(CODECS)]
+
+
+def look(node: Node) -> None:
+    """At the end of a pass: what was left for later, of whom, and which groups may go."""
+    services = node.services
+    if services is None:
+        return
+    coordinator = service_of(services).coordinator
+    _check_coordinator(node, coordinator)
+    if coordinator.has_chores:
+        node.world.count("passes that leave chores")
+    for group in coordinator.groups():
+        if group.state is GroupState.DEAD:
+            node.cell.promises.group_may_end(group.group_id)
+    if len(services.request_work):
+        node.world.count("passes with requests at threads")
+
+
+def _check_coordinator(node: Node, coordinator: GroupCoordinator) -> None:
+    """What is left to do, and what is counted, is of what is led."""
+    chores = coordinator._chores
+    for chore in (*chores._urgent, *chores._others, *chores._waiting):
+        if isinstance(chore.owner, Shard) and chore.owner.is_closed:
+            node.world.violate(f"{node.name} has a chore of a partition that it leads no more")
+    shards = [
+        loaded.shard for loaded in (*coordinator._loaded.values(), *coordinator._opening.values())
+    ]
+    counted, held = coordinator.offset_count(), sum(shard.offsets.count for shard in shards)
+    if counted != held:
+        node.world.violate(f"{node.name} counts {counted} offsets, and has {held}")
+
+
+def orphans(cell: Cell) -> Iterable[str]:
+    """At rest: offsets of topics that are gone."""
+    topics = cell.store.image.topics_by_id
+    for node in cell.nodes.values():
+        if node.services is None:
+            continue
+        committed = service_of(node.services).coordinator.committed_offsets()
+        gone = [key for key, value in committed.items() if value.topic_id not in topics]
+        if gone:
+            yield f"{node.name} keeps {len(gone)} offsets of topics that are gone: {gone[:2]}"
