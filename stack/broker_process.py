@@ -61,6 +61,7 @@ class BrokerLaunch:
     - `environment`: further variables. Properties with secrets come this way: a command line can
       be read by everybody on the machine.
     - `prefix`: a command that executes the broker, `ip netns exec NAME` for example.
+    - `module`: what is run, for a broker that has something plugged in.
     """
 
     broker_id: int
@@ -73,10 +74,11 @@ class BrokerLaunch:
     settings: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
+    module: str = "data_plane.server"
 
     def command(self) -> list[str]:
         """The command line, without the descriptor that readiness is reported on."""
-        command = [*self.prefix, sys.executable, "-P", "-m", "data_plane.server"]
+        command = [*self.prefix, sys.executable, "-P", "-m", self.module]
         command += ["--data-dir", str(self.data), "--node-id", str(self.broker_id)]
         # One word: an id may begin with a dash.
         command += [f"--cluster-id={self.cluster_id}"]

@@ -41,7 +41,9 @@ class BrokerProcess:
         set: Mapping[str, str] | None = None,
         node_id: int = 0,
         environment: Mapping[str, str] | None = None,
+        module: str = "data_plane.server",
     ) -> None:
+        """`module` is run, for a broker that has something plugged in."""
         self.folder = folder
         self.data_dir = folder / "data"
         self.log_path = folder / "broker.log"
@@ -50,6 +52,7 @@ class BrokerProcess:
         self.ready_seconds = 0.0
         self._settings = tuple(f"{key}={value}" for key, value in (set or {}).items())
         self._node_id = node_id
+        self._module = module
         self._environment = dict(environment or {})
         self._process: launcher.BrokerProcess | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,6 +84,7 @@ class BrokerProcess:
                 metrics_port=self.metrics_port,
                 settings=self._settings,
                 environment=self._environment,
+                module=self._module,
             )
         )
         self._process = process

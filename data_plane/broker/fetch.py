@@ -1,8 +1,20 @@
 """Fetch, versions 4 to 18: which partitions a request means, within a session or without.
 
+The way of a request, each station a module:
+
+    fetch            parse; is it a follower, and may it be one here
+    fetch_sets       which set of partitions it goes on with: a session's, a connection's, its own
+    fetch_poll       when it looks at them, where it waits, and its answer
+    fetch_reads        look up, check, read: one partition after the other
+    fetch_rights         whose replica, through what, how far
+    cold_reads           what is not in memory
+    fetch_scans          what is read through a projection (projection, projected_reads)
+    fetch_results        what is told of a partition beside its records
+    fetch_response     the answer's bytes
+
 A full request (session epoch 0 or -1) names all its partitions; an incremental one changes those of
-its session (KIP-227). What then is read and when it is answered is fetch_poll.py's. A request that
-is longer than LARGE_FETCH_BYTES goes the same way in slices (large_fetches.py).
+its session (KIP-227). A request that is longer than LARGE_FETCH_BYTES goes the same way in slices
+(large_fetches.py).
 
 Follower fetches (replica_id ≥ 0) are refused with CLUSTER_AUTHORIZATION_FAILED unless the
 connection came through the inter-broker listener. The partitions that a follower names are those
@@ -14,7 +26,8 @@ from __future__ import annotations
 from data_plane.broker import fetch_sets
 from data_plane.broker.api import Buffer, Deferred, HandlerTable, RequestContext
 from data_plane.broker.fetch_names import inside_view
-from data_plane.broker.fetch_poll import LARGE_FETCH_BYTES, Poll
+from data_plane.broker.fetch_poll import Poll
+from data_plane.broker.fetch_reads import LARGE_FETCH_BYTES
 from data_plane.broker.fetch_response import (
     SESSIONS_VERSION,
     PartitionResult,

@@ -193,7 +193,7 @@ def _fields(
     target = result.target
     leader = None
     if leader_hints is not None and result.error_code in _LEADER_ERRORS:
-        leader = services.partitions.current_leader(target.topic, target.topic_id, target.index)
+        leader = services.projections.current_leader(target.topic, target.topic_id, target.index)
         if leader is not None:
             leader_hints.add(leader[0])
     aborted: Sequence[tuple[int, int]] | None = None

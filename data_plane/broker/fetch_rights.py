@@ -1,14 +1,15 @@
-"""What one Fetch request may read of a partition: how far, of whose replica, and what it reports.
+"""What one Fetch request may read of a partition: of whose replica, through what, and how far.
 
 - A consumer reads committed records: up to the high watermark, or with read_committed to the last
   stable offset. From version 11 on it may read at a follower, up to that one's high watermark
-  (KIP-392); its leader may send it to a follower in its rack.
-- A follower reads up to the log end, at the leader alone. Its fetch offset is the end of its log
-  and so an acknowledgement; it is taken note of once a request has named the partition, and only
-  when the follower's log has not diverged from the leader's (KIP-595) and the fetch comes from the
-  incarnation that is registered (KIP-903).
+  (KIP-392); its leader may send it to a follower in its rack. Where a projection is plugged in for
+  the partition that it names, it reads through that (projection.py).
+- A follower reads up to the log end, at the leader alone, and the log as it is.
 
-Deliberately absent: sessions, parking, records (fetch_poll.py).
+Nothing here changes anything: what a follower's fetch says of its own log is taken note of by the
+replica (replica/follower_fetch.py).
+
+Deliberately absent: sessions and records (fetch_sessions.py, fetch_reads.py).
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from data_plane.broker.fetch_sessions import FetchPartition
 from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.namespaces import Topics
 from data_plane.broker.partition_errors import ANY_LEADER_EPOCH
+from data_plane.broker.projection import ProjectedPartition
 from data_plane.broker.replica_selector import RACK_AWARE, preferred_read_replica
 from data_plane.broker.services import Services
+from data_plane.replica.follower_fetch import FollowerFetch
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FetchRequestView
@@ -36,17 +39,17 @@ FOLLOWER_READS_VERSION = 11
 class FetchRights:
     """Of one request, or of all those of consumers that ask alike.
 
-    - `is_follower`: it comes from another broker's replica fetcher.
+    - `follower`: who asks, where it is another broker's replica fetcher.
+    - `is_plain`: reading ends at the high watermark.
     - `rack_id`: where the consumer is, "" when that does not matter.
     - `throttle`: what limits a follower that is not in sync; None when nothing does."""
 
     __slots__ = (
-        "_broker_epoch",
-        "_is_stale",
-        "_node_id",
         "_services",
         "_topics",
+        "follower",
         "is_follower",
+        "is_plain",
         "is_read_committed",
         "rack_id",
         "reads_at_followers",
@@ -60,22 +63,22 @@ class FetchRights:
         is_read_committed: bool = False,
         reads_at_followers: bool = False,
         rack_id: str = "",
-        follower: tuple[int, int] | None = None,
+        follower: FollowerFetch | None = None,
         throttle: LeaderThrottle | None = None,
         topics: Topics | None = None,
     ) -> None:
-        """`follower` is its node id and broker epoch; `topics` are those that may be read, None for
-        all."""
+        """`topics` are those that may be read, None for all."""
         self._topics = topics
         self._services = services
         self.is_read_committed = is_read_committed
         self.reads_at_followers = reads_at_followers
         self.rack_id = rack_id
+        self.follower = follower
         self.is_follower = follower is not None
+        self.is_plain = follower is None and not is_read_committed
         self.throttle = throttle
-        self._node_id, self._broker_epoch = follower or (-1, -1)
-        registered = services.image.brokers.get(self._node_id)
-        self._is_stale = registered is not None and registered.broker_epoch > self._broker_epoch
+
+    # Of whose replica, through what
 
     def may_read(self, partition: Partition) -> bool:
         """Whether this replica is one to read at."""
@@ -83,32 +86,50 @@ class FetchRights:
             self.reads_at_followers and partition.is_follower
         )
 
-    def find(self, target: FetchPartition, uses_topic_ids: bool) -> Partition | None:
+    def projected(self, target: FetchPartition) -> ProjectedPartition | None:
+        """Through what the records that `target` names are read; None for the log as it is."""
+        if self.is_follower:
+            return None
+        return self._services.projections.find(target.topic, target.topic_id, target.index)
+
+    def find(
+        self, target: FetchPartition, projected: ProjectedPartition | None, uses_topic_ids: bool
+    ) -> Partition | None:
         """The replica to read at, or None; `error` then says why."""
         partitions = self._services.partitions
         if uses_topic_ids and self._is_foreign(target):
             return None
-        if uses_topic_ids:
-            partition = partitions.get(target.topic_id, target.index)
+        if projected is not None:
+            source = (projected.source_topic_id, projected.source_index)
+            partition = partitions.get(*source)
+        elif uses_topic_ids:
+            source = (target.topic_id, target.index)
+            partition = partitions.get(*source)
         else:
             partition = partitions.get_by_name(target.topic, target.index)
         if partition is None and self.reads_at_followers:
-            if uses_topic_ids:
-                partition = partitions.replica(target.topic_id, target.index)
+            if projected is not None or uses_topic_ids:
+                partition = partitions.replica(*source)
             else:
                 partition = partitions.replica_by_name(target.topic, target.index)
         return partition if partition is not None and self.may_read(partition) else None
 
-    def error(self, target: FetchPartition, uses_topic_ids: bool) -> ErrorCode:
+    def error(
+        self, target: FetchPartition, projected: ProjectedPartition | None, uses_topic_ids: bool
+    ) -> ErrorCode:
         """Why `find` finds none."""
-        partitions = self._services.partitions
+        services = self._services
         # In Fetch every negative epoch says nothing, as in Kafka.
         leader_epoch = max(ANY_LEADER_EPOCH, target.wanted.current_leader_epoch)
         if uses_topic_ids and self._is_foreign(target):
             return ErrorCode.UNKNOWN_TOPIC_ID
+        if projected is not None:
+            return services.projections.source_error(
+                projected, leader_epoch, is_by_id=uses_topic_ids
+            )
         if uses_topic_ids:
-            return partitions.error(target.topic_id, target.index, leader_epoch)
-        return partitions.error_by_name(target.topic, target.index, leader_epoch)
+            return services.partitions.error(target.topic_id, target.index, leader_epoch)
+        return services.partitions.error_by_name(target.topic, target.index, leader_epoch)
 
     def _is_foreign(self, target: FetchPartition) -> bool:
         """Whether the topic is of another namespace, which is as good as none."""
@@ -120,38 +141,30 @@ class FetchRights:
         brokers = self._services.image.brokers
         return preferred_read_replica(partition, self.rack_id, target.wanted.fetch_offset, brokers)
 
-    def is_held_back(self, target: FetchPartition, partition: Partition, now_ms: int) -> bool:
-        """Whether the follower that asks gets no records of this partition now."""
+    # How far
+
+    def readable_end(self, target: FetchPartition, partition: Partition, now_ms: int) -> int:
+        """The offset up to which there may be records for it now."""
+        follower = self.follower
+        if follower is None:
+            if self.is_read_committed:
+                return partition.last_stable_offset
+            return partition.high_watermark
+        end_offset = partition.log.log_end_offset
+        offset = target.wanted.fetch_offset
         throttle = self.throttle
-        return throttle is not None and throttle.holds_back(
-            self._node_id, target, partition, now_ms
-        )
+        if (
+            throttle is not None
+            and offset < end_offset
+            and throttle.holds_back(follower.node_id, target, partition, now_ms)
+        ):
+            return offset
+        return end_offset
 
     def count_sent(self, results: Iterable[PartitionResult], now_ms: int) -> None:
-        """These go to the follower that asks."""
-        if self.throttle is not None:
-            self.throttle.count(self._node_id, results, now_ms)
-
-    def report(self, target: FetchPartition, partition: Partition, now_ms: int) -> ErrorCode:
-        """A follower has named `target`, and its log goes with the leader's: take note of it."""
-        wanted = target.wanted
-        if self._is_stale:
-            # Kafka's words for a fetch of an incarnation that is no more.
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        is_replica = partition.follower_fetched(
-            self._node_id,
-            self._broker_epoch,
-            wanted.fetch_offset,
-            wanted.log_start_offset,
-            now_ms,
-        )
-        if is_replica:
-            target.is_reporting = False
-            return ErrorCode.NONE
-        # With a leader epoch this broker's image may be the older one, without nobody can say.
-        if wanted.current_leader_epoch >= 0:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        """These go to the follower that asks, where it is limited."""
+        if self.throttle is not None and self.follower is not None:
+            self.throttle.count(self.follower.node_id, results, now_ms)
 
 
 class RightsOfRequests:
@@ -174,9 +187,14 @@ class RightsOfRequests:
         """The rights of one request."""
         services = self._services
         if view.replica_id >= 0:
+            registered = services.image.brokers.get(view.replica_id)
             return FetchRights(
                 services,
-                follower=(view.replica_id, view.replica_epoch),
+                follower=FollowerFetch(
+                    view.replica_id,
+                    view.replica_epoch,
+                    None if registered is None else registered.broker_epoch,
+                ),
                 throttle=self._throttle if self._throttle.is_limited else None,
             )
         topics = None if context.names.is_identity else context.topics

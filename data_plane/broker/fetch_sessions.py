@@ -27,6 +27,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from data_plane.broker.projected_reads import Scan
+from data_plane.broker.projection import ProjectedPartition
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import (
@@ -79,11 +81,14 @@ class FetchPartition:
     __slots__ = (
         "generation",
         "index",
+        "is_outdated",
         "is_reporting",
         "owner",
         "partition",
+        "projected",
         "quiet_fields",
         "quiet_state",
+        "scan",
         "sent_high_watermark",
         "sent_log_start_offset",
         "topic",
@@ -103,6 +108,11 @@ class FetchPartition:
         # A follower has named it, and its leader has not taken note of that yet.
         self.is_reporting = False
         self.partition: Partition | None = None
+        # Through what it is read, and how far it is scanned, where that is not as it is.
+        self.projected: ProjectedPartition | None = None
+        self.scan: Scan | None = None
+        # What is read has to be looked up again.
+        self.is_outdated = False
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
         # Its part of an answer without records, and what this part is true for.
@@ -116,6 +126,11 @@ class FetchPartition:
         if owner.parked is not None:
             owner.parked.wake()
 
+    def reader_changed(self) -> None:
+        """As `partition_changed`, and what is read is another thing."""
+        self.is_outdated = True
+        self.partition_changed()
+
     def high_watermark_changed(self) -> None:
         """As `partition_changed`, for a follower's fetch: to be told with the next answer, and
         nothing to answer for."""
@@ -128,6 +143,8 @@ class FetchPartition:
 
     def watch(self, partition: Partition) -> None:
         self.partition = partition
+        if self.projected is not None:
+            self.projected.watchers[self] = None
         if self.owner.is_follower:
             partition.log_end_watchers[self] = None
         else:
@@ -140,6 +157,9 @@ class FetchPartition:
             else:
                 self.partition.watchers.pop(self, None)
             self.partition = None
+        if self.projected is not None:
+            self.projected.watchers.pop(self, None)
+            self.projected = self.scan = None
 
 
 class FetchSet:

@@ -29,8 +29,10 @@ from typing import Any, cast
 
 from data_plane.broker import fetch_sets
 from data_plane.broker.api import Buffer, CloseConnection, Deferred, KeptRequest, RequestContext
+from data_plane.broker.cold_reads import ColdRead
 from data_plane.broker.fetch_names import inside_view
 from data_plane.broker.fetch_poll import Poll
+from data_plane.broker.fetch_reads import FetchReads
 from data_plane.broker.fetch_response import (
     SESSIONS_VERSION,
     Topics,
@@ -79,6 +81,7 @@ class LargeFetch:
         self._end = end
         self._fetches: OpenFetches = services.parts[PART]
         self._fetch_set: FetchSet | None = None
+        self._reads: FetchReads | None = None
         self._now_ms = 0
         self._back: tuple[Any, BaseException | None] | None = None
         # Where the poll waits: whom to call when something has changed, or did since it looked.
@@ -155,6 +158,8 @@ class LargeFetch:
         self._context.connection.on_close.pop(self._abandon, None)
         if self._timer is not None:
             self._timer.cancel()
+        if self._reads is not None:
+            self._reads.drop_scans()
         self._let_go()
         self._kept.release()
 
@@ -251,6 +256,7 @@ class LargeFetch:
         )
 
     def _hand_over(self, view: FetchRequestView, fetch_set: FetchSet) -> None:
+        """An incremental request goes on as a poll like any other."""
         self._fetch_set = fetch_set.parked = None
         poll = Poll(self._services, self._context, view, fetch_set, False, self._now_ms)
         answer = poll.begin(view.max_wait_ms, self._now_ms)
@@ -260,26 +266,43 @@ class LargeFetch:
             self.deferred.complete(answer)
 
     def _poll(self, view: FetchRequestView, fetch_set: FetchSet) -> Steps:
-        poll = LargePoll(self._services, self._context, view, fetch_set, True, self._now_ms)
+        """As a `Poll` that names everything."""
+        reads = FetchReads(self._services, self._context, view, fetch_set, self._now_ms)
+        self._reads = reads
         # What it finds is watched from then on.
-        poll.deferred = self.deferred
+        reads.is_waiting = True
         deadline_ms = self._now_ms + view.max_wait_ms
         while True:
             self._has_changed = False
-            yield from poll.look_at_all(self._pause, self._now_ms)
-            if poll.is_ready() or self._is_late or view.max_wait_ms <= 0:
+            yield from self._look_at_all(reads, fetch_set)
+            is_late = self._is_late or view.max_wait_ms <= 0
+            wants_turn = reads.wants_turn(is_late=is_late)
+            if not wants_turn and (is_late or reads.is_enough):
                 break
             if self._timer is None:
                 self._timer = self._services.timers.schedule(deadline_ms, self._timed_out)
                 # The connection may go on with its next request.
                 self._kept.release()
-            poll.drop_results()
-            yield self._until_changed
-        yield from poll.read_cold()
-        frames = yield from poll.answer_in_slices(self._pause, self._in_thread)
+            # They are looked at again when there is more.
+            reads.results = []
+            if wants_turn:
+                yield lambda on_done: reads.begin_turn(partial(on_done, None, None))
+            else:
+                yield self._until_changed
+        reads.close_scans()
+        if reads.cold:
+            yield from self._read_cold(reads)
+        frames = yield from self._answer(reads, fetch_set)
         deferred = self.deferred
         self._let_go()
         deferred.complete(frames)
+
+    def _look_at_all(self, reads: FetchReads, fetch_set: FetchSet) -> Steps:
+        reads.now_ms = self._now_ms
+        reads.start_over()
+        for targets in sliced(list(fetch_set.dirty), LOOKED_AT_MAX):
+            reads.look_at(targets)
+            yield self._pause
 
     def _until_changed(self, on_done: OnDone) -> None:
         if self._has_changed or self._is_late:
@@ -291,48 +314,24 @@ class LargeFetch:
         self._is_late = True
         self.wake()
 
-
-class LargePoll(Poll):
-    """A full poll whose looking and answering are steps of somebody else."""
-
-    __slots__ = ()
-
-    def look_at_all(self, pause_step: Callable[[OnDone], None], now_ms: int) -> Steps:
-        """As `evaluate`."""
-        self._now_ms = now_ms
-        self._start_over()
-        for targets in sliced(list(self._fetch_set.dirty), LOOKED_AT_MAX):
-            self._look_at(targets)
-            yield pause_step
-
-    def is_ready(self) -> bool:
-        return self.must_answer or self._available >= self._bytes_min
-
-    def drop_results(self) -> None:
-        """They are looked at again when there is more."""
-        self._results = []
-
-    def read_cold(self) -> Steps:
-        cold, self._cold = self._cold, []
-        if not cold:
-            return
-        outcomes = yield partial(self._cold_reads.run, cold, self._cold_bytes)
+    def _read_cold(self, reads: FetchReads) -> Steps:
+        cold: list[ColdRead] = []
+        outcomes = yield lambda on_done: cold.extend(reads.run_cold(on_done))
         for read, outcome in zip(cold, outcomes, strict=True):
-            self._take_cold(read, outcome)
+            reads.take_cold(read, outcome)
 
-    def answer_in_slices(
-        self,
-        pause_step: Callable[[OnDone], None],
-        in_thread: Callable[[Callable[[], Any], OnDone], None],
+    def _answer(
+        self, reads: FetchReads, fetch_set: FetchSet
     ) -> Generator[Callable[[OnDone], None], Any, list[Buffer]]:
-        """As `_encode`; the frames."""
-        services, context, fetch_set = self._services, self._context, self._fetch_set
-        results, self._results = self._results, []
+        """The frames, as `Poll` makes them."""
+        services, context = self._services, self._context
+        results, reads.results = reads.results, []
         for sent in sliced(results, TOLD_MAX):
-            self._note_sent(sent)
-            yield pause_step
+            reads.note_sent(sent)
+            yield self._pause
         topics: Topics = []
         leader_hints = leader_hints_of(context)
+        is_opening = fetch_set.session_id != NO_SESSION_ID
         by_target = {result.target: result for result in results}
         told_count = 0
         for (topic, topic_id), group in fetch_set.topics.items():
@@ -341,7 +340,7 @@ class LargePoll(Poll):
             for part in sliced(list(group.values()), TOLD_MAX):
                 if told_count + len(part) > TOLD_MAX:
                     told_count = 0
-                    yield pause_step
+                    yield self._pause
                 told_count += len(part)
                 fields += full_fields(
                     services,
@@ -349,12 +348,12 @@ class LargePoll(Poll):
                     part,
                     by_target,
                     leader_hints,
-                    self._rights.is_read_committed,
-                    self._is_session_opening,
+                    reads.rights.is_read_committed,
+                    is_opening,
                 )
         endpoints = node_endpoints(services, leader_hints) if leader_hints else ()
         frames: list[Buffer] = yield partial(
-            in_thread,
+            self._in_thread,
             partial(encode_topics, context, topics, 0, fetch_set.session_id, endpoints),
         )
         return frames

@@ -100,6 +100,7 @@ def handle_list_offsets(
     topics = []
     for topic in request.topics:
         topic_id = context.topics.id_of(topic.name)
+        inside = context.topics.inside(topic.name)
         named: set[int] = set()
         twice: set[int] = set()
         for wanted in topic.partitions:
@@ -118,7 +119,7 @@ def handle_list_offsets(
                 answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
             else:
                 try:
-                    _look_up(services, context, request, topic_id, wanted, answer, searches)
+                    _look_up(services, context, request, inside, topic_id, wanted, answer, searches)
                 except LogError as error:
                     # Any question to a log may have to load it first.
                     answer.error_code = int(error.error_code)
@@ -133,16 +134,18 @@ def _look_up(
     services: Services,
     context: RequestContext,
     request: ListOffsetsRequest,
+    topic: str,
     topic_id: bytes,
     wanted: ListOffsetsPartition,
     answer: ListOffsetsPartitionResponse,
     searches: list[_Search],
 ) -> None:
     """Fill in the answer, or add a search that will."""
-    partition = services.partitions.get(topic_id, wanted.partition_index)
+    projections = services.projections
+    partition = projections.leading(topic, topic_id, wanted.partition_index)
     if partition is None or partition.resigned is not ErrorCode.NONE:
-        error = services.partitions.error_of_named(
-            topic_id, wanted.partition_index, wanted.current_leader_epoch
+        error = projections.error(
+            topic, topic_id, wanted.partition_index, wanted.current_leader_epoch
         )
         answer.error_code = int(error)
         return

@@ -30,6 +30,7 @@ def handle_offset_for_leader_epoch(
     topics = []
     for topic in request.topics:
         topic_id = context.topics.id_of(topic.topic)
+        inside = context.topics.inside(topic.topic)
         partitions = []
         for wanted in topic.partitions:
             if is_refused:
@@ -39,7 +40,7 @@ def handle_offset_for_leader_epoch(
                 )
             else:
                 try:
-                    answer = _answer(services, topic_id, wanted)
+                    answer = _answer(services, inside, topic_id, wanted)
                 except LogError as error:
                     answer = EpochEndOffset(
                         partition=wanted.partition, error_code=int(error.error_code)
@@ -50,14 +51,13 @@ def handle_offset_for_leader_epoch(
 
 
 def _answer(
-    services: Services, topic_id: bytes, wanted: OffsetForLeaderPartition
+    services: Services, topic: str, topic_id: bytes, wanted: OffsetForLeaderPartition
 ) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
-    partition = services.partitions.get(topic_id, wanted.partition)
+    projections = services.projections
+    partition = projections.leading(topic, topic_id, wanted.partition)
     if partition is None or partition.resigned is not ErrorCode.NONE:
-        error = services.partitions.error_of_named(
-            topic_id, wanted.partition, wanted.current_leader_epoch
-        )
+        error = projections.error(topic, topic_id, wanted.partition, wanted.current_leader_epoch)
         answer.error_code = int(error)
         return answer
     error = check_leader_epoch(partition.leader_epoch, wanted.current_leader_epoch)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from data_plane.broker.cold_reads import ColdReads
 from data_plane.broker.fetch_rights import RightsOfRequests
-from data_plane.broker.fetch_sessions import FetchSessionCache, ParkedPoll
+from data_plane.broker.fetch_sessions import FetchPartition, FetchSessionCache, ParkedPoll
 from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.services import Services
+from data_plane.replica.partition import Partition
 
 PART = "fetch_sessions"
 
@@ -30,6 +31,13 @@ class OpenFetches:
     def kept_partitions_count(self) -> int:
         """Partitions that sessions and connections remember."""
         return self.cache.partitions_count() + self.connection_partitions_count
+
+    def look_up_again(self, partition: Partition) -> None:
+        """A projection is to be read where `partition` was read as it is: whoever reads it asks
+        the providers again."""
+        for watcher in list(partition.watchers):
+            if isinstance(watcher, FetchPartition):
+                watcher.reader_changed()
 
     def start(self, now_ms: int) -> None:
         """Nothing runs by itself."""

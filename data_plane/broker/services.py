@@ -24,6 +24,7 @@ from data_plane.broker.image_application import ImageApplication
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.metrics import BrokerCounters
 from data_plane.broker.namespaces import Namespaces
+from data_plane.broker.projection import Projections
 from data_plane.broker.request_work import RequestWork
 from data_plane.broker.timers import TimerQueue
 from data_plane.broker.turns import Turns, UnwatchedTurns
@@ -135,6 +136,8 @@ class Services:
     # For what is unpacked on the loop. The rest is `request_work`.
     unpacker: Unpacker = field(default_factory=Unpacker)
     request_work: RequestWork = field(init=False)
+    # What consumers read otherwise than as it stands in the logs.
+    projections: Projections = field(init=False)
     images: ImageApplication = field(init=False)
     components: list[Component] = field(default_factory=list)
     image_listeners: list[ImageListener] = field(default_factory=list)
@@ -150,6 +153,7 @@ class Services:
         self.namespaces = Namespaces(self)
         self.store_executor = self.executor
         self.request_work = RequestWork(self.executor)
+        self.projections = Projections(self.partitions)
         self.images = ImageApplication(self)
 
     def start(self, now_ms: int) -> None:

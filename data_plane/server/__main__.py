@@ -12,12 +12,16 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from data_plane.cell.identity import IdentityMismatch
 from data_plane.cell.metadata_store import StoreError
 from data_plane.cell.registration import RegistrationRefused
 from data_plane.log.errors import DirectoryLocked, DuplicateLog
 from data_plane.server.configuration import ConfigurationError, load_configuration
+
+if TYPE_CHECKING:
+    from data_plane.server.ports import PlugIn
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
@@ -80,7 +84,8 @@ def flags_of(options: argparse.Namespace) -> list[str]:
     return flags
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], plug_ins: Sequence[PlugIn] = ()) -> int:
+    """Run a broker, with what is plugged into it."""
     options = parse_arguments(arguments)
     try:
         settings = load_configuration(
@@ -103,7 +108,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, reason in settings.moot_properties():
         log.warning("property_without_effect", property=name, reason=reason)
     try:
-        run_broker(settings, options.ready_fd, log)
+        run_broker(settings, options.ready_fd, log, plug_ins)
     except ConfigurationError as error:
         return _refuse(error)
     except (

@@ -20,7 +20,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from data_plane.broker import open_fetches
@@ -44,7 +44,7 @@ from data_plane.server.interpreter import tune_interpreter
 from data_plane.server.listener import Listener
 from data_plane.server.logging_setup import THRESHOLD
 from data_plane.server.loop_watch import LoopCollector, LoopWatch
-from data_plane.server.ports import NoPeers, Ports
+from data_plane.server.ports import NoPeers, PlugIn, Ports
 from data_plane.server.ready_pipe import ReadyPipe
 from data_plane.server.shared_store import open_shared_store
 from data_plane.server.thread_executor import ThreadExecutor
@@ -75,8 +75,15 @@ class SupersededError(Exception):
 class BrokerProcess:
     """Everything that needs a loop. `run` returns when the broker has stopped."""
 
-    def __init__(self, settings: BrokerConfig, ready_fd: int | None, log: Logger) -> None:
+    def __init__(
+        self,
+        settings: BrokerConfig,
+        ready_fd: int | None,
+        log: Logger,
+        plug_ins: Sequence[PlugIn] = (),
+    ) -> None:
         self._settings = settings
+        self._plug_ins = plug_ins
         self._ready_fd = ready_fd
         self._ready_pipe: ReadyPipe | None = None
         self._log = log
@@ -184,6 +191,7 @@ class BrokerProcess:
             store_executor=None if member is None else member.store_executor,
             sleep_ms=lambda duration_ms: time.sleep(duration_ms / 1000),
             open_segments_max=open_segments_max,
+            plug_ins=self._plug_ins,
         )
 
     def _no_peers(self, services: Services) -> Peers:
@@ -439,11 +447,13 @@ class BrokerProcess:
         services.metrics.register(LoopCollector(self._watch))
 
 
-def run_broker(settings: BrokerConfig, ready_fd: int | None, log: Logger) -> None:
+def run_broker(
+    settings: BrokerConfig, ready_fd: int | None, log: Logger, plug_ins: Sequence[PlugIn] = ()
+) -> None:
     """Run a broker until a signal stops it."""
     import uvloop
 
     async def main() -> None:
-        await BrokerProcess(settings, ready_fd, log).run()
+        await BrokerProcess(settings, ready_fd, log, plug_ins).run()
 
     uvloop.run(main())

@@ -175,6 +175,8 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         join_cell(services, settings, ports, entry, collector)
     guard.add_metrics(collector)
     _add_metrics(collector, services, sessions, group_commit)
+    for plug_in in ports.plug_ins:
+        plug_in(services)
     return services
 
 

@@ -7,7 +7,7 @@ everything below behaves the same. Nothing else reaches the world by another way
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from data_plane.broker.api import Executor
@@ -21,6 +21,8 @@ from data_plane.cell.metadata_store import MetadataStore
 from data_plane.log.file_system import FileSystem
 from data_plane.log.lanes import Lane
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX
+
+PlugIn = Callable[[Services], None]
 
 
 class NoPeers:
@@ -53,6 +55,7 @@ class Ports:
     - `sleep_ms` holds up the thread that enters the cell.
     - `turns` is told what the loop does.
     - `features`: the levels that this broker supports, those of what is plugged in included.
+    - `plug_ins` add what the data plane knows nothing of, once its own parts are made.
     - `measure_space(path)` → (size, usable) bytes of the file system.
     """
 
@@ -73,3 +76,4 @@ class Ports:
     loop_bounds: LoopBounds = LOOP_BOUNDS
     turns: Turns = field(default_factory=UnwatchedTurns)
     features: SupportedFeatures = SUPPORTED_FEATURES
+    plug_ins: Sequence[PlugIn] = ()

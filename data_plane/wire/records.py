@@ -414,6 +414,7 @@ def filter_batch(
     delete_horizon_ms: int | None = None,
     blanks_last: bool = False,
     size_max: int = DECOMPRESSED_BYTES_MAX,
+    records: tuple[Buffer, int, int] | None = None,
 ) -> bytearray | None:
     """The batch with only the records whose byte in `keep` is not zero; None when that is none.
 
@@ -421,10 +422,11 @@ def filter_batch(
     sequences and epochs still fit; `shrink` makes it the last survivor's, as a fetch must (some
     clients crawl through a gap at the tail). The codec stays. `delete_horizon_ms` marks the batch
     with the time when its tombstones may go (KIP-534), which becomes the base of its timestamps.
-    `blanks_last` makes a tombstone of the last survivor.
+    `blanks_last` makes a tombstone of the last survivor. `records` is what `unpacked_records` gave
+    of this batch, where that is known.
     """
     header = _whole_header(buf, position)
-    data, start, end = unpacked_records(buf, header, size_max)
+    data, start, end = records or unpacked_records(buf, header, size_max)
     kept = kernel.filter_records(
         data, start, end, header.record_count, header.base_timestamp, bytes(keep)
     )

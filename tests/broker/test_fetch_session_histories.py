@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker import fetch, fetch_poll, large_fetches
+from data_plane.broker import fetch, fetch_poll, fetch_reads, large_fetches
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import PartitionImage
 from data_plane.log.errors import LogError
@@ -289,6 +289,7 @@ def test_a_session_in_slices_does_too(version: int, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(large_fetches, "LOOKED_AT_MAX", 1)
     monkeypatch.setattr(large_fetches, "TOLD_MAX", 1)
     monkeypatch.setattr(fetch_poll, "LOOKED_AT_MAX", 1)
+    monkeypatch.setattr(fetch_reads, "LOOKED_AT_MAX", 1)
     run_histories(version, in_slices=True)
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker import fetch, fetch_poll, large_fetches
+from data_plane.broker import fetch, fetch_poll, fetch_reads, large_fetches
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, Pending, values_of
 from tests.broker.test_fetch import Wanted, parts
 
 # All limits are a tenth of what they are.
 COUNT = 600
-LARGE_FETCH_BYTES = fetch_poll.LARGE_FETCH_BYTES // 10
-LOOKED_AT_MAX = fetch_poll.LOOKED_AT_MAX // 10
+LARGE_FETCH_BYTES = fetch_reads.LARGE_FETCH_BYTES // 10
+LOOKED_AT_MAX = fetch_reads.LOOKED_AT_MAX // 10
 WAIT_MS = 500
 # Of functions, in one turn. All partitions take 20,000, from their names to their answers.
 CALLS_MAX = 1_000
@@ -58,6 +58,7 @@ class Turns:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerPlayer]:
     monkeypatch.setattr(fetch, "LARGE_FETCH_BYTES", LARGE_FETCH_BYTES)
     monkeypatch.setattr(fetch_poll, "LOOKED_AT_MAX", LOOKED_AT_MAX)
+    monkeypatch.setattr(fetch_reads, "LOOKED_AT_MAX", LOOKED_AT_MAX)
     for name in ("NAMED_MAX", "LOOKED_AT_MAX", "TOLD_MAX"):
         monkeypatch.setattr(large_fetches, name, getattr(large_fetches, name) // 10)
     player = BrokerPlayer()

@@ -235,20 +235,20 @@ def _timeout_is_success(patch: Patch) -> None:
 
 def _consumers_read_everything(patch: Patch) -> None:
     """Consumers are given records above the high watermark."""
-    from data_plane.broker import fetch_poll
+    from data_plane.broker.fetch_reads import FetchReads
 
-    original: Any = fetch_poll.Poll.__dict__["_read_records"]
+    original: Any = FetchReads.__dict__["_read_records"]
 
     def read_records(self: Any, target: Any, partition: Partition, limit: int, *rest: Any) -> Any:
         return original(self, target, partition, partition.log.log_end_offset, *rest)
 
-    patch.set(fetch_poll.Poll, "_read_records", read_records)
+    patch.set(FetchReads, "_read_records", read_records)
 
 
 def _epoch_ignored_on_fetch(patch: Patch) -> None:
-    from data_plane.broker import fetch_poll
+    from data_plane.broker.fetch_reads import FetchReads
 
-    original: Any = fetch_poll.Poll.__dict__["_read"]
+    original: Any = FetchReads.__dict__["_read"]
 
     def read(self: Any, target: Any) -> Any:
         wanted = target.wanted
@@ -258,7 +258,7 @@ def _epoch_ignored_on_fetch(patch: Patch) -> None:
         finally:
             target.wanted = wanted
 
-    patch.set(fetch_poll.Poll, "_read", read)
+    patch.set(FetchReads, "_read", read)
 
 
 BROKER_MUTANTS: Iterable[Mutant] = (

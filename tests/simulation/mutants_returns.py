@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from data_plane.broker.fetch_rights import FetchRights
 from data_plane.broker.isr import IsrManager
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.cell import controller, election, registration
@@ -16,19 +15,20 @@ from data_plane.cell.metadata import PartitionImage
 from data_plane.log import loading, recovery
 from data_plane.log.manager import LogManager
 from data_plane.log.producer_state import ProducerStates
+from data_plane.replica.follower_fetch import FollowerFetch
 from data_plane.replica.leadership import Leadership
 from tests.simulation import scenes
 from tests.simulation.mutant import RESTARTS, Mutant, Patch
 
 
 def _former_life_counts(patch: Patch) -> None:
-    original: Any = FetchRights.__dict__["__init__"]
+    original: Any = FollowerFetch.__dict__["__init__"]
 
-    def init(self: FetchRights, *args: Any, **options: Any) -> None:
-        original(self, *args, **options)
+    def init(self: FollowerFetch, *args: Any) -> None:
+        original(self, *args)
         self._is_stale = False
 
-    patch.set(FetchRights, "__init__", init)
+    patch.set(FollowerFetch, "__init__", init)
 
 
 def _elr_kept(patch: Patch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.broker.fetch_poll import Poll
+from data_plane.broker.fetch_reads import FetchReads
 from data_plane.broker.fetch_sessions import FetchPartition, FetchSet
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
@@ -23,14 +23,14 @@ SESSIONS = Options(
 
 def _errors_are_the_last_word(patch: Patch) -> None:
     """Of a partition that had an error, a session speaks no more."""
-    original: Any = Poll.__dict__["_error"]
+    original: Any = FetchReads.__dict__["_error"]
 
     def error(self: Any, target: FetchPartition, code: Any) -> Any:
         if self._fetch_set.session_id:
             self._fetch_set.dirty.pop(target, None)
         return original(self, target, code)
 
-    patch.set(Poll, "_error", error)
+    patch.set(FetchReads, "_error", error)
 
 
 def _forgotten_stays(patch: Patch) -> None:
