@@ -1,4 +1,4 @@
-"""Builds and runs the clients that are not Python: Java, Go, JavaScript, and C.
+"""Builds and runs the clients that are not Python: Java, franz-go, sarama, kafkajs, and C.
 
 Each program prints "ok CASE" or "FAILED CASE: why" for every case, so that one start of a virtual
 machine serves many cases. What they need is fetched by their own package managers into a cache
@@ -30,6 +30,10 @@ C_EXAMPLES = (
     *("describe_cluster", "describe_consumer_groups", "list_consumer_groups"),
     *("list_consumer_group_offsets", "alter_consumer_group_offsets", "incremental_alter_configs"),
 )
+
+
+GO_SOURCES = ("main.go", "cell.go", "projected.go", "go.mod", "go.sum")
+JAVA_PROGRAMS = ("Conformance", "CellLoad", "Projected")
 
 
 def require(*tools: str) -> None:
@@ -69,7 +73,7 @@ def execute(command: list[str], cwd: Path | None = None) -> None:
 def java_command(program: str = "Conformance") -> list[str]:
     """A program of the Java client's, compiled."""
     require("java", "javac", "mvn")
-    sources = [HERE / "java" / f"{name}.java" for name in ("Conformance", "CellLoad")]
+    sources = [HERE / "java" / f"{name}.java" for name in JAVA_PROGRAMS]
     pom = HERE / "java" / "pom.xml"
 
     def build(folder: Path) -> None:
@@ -85,7 +89,7 @@ def java_command(program: str = "Conformance") -> list[str]:
 def go_command() -> list[str]:
     """franz-go's program, compiled."""
     require("go")
-    sources = [HERE / "go" / name for name in ("main.go", "cell.go", "go.mod", "go.sum")]
+    sources = [HERE / "go" / name for name in GO_SOURCES]
 
     def build(folder: Path) -> None:
         execute(["go", "build", "-o", str(folder / "conformance"), "."], cwd=HERE / "go")
@@ -93,10 +97,21 @@ def go_command() -> list[str]:
     return [str(built("go", sources, build) / "conformance")]
 
 
+def sarama_command() -> list[str]:
+    """sarama's program, compiled."""
+    require("go")
+    sources = [HERE / "sarama" / name for name in ("main.go", "go.mod", "go.sum")]
+
+    def build(folder: Path) -> None:
+        execute(["go", "build", "-o", str(folder / "projected"), "."], cwd=HERE / "sarama")
+
+    return [str(built("sarama", sources, build) / "projected")]
+
+
 def node_command(program: str = "conformance.js") -> list[str]:
     """One of kafkajs's programs with its packages installed beside a copy of them."""
     require("node", "npm")
-    names = ("conformance.js", "cell.js", "package.json", "package-lock.json")
+    names = ("conformance.js", "cell.js", "projected.js", "package.json", "package-lock.json")
     sources = [HERE / "node" / name for name in names]
 
     def build(folder: Path) -> None:

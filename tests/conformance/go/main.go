@@ -1,5 +1,6 @@
 // Command conformance drives franz-go against a running broker and prints one line a case:
-// "ok NAME" or "FAILED NAME: why". Usage: conformance BOOTSTRAP, or as cell.go says.
+// "ok NAME" or "FAILED NAME: why". Usage: conformance BOOTSTRAP, or as cell.go or
+// projected.go says.
 package main
 
 import (
@@ -456,6 +457,10 @@ func main() {
 		rate, _ := strconv.Atoi(os.Args[4])
 		bootstrap = os.Args[2]
 		cellMain(os.Args[3], rate)
+		return
+	}
+	if os.Args[1] == "projected" {
+		projectedMain(os.Args[2:])
 		return
 	}
 	bootstrap = os.Args[1]
