@@ -1,6 +1,7 @@
 """UpdateFeatures and what ApiVersions says of features; a partition in a state nobody here knows.
 
-Words are those of Apache Kafka 4.3, whose controllers these brokers are."""
+Words were taken from Apache Kafka 4.3.1 with the same raw requests; its controllers these brokers
+are."""
 
 from __future__ import annotations
 

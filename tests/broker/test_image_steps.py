@@ -58,6 +58,8 @@ def image_of(version: int, topics: dict[str, TopicImage], tag: str = "") -> Meta
         {topic.topic_id: topic for topic in topics.values()},
         {ConfigResource(ResourceType.BROKER, ""): {"x": tag}} if tag else {},
         next_producer_id=version,
+        features={"metadata.version": 2} if tag else {},
+        unknown_fields=tag,
     )
 
 
