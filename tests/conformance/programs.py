@@ -97,15 +97,17 @@ def go_command() -> list[str]:
     return [str(built("go", sources, build) / "conformance")]
 
 
-def sarama_command() -> list[str]:
-    """sarama's program, compiled."""
+def sarama_command(program: str = "projected") -> list[str]:
+    """One of sarama's programs, compiled."""
     require("go")
-    sources = [HERE / "sarama" / name for name in ("main.go", "go.mod", "go.sum")]
+    names = ("main.go", "features/main.go", "go.mod", "go.sum")
+    sources = [HERE / "sarama" / name for name in names]
 
     def build(folder: Path) -> None:
-        execute(["go", "build", "-o", str(folder / "projected"), "."], cwd=HERE / "sarama")
+        for name, package in (("projected", "."), ("features", "./features")):
+            execute(["go", "build", "-o", str(folder / name), package], cwd=HERE / "sarama")
 
-    return [str(built("sarama", sources, build) / "projected")]
+    return [str(built("sarama", sources, build) / program)]
 
 
 def node_command(program: str = "conformance.js") -> list[str]:

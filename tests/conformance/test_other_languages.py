@@ -1,4 +1,4 @@
-"""The Java client, franz-go, kafkajs and librdkafka in C: whole programs against one broker."""
+"""The Java client, franz-go, sarama, kafkajs and librdkafka in C: whole programs against one broker."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def test_java_client(bootstrap: str) -> None:
 def test_franz_go(bootstrap: str) -> None:
     passed = programs.run_cases(programs.go_command(), bootstrap)
     assert len(passed) == 16, passed
+
+
+def test_sarama_and_features(bootstrap: str) -> None:
+    passed = programs.run_cases(programs.sarama_command("features"), bootstrap)
+    assert len(passed) == 5, passed
 
 
 def test_kafkajs(bootstrap: str) -> None:
