@@ -1,4 +1,4 @@
-"""The Java client, franz-go, sarama, kafkajs and librdkafka in C: whole programs against one broker."""
+"""Java, franz-go, sarama, kafkajs and librdkafka in C: whole programs against one broker."""
 
 from __future__ import annotations
 
