@@ -1,7 +1,8 @@
 """The fold port: what is derived from a partition's log, batch by batch, and from nothing else.
 
-A log calls `apply` once for each stored batch in offset order: on append after the write has
-succeeded, and on replay after a restart. At a segment boundary it stores a snapshot next to the
+A fold is made for one log, and told which (`FoldContext`); `Log.fold(kind)` finds it again. The log
+calls `apply` once for each stored batch in offset order: on append after the write has succeeded,
+and on replay after a restart. At a segment boundary it stores a snapshot next to the
 segment: here and now or, of a large state, by a thread that writes what `freeze` holds. After a
 restart or a truncation it calls `restore` with the newest snapshot at or below the wanted offset
 and applies the batches from there, so that always
@@ -10,10 +11,14 @@ and applies the batches from there, so that always
 
 Invariants
 - A fold depends on log bytes only: no clock, no configuration that may differ between replicas.
+- All folds of a log see the same StoredBatch: its records are unpacked once, if any of them asks.
 - Snapshots are deterministic: equal states give equal bytes, written in either way.
 - `freeze` takes no time that grows with the state: it is called between two appends.
 - `apply` never raises for what a batch says; the append checked it before. Should it raise all the
   same, the append is taken back.
+- What a fold holds on to stays in the log: retention lets no segment go that reaches
+  `needed_from`. DeleteRecords, and the log start of a leader, go before that: they are orders.
+  Compaction does not ask yet.
 
 Users: producer state (producer_state.py); tags, delays and retries plug in from their features.
 """
@@ -21,10 +26,43 @@ Users: producer state (producer_state.py); tags, delays and retries plug in from
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
+from uuid import UUID
 
+from data_plane.log.config import LogConfig
 from data_plane.log.file_system import Buffer, File
-from data_plane.wire.records import BatchHeader
+from data_plane.wire.records import BatchHeader, Record, decode_batch
+
+
+@dataclass(frozen=True, slots=True)
+class FoldContext:
+    """The log that a fold is made for. `config` is the topic's as it is then, also in a recovery;
+    what changes later is the feature's to follow."""
+
+    topic_id: UUID
+    topic: str
+    partition: int
+    folder: str
+    config: LogConfig
+
+
+class StoredBatch:
+    """A batch of the log, at `header.position` of `buf`, which is the caller's again afterwards."""
+
+    __slots__ = ("_records", "buf", "header")
+
+    def __init__(self, header: BatchHeader, buf: Buffer) -> None:
+        self.header = header
+        self.buf = buf
+        self._records: list[Record] | None = None
+
+    @property
+    def records(self) -> list[Record]:
+        """Unpacked and decoded at the first call; control records included."""
+        if self._records is None:
+            self._records = decode_batch(self.buf, self.header.position)
+        return self._records
 
 
 class FrozenFold(Protocol):
@@ -60,8 +98,12 @@ class Fold(Protocol):
     def extension(self) -> str:
         """The suffix of its snapshot files, with the dot; one fold of a log each."""
 
-    def apply(self, header: BatchHeader, buf: Buffer, position: int) -> None:
-        """Take in the batch at `buf[position]`; `header` is its header."""
+    def apply(self, batch: StoredBatch) -> None:
+        """Take in the next batch."""
+
+    @property
+    def needed_from(self) -> int | None:
+        """From which offset on retention has to leave the log as it is; None for none."""
 
     def snapshot(self) -> bytes:
         """The whole state; never b""."""
@@ -74,4 +116,4 @@ class Fold(Protocol):
         batch. Raises ValueError for bytes that are not a whole snapshot."""
 
 
-FoldFactory = Callable[[], Fold]
+FoldFactory = Callable[[FoldContext], Fold]

@@ -20,7 +20,7 @@ from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
-from data_plane.log.fold import Fold
+from data_plane.log.fold import Fold, StoredBatch
 from data_plane.log.fold_snapshots import hold_snapshots, write_pending, write_snapshots
 from data_plane.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, encode_aborted
 from data_plane.log.leader_epochs import LeaderEpochs
@@ -223,9 +223,13 @@ def walk_active(
 
 def apply_to_folds(folds: list[Fold], starts: list[int], header: BatchHeader, data: Buffer) -> None:
     """Apply one batch to the folds whose snapshot lies at or below it."""
+    if header.producer_id < 0 and len(folds) == 1:
+        # Nothing for the producer state, which is alone.
+        return
+    batch = StoredBatch(header, data)
     for fold, start in zip(folds, starts, strict=True):
         if header.base_offset >= start:
-            fold.apply(header, data, header.position)
+            fold.apply(batch)
 
 
 def take_aborted(folds: list[Fold], segment: Segment) -> None:

@@ -14,6 +14,7 @@ from data_plane.log import loading, validation
 from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import File, SyncSite
+from data_plane.log.fold import StoredBatch
 from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.partition_files import write_gaps
 from data_plane.log.producer_state import PendingSequence
@@ -238,12 +239,13 @@ def _store(
     try:
         for header in headers:
             if header.producer_id >= 0:
-                producers.apply(header, buf, header.position)
+                producers.apply_batch(header, buf, header.position)
                 producers.note_write(header.producer_id, appended_ms)
         if len(folds) > 1:
-            for fold in folds[1:]:
-                for header in headers:
-                    fold.apply(header, buf, header.position)
+            for header in headers:
+                batch = StoredBatch(header, buf)
+                for fold in folds[1:]:
+                    fold.apply(batch)
     except BaseException:
         _take_back(log, segment, file)
         raise

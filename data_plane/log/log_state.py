@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Flag, auto
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from data_plane.log import validation
@@ -23,13 +23,15 @@ from data_plane.log.batch_walk import BadRange
 from data_plane.log.config import LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import CorruptSegment, LogNotLoaded
 from data_plane.log.file_system import SyncSite
-from data_plane.log.fold import Fold, FoldFactory
+from data_plane.log.fold import Fold, FoldContext, FoldFactory
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.pending_snapshot import PendingSnapshot
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.segment import Segment
+
+F = TypeVar("F")
 
 
 class Dirty(Flag):
@@ -240,7 +242,24 @@ class LogState(ABC):
 
     def new_folds(self) -> list[Fold]:
         """Folds in the state before the first batch."""
-        return [ProducerStates(), *(factory() for factory in self._fold_factories)]
+        factories = self._fold_factories
+        if not factories:
+            return [ProducerStates()]
+        context = FoldContext(self.topic_id, self.topic, self.partition, self.folder, self.config)
+        return [ProducerStates(), *(factory(context) for factory in factories)]
+
+    def fold(self, kind: type[F]) -> F:
+        """The fold of that type; a log has at most one of each. Raises LookupError."""
+        for fold in self.folds:
+            if isinstance(fold, kind):
+                return fold
+        raise LookupError(f"{self.folder} has no fold {kind.__name__}")
+
+    @property
+    def needed_from(self) -> int | None:
+        """From which offset on a fold holds on to the records; None where none does."""
+        found = [fold.needed_from for fold in self.folds]
+        return min((offset for offset in found if offset is not None), default=None)
 
     # Opening and closing
 

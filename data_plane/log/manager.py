@@ -128,9 +128,15 @@ class LogManager:
 
     # Start and stop
 
-    def start(self, now_ms: int, on_opened: OnOpened = _tell_nobody) -> list[LogDirFailure]:
+    def start(
+        self,
+        now_ms: int,
+        on_opened: OnOpened = _tell_nobody,
+        config_of: Callable[[UUID], LogConfig] | None = None,
+    ) -> list[LogDirFailure]:
         """Lock the directories and open all logs; returns why any directory is offline.
-        `on_opened` is called after each log. Raises DirectoryLocked and DuplicateLog; nothing is
+        `on_opened` is called after each log, `config_of` tells what a topic's logs are configured
+        as: without it, all have the default. Raises DirectoryLocked and DuplicateLog; nothing is
         open then."""
         self.lock()
         failures: list[LogDirFailure] = []
@@ -151,7 +157,7 @@ class LogManager:
             raise
         for directory, partitions in found.items():
             with self._starting(directory, failures):
-                self._start_directory(directory, partitions, on_opened)
+                self._start_directory(directory, partitions, on_opened, config_of)
         self._maintenance.begin()
         return failures
 
@@ -233,7 +239,11 @@ class LogManager:
             self._fs.sync_directory(parent or "/", SyncSite.DATA_FOLDER)
 
     def _start_directory(
-        self, directory: LogDirectory, found: Sequence[PartitionFolder], on_opened: OnOpened
+        self,
+        directory: LogDirectory,
+        found: Sequence[PartitionFolder],
+        on_opened: OnOpened,
+        config_of: Callable[[UUID], LogConfig] | None,
     ) -> None:
         state = read_directory(self._fs, directory.path)
         directory.checkpoint_sequence = state.sequence
@@ -256,7 +266,7 @@ class LogManager:
                 topic_id,
                 topic,
                 partition,
-                self.default_config,
+                self.default_config if config_of is None else config_of(topic_id),
                 self._fold_factories,
             )
             summary = entry.summary if entry is not None else None

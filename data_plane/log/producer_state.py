@@ -34,6 +34,7 @@ from typing import NamedTuple
 
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import Buffer, File
+from data_plane.log.fold import StoredBatch
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.log.producer_snapshot import (
     NO_OFFSET,
@@ -301,7 +302,18 @@ class ProducerStates:
 
     # The fold
 
-    def apply(self, header: BatchHeader, buf: Buffer, position: int) -> None:
+    def apply(self, batch: StoredBatch) -> None:
+        """See Fold.apply."""
+        header = batch.header
+        if header.producer_id >= 0:
+            self.apply_batch(header, batch.buf, header.position)
+
+    @property
+    def needed_from(self) -> int | None:
+        """Its snapshots say it all."""
+        return None
+
+    def apply_batch(self, header: BatchHeader, buf: Buffer, position: int) -> None:
         """Take in a stored batch. Batches without a producer id change nothing."""
         producer_id = header.producer_id
         if producer_id < 0:

@@ -43,14 +43,16 @@ def count_due_segments(log: LogState, wall_ms: int, *, by_date: bool) -> int:
     excess_bytes = log.size_bytes - config.retention_bytes
     by_size = config.delete and config.retention_bytes >= 0
     by_time = by_date and config.delete and config.retention_ms >= 0
+    needed_from = log.needed_from
     count = 0
     for index, segment in enumerate(segments):
         end = segment.next_offset
         is_last = index == len(segments) - 1
         if (is_last and not segment.size) or end > log.high_watermark:
             break
-        too_old = by_time and _is_too_old(log, segment, wall_ms)
-        too_much = by_size and excess_bytes - segment.size >= 0
+        is_needed = needed_from is not None and end > needed_from
+        too_old = by_time and not is_needed and _is_too_old(log, segment, wall_ms)
+        too_much = by_size and not is_needed and excess_bytes - segment.size >= 0
         too_low = end <= log.log_start_offset and not is_last
         if not (too_old or too_much or too_low):
             break

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from data_plane.broker import (
     admin,
@@ -45,6 +46,7 @@ from data_plane.broker.services import Logger, Services
 from data_plane.broker.stray_logs import delete_strays
 from data_plane.broker.topic_partitions import TopicPartitions
 from data_plane.broker.wall_clock import WallClock
+from data_plane.log.config import LogConfig
 from data_plane.log.errors import LogDirFailure, LogError
 from data_plane.log.manager import LogManager
 from data_plane.replica.partition import Partition
@@ -84,7 +86,17 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     config = settings.effective()
     config.update(image)
     progress = StartProgress(log, now_ms)
-    for failure in logs.start(now_ms(), progress.opened):
+    topics_by_id = image.topics_by_id
+
+    def config_of(topic_id: UUID) -> LogConfig:
+        """What a log's topic has set, as far as this image knows it."""
+        topic = topics_by_id.get(topic_id)
+        if topic is None or not topic.configs:
+            # One for all of them.
+            return logs.default_config
+        return config.log_config(topic.configs)
+
+    for failure in logs.start(now_ms(), progress.opened, config_of):
         log.error("log_directory_offline", directory=failure.directory, reason=failure.reason)
     counters = BrokerCounters()
     collector = BrokerCollector(counters)

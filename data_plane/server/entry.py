@@ -332,6 +332,7 @@ def _logs(
         default_config=config.log_config({}),
         now_ms=ports.now_ms(),
         open_segments_max=ports.open_segments_max,
+        fold_factories=ports.fold_factories,
         maintenance=maintenance_config(config),
         # Of nobody yet: see deletion_guard.py.
         vouched_date=VouchedDate(),

@@ -19,6 +19,7 @@ from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures
 from data_plane.cell.metadata_store import MetadataStore
 from data_plane.log.file_system import FileSystem
+from data_plane.log.fold import FoldFactory
 from data_plane.log.lanes import Lane
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX
 
@@ -56,6 +57,7 @@ class Ports:
     - `turns` is told what the loop does.
     - `features`: the levels that this broker supports, those of what is plugged in included.
     - `plug_ins` add what the data plane knows nothing of, once its own parts are made.
+    - `fold_factories` make what features keep of each log, beside the state of producers.
     - `measure_space(path)` → (size, usable) bytes of the file system.
     """
 
@@ -74,6 +76,7 @@ class Ports:
     sleep_ms: Callable[[int], None] = lambda duration_ms: None
     open_segments_max: int = OPEN_SEGMENTS_MAX
     loop_bounds: LoopBounds = LOOP_BOUNDS
+    fold_factories: Sequence[FoldFactory] = ()
     turns: Turns = field(default_factory=UnwatchedTurns)
     features: SupportedFeatures = SUPPORTED_FEATURES
     plug_ins: Sequence[PlugIn] = ()

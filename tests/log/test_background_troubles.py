@@ -7,7 +7,6 @@ nobody runs, and what was nobody's fault is tried again.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -16,15 +15,13 @@ import pytest
 
 from data_plane.log.compaction import CompactionJob
 from data_plane.log.errors import LogDirFailure
-from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FrozenBytes
+from data_plane.log.fold import FoldContext, FoldFactory, FrozenBytes, StoredBatch
 from data_plane.log.lanes import Job, Lane
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
 from data_plane.log.manager import LogManager
 from data_plane.log.scrubber import ScrubJob
 from data_plane.log.sim_file_system import Fault, SimFileSystem
-from data_plane.wire.records import BatchHeader
 from tests.log.one_log import SMALL, START_MS, batch_of
 
 CONFIG = MaintenanceConfig(
@@ -48,11 +45,12 @@ class BrokenFold:
     """A fold with a bug: it cannot say what it knows of an odd number of batches."""
 
     extension = ".broken"
+    needed_from = None
 
-    def __init__(self) -> None:
+    def __init__(self, context: FoldContext) -> None:
         self.batches_count = 0
 
-    def apply(self, header: BatchHeader, buf: Buffer, position: int) -> None:
+    def apply(self, batch: StoredBatch) -> None:
         self.batches_count += 1
 
     def __len__(self) -> int:
@@ -78,7 +76,7 @@ class Disks:
         self.paths = [Path(path) for path in paths]
         self.maintenance = maintenance
         self.now_ms = START_MS
-        self.folds: list[Callable[[], BrokenFold]] = []
+        self.folds: list[FoldFactory] = []
         self.start()
         self.manager.create(TABLE_ID, "table", 0, TABLE)
         self.manager.create(PLAIN_ID, "plain", 0, PLAIN)

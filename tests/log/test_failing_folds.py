@@ -9,11 +9,10 @@ import pytest
 
 from data_plane.log import recovery
 from data_plane.log.errors import LogDirFailure
-from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FrozenBytes
+from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import Fault
-from data_plane.wire.records import BatchHeader, iter_batch_headers
+from data_plane.wire.records import iter_batch_headers
 from tests.log.one_log import DATA, OneLog, batch_of
 
 
@@ -22,12 +21,14 @@ class Refusing:
 
     extension = ".counted"
     is_broken = False
+    needed_from = None
 
-    def __init__(self) -> None:
+    def __init__(self, context: FoldContext) -> None:
         self.offsets: list[int] = []
 
-    def apply(self, header: BatchHeader, buf: Buffer, position: int) -> None:
-        if self.is_broken or b"poison" in bytes(buf[position : position + header.size]):
+    def apply(self, batch: StoredBatch) -> None:
+        header = batch.header
+        if self.is_broken or b"poison" in bytes(batch.buf[header.position : header.end_position]):
             raise ValueError("a feature's bug")
         self.offsets.append(header.base_offset)
 
@@ -59,9 +60,7 @@ class World(OneLog):
 
     @property
     def fold(self) -> Refusing:
-        fold = self.log.folds[1]
-        assert isinstance(fold, Refusing)
-        return fold
+        return self.log.fold(Refusing)
 
     def stored(self) -> list[int]:
         """Base offsets on the disk."""

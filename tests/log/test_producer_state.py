@@ -80,7 +80,7 @@ class Log:
         self._store(header, self._data)
 
     def _store(self, header: BatchHeader, data: bytes) -> None:
-        self.states.apply(header, data, 0)
+        self.states.apply_batch(header, data, 0)
         self.batches.append(data)
         self.next_offset = header.next_offset
 
@@ -391,11 +391,11 @@ def test_a_snapshot_and_the_rest_are_the_whole(seed: int, steps: int, cut: int) 
     log = random_log(seed, steps)
     first, second = ProducerStates(), ProducerStates()
     for data in log.batches[:cut]:
-        first.apply(read_batch_header(data, 0), data, 0)
+        first.apply_batch(read_batch_header(data, 0), data, 0)
     second.restore(first.snapshot())
     assert second.snapshot() == first.snapshot()
     for data in log.batches[cut:]:
-        second.apply(read_batch_header(data, 0), data, 0)
+        second.apply_batch(read_batch_header(data, 0), data, 0)
     assert second.snapshot() == log.states.snapshot()
     assert second.ongoing == log.states.ongoing
     second.restore(b"")

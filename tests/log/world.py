@@ -423,7 +423,7 @@ def folded(batches: list[ModelBatch]) -> ProducerStates:
     """The producer state after `batches`."""
     states = ProducerStates()
     for batch in batches:
-        states.apply(read_batch_header(batch.data, 0), batch.data, 0)
+        states.apply_batch(read_batch_header(batch.data, 0), batch.data, 0)
     return states
 
 

@@ -1,7 +1,7 @@
 """The heavy checks: now and then while a cell runs, and all of them when it has come to rest.
 
 - What a broker reads from its log is what its disk was seen to get, byte for byte (by CRC).
-- Folds equal a replay of the log: producer states and leader epochs.
+- Folds equal a replay of the log: producer states, leader epochs and the chain of all batches.
 - At rest: all replicas equal the committed log; each record of each idempotent producer stands
   there at most once and in order; each acknowledged one stands at its offset.
 """
@@ -14,6 +14,7 @@ from data_plane.log.errors import LogError
 from data_plane.log.log import Log
 from data_plane.wire.records import decode_batch, iter_batch_headers
 from tests.simulation import large_states
+from tests.simulation.chain_fold import Chain, ChainFold
 from tests.simulation.committed import SEQUENCES
 from tests.simulation.compacted import CompactedView
 from tests.simulation.partition_history import PartitionHistory
@@ -48,6 +49,7 @@ def check_folds_of(cell: Cell, view: DiskView) -> None:
         _check_producers(cell, view, log)
         if not isinstance(view, CompactedView):
             _check_epochs(cell, view, log)
+            _check_chain(cell, view, log)
 
 
 def _replay(batches: list[Batch]) -> dict[int, tuple[int, list[tuple[int, int, int, int]]]]:
@@ -96,6 +98,16 @@ def _check_producers(cell: Cell, view: DiskView, log: Log) -> None:
             cell.world.violate(
                 f"{view}: producer {producer_id} is {found}, a replay gives {epoch, batches}"
             )
+
+
+def _check_chain(cell: Cell, view: DiskView, log: Log) -> None:
+    if view.begins_at_zero:
+        expected = Chain()
+        for batch in view.batches:
+            expected.add(batch.base_offset, batch.last_offset, batch.crc)
+        found = log.fold(ChainFold).state
+        if found != expected.state:
+            cell.world.violate(f"{view}: the chain is {found}, a replay gives {expected.state}")
 
 
 def _check_epochs(cell: Cell, view: DiskView, log: Log) -> None:

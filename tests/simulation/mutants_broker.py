@@ -170,12 +170,12 @@ def _followers_keep_no_producers(patch: Patch) -> None:
 
     def append_as_follower(self: Log, *args: Any, **options: Any) -> Any:
         states = self.producers
-        apply = ProducerStates.apply
+        apply = ProducerStates.apply_batch
         try:
-            ProducerStates.apply = lambda *rest: None  # type: ignore[method-assign]
+            ProducerStates.apply_batch = lambda *rest: None  # type: ignore[method-assign]
             return original(self, *args, **options)
         finally:
-            ProducerStates.apply = apply  # type: ignore[method-assign]
+            ProducerStates.apply_batch = apply  # type: ignore[method-assign]
             assert states is self.producers
 
     patch.set(Log, "append_as_follower", append_as_follower)

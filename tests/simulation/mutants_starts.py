@@ -8,14 +8,15 @@ from typing import Any
 
 from data_plane.broker.groups import GroupService
 from data_plane.broker.wall_clock import WallClock
-from data_plane.log import recovery, retention
+from data_plane.log import loading, recovery, retention
+from data_plane.log.fold import Fold
 from data_plane.log.maintenance import _TrackedJob
 from data_plane.log.segment import Segment
 from data_plane.log.segment_checks import largest_timestamp
 from tests.simulation import scenes
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
-from tests.simulation.mutant import Mutant, Patch
+from tests.simulation.mutant import RESTARTS, Mutant, Patch
 from tests.simulation.undated import UNDATED
 
 # Where coordinators change while commits are under way.
@@ -106,7 +107,23 @@ def _undated_by_the_wall_clock(patch: Patch) -> None:
     patch.set(WallClock, "vouched_offset_ms", property(lambda self: self._offset_ms))
 
 
+def _folds_not_brought_on(patch: Patch) -> None:
+    original: Any = loading.apply_to_folds
+
+    def apply_to_folds(folds: list[Fold], starts: list[int], *rest: Any) -> None:
+        original(folds[:1], starts[:1], *rest)
+
+    patch.set(loading, "apply_to_folds", apply_to_folds)
+
+
 START_MUTANTS: Iterable[Mutant] = (
+    Mutant(
+        "folds of features not brought on",
+        "a start replays what snapshots lack for the producer state only",
+        _folds_not_brought_on,
+        options=RESTARTS,
+        is_quick=True,
+    ),
     Mutant(
         "truncation mark ignored",
         "a start takes the checkpoint's word for what was cut and written anew since",

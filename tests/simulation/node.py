@@ -35,6 +35,7 @@ from data_plane.server.configuration import BrokerConfig, load_configuration
 from data_plane.server.entry import Entry
 from data_plane.server.ports import Ports
 from tests.simulation import brief_tables, worn_disks
+from tests.simulation.chain_fold import ChainFold
 from tests.simulation.client import CLIENT_PORT, INTER_BROKER_PORT
 from tests.simulation.entrance import Entrance
 from tests.simulation.executor import SimExecutor
@@ -275,6 +276,7 @@ class Node:
             sleep_ms=lambda ms: self.stall(ms * US_PER_MS),
             open_segments_max=self._open_segments_max(),
             loop_bounds=self._loop_bounds(),
+            fold_factories=(ChainFold,),
         )
 
     def _loop_bounds(self) -> LoopBounds:
