@@ -207,7 +207,7 @@ class Poll(FetchReads):
         self._unpark()
         self.drop_scans()
         if not self._fetch_set.is_kept:
-            self._fetch_set.close()
+            self._services.parts[PART].closing.close(self._fetch_set)
 
     def _fail(self, error: Exception) -> None:
         self._services.log.error(
@@ -267,5 +267,5 @@ class Poll(FetchReads):
                 self._services, self._context, results, _NONE, fetch_set.session_id
             )
         if not fetch_set.is_kept:
-            fetch_set.close()
+            self._services.parts[PART].closing.close(fetch_set)
         return frame

@@ -23,8 +23,8 @@ Invariants
 from __future__ import annotations
 
 import random
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from data_plane.broker.projected_reads import Scan
@@ -53,6 +53,9 @@ TopicKey = tuple[str, bytes]
 
 # Partitions that all sessions and connections together may remember, at some 400 bytes each.
 KEPT_PARTITIONS_MAX = 250_000
+
+# Partitions that sets which are over let go of in one turn of the loop, at some 0.6 µs each.
+CLOSED_PER_TURN_MAX = 2_000
 
 
 def next_epoch(epoch: int) -> int:
@@ -306,19 +309,75 @@ class FetchSet:
 
     def close(self) -> None:
         """Stop watching. The set must not be used afterwards."""
-        for target in self.partitions():
-            target.unwatch()
-        self.topics.clear()
+        self.let_go(self.partitions_count)
+
+    def let_go(self, count_max: int) -> int:
+        """As `close`, of so many partitions; how many it has been."""
+        self.parked = None
+        topics = self.topics
+        room = count_max
+        while topics and room > 0:
+            key, group = topics.popitem()
+            while group and room > 0:
+                _, target = group.popitem()
+                target.unwatch()
+                # The last that knows a partition frees it: that, too, takes time.
+                self.dirty.pop(target, None)
+                self.unreported.pop(target, None)
+                room -= 1
+            if group:
+                topics[key] = group
+        self.partitions_count -= count_max - room
+        return count_max - room
+
+
+class ClosingSets:
+    """Sets that nobody uses any more. Large ones let go of their partitions turn by turn."""
+
+    def __init__(self) -> None:
+        self._sets: deque[FetchSet] = deque()
+        # What they have not let go of yet.
         self.partitions_count = 0
-        self.dirty.clear()
+
+    def close(self, fetch_set: FetchSet) -> None:
+        """Stop watching, now or soon. The set must not be used afterwards."""
+        if fetch_set.partitions_count <= CLOSED_PER_TURN_MAX:
+            fetch_set.close()
+            return
+        fetch_set.parked = None
+        self.partitions_count += fetch_set.partitions_count
+        self._sets.append(fetch_set)
+
+    def run(self) -> None:
+        """A turn's work."""
+        room = CLOSED_PER_TURN_MAX
+        while self._sets and room > 0:
+            first = self._sets[0]
+            count = first.let_go(room)
+            self.partitions_count -= count
+            room -= count
+            if not first.partitions_count:
+                self._sets.popleft()
+
+    def run_all(self) -> None:
+        """There will be no turns any more."""
+        while self._sets:
+            self.run()
 
 
 class FetchSessionCache:
     """All sessions of the broker, least recently used first."""
 
-    def __init__(self, slots_max: int, source: random.Random) -> None:
+    def __init__(
+        self,
+        slots_max: int,
+        source: random.Random,
+        close: Callable[[FetchSet], None] = FetchSet.close,
+    ) -> None:
+        """`close` is what becomes of a session that is over."""
         self._slots_max = slots_max
         self._random = source
+        self._close = close
         self._sessions: OrderedDict[int, FetchSet] = OrderedDict()
         self.evictions_count = 0
 
@@ -371,7 +430,7 @@ class FetchSessionCache:
             if session.parked is not None:
                 session.parked.finish_early()
             session.is_kept = False
-            session.close()
+            self._close(session)
 
     def _evict(self, newcomer: FetchSet, now_ms: int) -> bool:
         if self._slots_max == 0:

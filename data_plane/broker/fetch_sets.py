@@ -122,7 +122,7 @@ def _keep_with_connection(
     def closed() -> None:
         if connection.fetch_set is fetch_set:
             _drop_from_connection(fetches, context)
-            fetch_set.close()
+            fetches.closing.close(fetch_set)
 
     connection.on_close[closed] = None
 

@@ -169,7 +169,7 @@ class LargeFetch:
         if fetch_set is not None:
             fetch_set.parked = None
             if not fetch_set.is_kept:
-                fetch_set.close()
+                self._fetches.closing.close(fetch_set)
 
     # The steps
 

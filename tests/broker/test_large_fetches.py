@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any
 
 import pytest
 
-from data_plane.broker import fetch, fetch_poll, fetch_reads, large_fetches
+from data_plane.broker import fetch, fetch_poll, fetch_reads, fetch_sessions, large_fetches
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, Pending, values_of
+from tests.broker.counted_turns import BrokerTurns
 from tests.broker.test_fetch import Wanted, parts
 
 # All limits are a tenth of what they are.
@@ -23,37 +22,6 @@ WAIT_MS = 500
 CALLS_MAX = 1_000
 
 
-class Turns:
-    """Takes them one by one, and counts the functions that are called in each."""
-
-    def __init__(self, broker: BrokerPlayer) -> None:
-        self._broker = broker
-        self.calls_counts: list[int] = []
-
-    def _count(self, frame: FrameType, event: str, argument: object) -> None:
-        if event == "call":
-            self.calls_counts[-1] += 1
-
-    def take(self, what: Any) -> Any:
-        self.calls_counts.append(0)
-        sys.setprofile(self._count)
-        try:
-            return what()
-        finally:
-            sys.setprofile(None)
-
-    def answered(self, pending: Pending) -> Pending:
-        """Until threads have no more to do."""
-        broker = self._broker
-        while broker.executor.queue:
-            broker.executor.run_one()
-            self.take(lambda: broker.services.wakes.run(broker.now_ms))
-        return pending
-
-    def check(self) -> None:
-        assert max(self.calls_counts) <= CALLS_MAX
-
-
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerPlayer]:
     monkeypatch.setattr(fetch, "LARGE_FETCH_BYTES", LARGE_FETCH_BYTES)
@@ -61,7 +29,10 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerPlayer]:
     monkeypatch.setattr(fetch_reads, "LOOKED_AT_MAX", LOOKED_AT_MAX)
     for name in ("NAMED_MAX", "LOOKED_AT_MAX", "TOLD_MAX"):
         monkeypatch.setattr(large_fetches, name, getattr(large_fetches, name) // 10)
+    closed_max = fetch_sessions.CLOSED_PER_TURN_MAX // 10
+    monkeypatch.setattr(fetch_sessions, "CLOSED_PER_TURN_MAX", closed_max)
     player = BrokerPlayer()
+    player.services.components.append(player.sessions)
     player.create_topic("orders", COUNT)
     for index in range(COUNT):
         # The log is made by the first question, which is not what is counted here.
@@ -72,37 +43,37 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerPlayer]:
 
 
 @pytest.fixture
-def turns(broker: BrokerPlayer) -> Turns:
-    return Turns(broker)
+def turns(broker: BrokerPlayer) -> BrokerTurns:
+    return BrokerTurns(broker)
+
+
+def check(turns: BrokerTurns) -> None:
+    assert max(turns.calls_counts) <= CALLS_MAX
 
 
 def all_of(offset: int = 0, *, count: int = COUNT) -> Wanted:
     return {("orders", index): offset for index in range(count)}
 
 
-def send_and_count(broker: BrokerPlayer, turns: Turns, *args: Any, **options: Any) -> Pending:
-    """A fetch whose bytes were made before anybody counts."""
-    dispatch = broker.dispatcher.dispatch
-    pending: Pending
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            broker.dispatcher, "dispatch", lambda *given: turns.take(lambda: dispatch(*given))
-        )
-        pending = broker.fetch(*args, **options)
-    return turns.answered(pending)
+def send_and_count(broker: BrokerPlayer, turns: BrokerTurns, *args: Any, **options: Any) -> Pending:
+    return turns.answered(turns.sent(lambda: broker.fetch(*args, **options)))
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
 @pytest.mark.parametrize("epoch", [0, -1])
 def test_an_answer_in_slices_is_what_it_would_be_at_once(
-    broker: BrokerPlayer, turns: Turns, version: int, epoch: int, monkeypatch: pytest.MonkeyPatch
+    broker: BrokerPlayer,
+    turns: BrokerTurns,
+    version: int,
+    epoch: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker.create_topic("others", 2)
     broker.produce("orders", [b"a"], index=COUNT - 1)
     broker.produce("others", [b"b"], index=1)
     wanted = {**all_of(), ("orders", 7): 9, ("others", 0): 0, ("others", 1): 0, ("none", 0): 0}
     response = send_and_count(broker, turns, wanted, version=version, session_epoch=epoch).response
-    turns.check()
+    check(turns)
     monkeypatch.setattr(fetch, "LARGE_FETCH_BYTES", 1 << 30)
     at_once = broker.fetch(
         wanted, version=version, session_epoch=epoch, connection=broker.connect()
@@ -114,7 +85,7 @@ def test_an_answer_in_slices_is_what_it_would_be_at_once(
     assert sum(len(topic.partitions) for topic in response.responses) == len(wanted)
 
 
-def test_the_session_goes_on(broker: BrokerPlayer, turns: Turns) -> None:
+def test_the_session_goes_on(broker: BrokerPlayer, turns: BrokerTurns) -> None:
     opened = send_and_count(broker, turns, all_of(), session_epoch=0).response
     session = {"session_id": opened.session_id, "max_wait_ms": WAIT_MS}
     poll = broker.fetch(session_epoch=1, **session)
@@ -140,7 +111,7 @@ def test_the_session_goes_on(broker: BrokerPlayer, turns: Turns) -> None:
 
 
 def test_a_session_with_very_many_changed_partitions_is_looked_at_in_slices(
-    broker: BrokerPlayer, turns: Turns
+    broker: BrokerPlayer, turns: BrokerTurns
 ) -> None:
     """The small request of another isolation level makes all of them dirty; one has a record."""
     opened = send_and_count(broker, turns, all_of(), session_epoch=0).response
@@ -159,7 +130,9 @@ def test_a_session_with_very_many_changed_partitions_is_looked_at_in_slices(
 
 
 @pytest.mark.parametrize("ending", ["records", "time", "records before", "records after"])
-def test_a_poll_without_session_waits(broker: BrokerPlayer, turns: Turns, ending: str) -> None:
+def test_a_poll_without_session_waits(
+    broker: BrokerPlayer, turns: BrokerTurns, ending: str
+) -> None:
     # The second time with the connection's set, which has nothing dirty.
     broker.answered(broker.fetch(all_of()))
     poll = broker.fetch(all_of(), max_wait_ms=WAIT_MS)
@@ -176,7 +149,7 @@ def test_a_poll_without_session_waits(broker: BrokerPlayer, turns: Turns, ending
         assert not poll.is_answered
         broker.pass_time(WAIT_MS)
     turns.answered(poll)
-    turns.check()
+    check(turns)
     told = parts(poll.response)
     assert len(told) == COUNT
     assert values_of(told[1].records) == ([] if ending == "time" else [(0, b"a")])
@@ -186,12 +159,12 @@ def test_a_poll_without_session_waits(broker: BrokerPlayer, turns: Turns, ending
 
 
 def test_partitions_that_are_no_longer_named_are_forgotten(
-    broker: BrokerPlayer, turns: Turns
+    broker: BrokerPlayer, turns: BrokerTurns
 ) -> None:
     broker.answered(broker.fetch(all_of()))
     fewer = all_of(count=COUNT // 2)
     assert len(parts(send_and_count(broker, turns, fewer).response)) == COUNT // 2
-    turns.check()
+    check(turns)
     assert broker.sessions.kept_partitions_count() == COUNT // 2
     assert not broker.partition("orders", COUNT - 1).watchers
 
@@ -241,7 +214,41 @@ def test_cut_short(broker: BrokerPlayer, turns_count: int, ending: str, epoch: i
     for callback in on_close:
         callback()
     broker.run_jobs()
+    for _ in range(COUNT // fetch_sessions.CLOSED_PER_TURN_MAX):
+        broker.pass_time(1)
     assert not poll.is_answered
+    assert broker.sessions.kept_partitions_count() == 0
+    assert not broker.partition("orders").watchers
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_large_set_lets_go_over_many_turns(
+    broker: BrokerPlayer, turns: BrokerTurns, epoch: int
+) -> None:
+    """What its partitions say until then is heard by nobody."""
+    opened = broker.answered(broker.fetch(all_of(), session_epoch=epoch)).response
+    assert broker.sessions.kept_partitions_count() == COUNT
+    turns_count = COUNT // fetch_sessions.CLOSED_PER_TURN_MAX
+    if epoch == 0:
+        turns.sent(lambda: broker.fetch({}, session_id=opened.session_id, session_epoch=-1))
+    else:
+        connection = broker.connection
+        turns.take(lambda: [callback() for callback in list(connection.on_close)])
+    assert broker.sessions.kept_partitions_count() >= COUNT, "what is not let go of counts"
+    turns.ticked(1)
+    broker.produce("orders", [b"a"], index=0)
+    turns.ticked(2 * turns_count)
+    assert broker.sessions.kept_partitions_count() == 0
+    assert not any(broker.partition("orders", index).watchers for index in range(COUNT))
+    assert max(turns.calls_counts) <= 3 * fetch_sessions.CLOSED_PER_TURN_MAX
+    assert broker.sessions.next_deadline_ms() is None
+    assert len(turns.calls_counts) == 1 + turns_count
+
+
+def test_a_stop_lets_go_of_everything(broker: BrokerPlayer) -> None:
+    opened = broker.answered(broker.fetch(all_of(), session_epoch=0)).response
+    broker.fetch({}, session_id=opened.session_id, session_epoch=-1)
+    broker.sessions.stop(broker.now_ms)
     assert broker.sessions.kept_partitions_count() == 0
     assert not broker.partition("orders").watchers
 
@@ -261,11 +268,12 @@ def test_a_session_whose_change_is_cut_short_is_over(broker: BrokerPlayer) -> No
 
 
 def test_more_partitions_than_are_remembered(
-    broker: BrokerPlayer, turns: Turns, monkeypatch: pytest.MonkeyPatch
+    broker: BrokerPlayer, turns: BrokerTurns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("data_plane.broker.fetch_sets.KEPT_PARTITIONS_MAX", COUNT - 1)
     poll = send_and_count(broker, turns, all_of(), session_epoch=0, max_wait_ms=WAIT_MS)
     broker.pass_time(WAIT_MS)
     response = turns.answered(poll).response
     assert (len(parts(response)), response.session_id) == (COUNT, 0)
+    turns.ticked(COUNT // fetch_sessions.CLOSED_PER_TURN_MAX)
     assert not broker.partition("orders").watchers
