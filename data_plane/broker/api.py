@@ -2,8 +2,9 @@
 
 A handler is a plain function of (services, context, request, now_ms). It returns the response
 message, or a `Deferred` that somebody completes later: a long poll, a produce that waits for its
-acknowledgements, a group member that waits for the others. Nothing here knows sockets, threads or
-clocks; the server room turns frames into calls and completed answers into bytes.
+acknowledgements, a group member that waits for the others. A message of very many items comes in
+such a `Deferred`, as a `LongAnswer`. Nothing here knows sockets, threads or clocks; the server room
+turns frames into calls and completed answers into bytes.
 
 Invariants
 - Every request is answered exactly once, or its connection is closed. `Deferred.complete` refuses
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from data_plane.broker.namespaces import DEFAULT_NAMESPACE, Ids, RequestNames, Topics
 from data_plane.wire.registry import API_BY_KEY, ApiKey
@@ -54,6 +55,9 @@ def keep_copy(buf: bytearray | memoryview, position: int, end: int) -> KeptReque
     return KeptRequest(bytearray(memoryview(buf)[position:end]), position)
 
 
+_NOTHING: Final = bytearray()
+
+
 @dataclass(slots=True)
 class ConnectionInfo:
     """What handlers may know of a connection. Lives as long as the connection."""
@@ -80,6 +84,10 @@ class ConnectionInfo:
     is_inter_broker: bool = False
     # Whose topics, groups and limits are meant.
     namespace: str = DEFAULT_NAMESPACE
+
+    def hold(self) -> KeptRequest:
+        """Have it handle nothing further until `release`, for a request that is decoded."""
+        return self.keep(_NOTHING, 0, 0)
 
 
 class CloseConnection(Exception):
@@ -148,6 +156,20 @@ class Deferred(Generic[T]):
         if self.done:
             assert self._result is not None
             on_complete(self._result)
+
+
+class LongAnswer:
+    """A response of very many items, in place of the message: `make` puts it into its form, and
+    it is encoded, in a worker thread. So `make` changes nothing that anybody else could look at.
+
+    `held` is the connection, which handles nothing further until the answer is ready: so it has
+    one such answer in the making."""
+
+    __slots__ = ("held", "make")
+
+    def __init__(self, make: Callable[[], Any], held: KeptRequest) -> None:
+        self.make = make
+        self.held = held
 
 
 class Executor(Protocol):

@@ -3,7 +3,8 @@
     frame = api_key i16 | api_version i16 | correlation_id i32 | client_id | (tags) | body
 
 The hot APIs get their bytes as they are (`HandlerEntry.raw_handler`); the others go through the
-generated codecs: decode, handler, encode.
+generated codecs: decode, handler, encode. Requests of very many items are decoded and encoded in a
+thread, and so are answers of very many items (`LongAnswer`).
 
 What becomes of errors, as in Apache Kafka:
 - a frame that cannot be read, an API or a version that is not served: the connection is closed;
@@ -23,7 +24,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any
 
-from data_plane.broker import list_offsets
+from data_plane.broker import list_offsets, offset_fetch
 from data_plane.broker.api import (
     Buffer,
     CloseConnection,
@@ -31,6 +32,7 @@ from data_plane.broker.api import (
     Deferred,
     HandlerEntry,
     KeptRequest,
+    LongAnswer,
     RequestContext,
 )
 from data_plane.broker.frames import API_VERSIONS_KEY, encode_frame, new_response
@@ -181,10 +183,10 @@ class Dispatcher:
             return cut(spec.decode_request(reader, version))
 
         def take(response: Any) -> None:
-            if responses:
-                merge(responses[0], response)
-            else:
-                responses.append(response)
+            if isinstance(response, LongAnswer):
+                # The request as a whole holds the connection, too.
+                response.held.release()
+            responses.append(response)
 
         def handle(part: Any, now_ms: int) -> Deferred[Any] | None:
             self.has_called_handlers = True
@@ -208,7 +210,12 @@ class Dispatcher:
             return taken
 
         def encode() -> list[bytearray]:
-            return [encode_frame(spec, version, context.correlation_id, responses[0])]
+            whole, *more = (
+                each.make() if isinstance(each, LongAnswer) else each for each in responses
+            )
+            for each in more:
+                merge(whole, each)
+            return [encode_frame(spec, version, context.correlation_id, whole)]
 
         kept = context.connection.keep(buf, position, end)
         return LargeRequest(self._services, context, kept, decode, handle, encode).deferred
@@ -219,6 +226,9 @@ class Dispatcher:
         frames: Deferred[Frames] = Deferred()
 
         def encode(message: Any) -> None:
+            if isinstance(message, LongAnswer):
+                self._encode_in_thread(spec, context, message, frames)
+                return
             try:
                 frame = self._encode(spec, context, message)
             except CloseConnection as close:
@@ -228,6 +238,27 @@ class Dispatcher:
 
         response.when_complete(encode)
         return frames
+
+    def _encode_in_thread(
+        self, spec: ApiSpec, context: RequestContext, answer: LongAnswer, frames: Deferred[Frames]
+    ) -> None:
+        connection = context.connection
+
+        def encode() -> bytearray | None:
+            if connection.closed:
+                return None
+            version, correlation_id = context.api_version, context.correlation_id
+            return encode_frame(spec, version, correlation_id, answer.make())
+
+        def done(frame: bytearray | None, error: BaseException | None) -> None:
+            if isinstance(error, Exception):
+                self._log_failure(context, error)
+                connection.close(f"response could not be encoded: {error!r}")
+            elif frame is not None:
+                frames.complete([frame])
+            answer.held.release()
+
+        self._services.request_work.submit(connection.host, encode, done)
 
     def _encode(self, spec: ApiSpec, context: RequestContext, response: Any) -> bytearray:
         try:
@@ -302,6 +333,7 @@ LARGE_APIS: dict[int, tuple[Cut, Merge]] = {
     int(ApiKey.DESCRIBE_GROUPS): _by_field("groups", "groups"),
     int(ApiKey.DELETE_GROUPS): _by_field("groups_names", "results"),
     int(ApiKey.LIST_OFFSETS): (list_offsets.cut, list_offsets.merge),
+    int(ApiKey.OFFSET_FETCH): (offset_fetch.cut, offset_fetch.merge),
 }
 # The cache of decoded client ids holds at most these many, of at most this size.
 CLIENT_IDS_MAX = 1024

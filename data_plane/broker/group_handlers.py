@@ -2,7 +2,7 @@
 
 The group coordinator knows neither brokers nor protocol versions: here coordinators are found, and
 answers are put into the form that their version has. Requests about offsets are in
-offset_handlers; `register` serves both.
+offset_handlers and offset_fetch; `register` serves all of them.
 
     API              versions   notes
     FindCoordinator  0-6        one key below 4; transactions and share groups are refused
@@ -17,15 +17,13 @@ Not served: TxnOffsetCommit, ConsumerGroupHeartbeat and what belongs to it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
-from data_plane.broker.api import HandlerTable, RequestContext
+from data_plane.broker.api import Deferred, HandlerTable, LongAnswer, RequestContext
 from data_plane.broker.groups import GroupService, Reply, client_of, service_of
-from data_plane.broker.offset_handlers import (
-    handle_offset_commit,
-    handle_offset_delete,
-    handle_offset_fetch,
-)
+from data_plane.broker.offset_fetch import handle_offset_fetch
+from data_plane.broker.offset_handlers import handle_offset_commit, handle_offset_delete
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import BrokerImage
 from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
@@ -240,17 +238,28 @@ def handle_describe_groups(
 def handle_list_groups(
     services: Services, context: RequestContext, request: ListGroupsRequest, now_ms: int
 ) -> Any:
+    """Of very many groups the answer is encoded in a thread, and until then the connection handles
+    nothing else."""
     service = service_of(services)
 
     def of_namespace(response: ListGroupsResponse) -> ListGroupsResponse:
-        has = context.groups.has
-        response.groups = [group for group in response.groups if has(group.group_id)]
-        context.outward(response)
+        if not context.names.is_identity:
+            has = context.groups.has
+            response.groups = [group for group in response.groups if has(group.group_id)]
+            context.outward(response)
         return response
 
-    reply = Reply(None if context.names.is_identity else of_namespace)
-    service.carry_out(service.coordinator.list_groups(request, reply, now_ms), now_ms)
-    return reply.result()
+    found = Reply()
+    service.carry_out(service.coordinator.list_groups(request, found, now_ms), now_ms)
+    response = found.result()
+    if not isinstance(response, Deferred):
+        return of_namespace(response)
+    held = context.connection.hold()
+    answer: Deferred[LongAnswer] = Deferred()
+    response.when_complete(
+        lambda listed: answer.complete(LongAnswer(partial(of_namespace, listed), held))
+    )
+    return answer
 
 
 def handle_delete_groups(

@@ -143,6 +143,11 @@ class GroupService:
             topics_inside=services.namespaces.topics_inside,
         )
 
+    @property
+    def now_ms(self) -> int:
+        """The time of the last call; for what is called back without one."""
+        return self._now_ms
+
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._services.random.getrandbits(128), version=4))
 
@@ -232,28 +237,39 @@ class GroupService:
     ) -> None:
         """Make sure that what is known here of these groups is still true: `on_done` is called
         once, perhaps before this returns, with those whose coordinator may be another broker by
-        now. Groups that are not loaded here are left to the coordinator's own answer."""
-        by_partition: dict[int, list[str]] = {}
-        for group_id in group_ids:
-            partition = self.coordinator.partition_of(group_id)
-            if self.coordinator.is_loaded(partition):
-                by_partition.setdefault(partition, []).append(group_id)
-        refused: set[str] = set()
-        waiting = set(by_partition)
+        now; it finds the time in `now_ms`. Groups that are not loaded here are left to the coordinator's own answer."""
+        self._now_ms = max(self._now_ms, now_ms)
+        coordinator = self.coordinator
+        partitions = {group_id: coordinator.partition_of(group_id) for group_id in group_ids}
+        asked = {each: self._led[each] for each in partitions.values() if coordinator.is_loaded(each)}
+        waiting = set(asked)
+        confirmed: dict[int, int] = {}
 
-        def confirmed(partition: int, is_confirmed: bool) -> None:
-            if not is_confirmed:
-                refused.update(by_partition[partition])
+        def finish() -> None:
+            # What was loaded meanwhile is another epoch's, of which nobody has asked.
+            on_done(
+                frozenset(
+                    group_id
+                    for group_id, partition in partitions.items()
+                    if self.coordinator.is_loaded(partition)
+                    and (
+                        coordinator is not self.coordinator
+                        or confirmed.get(partition) != self._led.get(partition)
+                    )
+                )
+            )
+
+        def note(partition: int, is_confirmed: bool) -> None:
+            if is_confirmed:
+                confirmed[partition] = asked[partition]
             waiting.discard(partition)
             if not waiting:
-                on_done(frozenset(refused))
+                finish()
 
         if not waiting:
-            on_done(frozenset())
-        for partition in by_partition:
-            self.topic.confirm_leading(
-                partition, self._led[partition], now_ms, partial(confirmed, partition)
-            )
+            finish()
+        for partition, epoch in asked.items():
+            self.topic.confirm_leading(partition, epoch, now_ms, partial(note, partition))
 
     # ---- leadership
 

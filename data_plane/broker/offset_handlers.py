@@ -1,19 +1,16 @@
-"""Requests about committed offsets: OffsetCommit, OffsetFetch, OffsetDelete.
+"""Requests that change committed offsets: OffsetCommit and OffsetDelete.
 
 The group coordinator knows neither topics nor protocol versions. Here the client's names become
-those inside and back (namespaces.py), topic ids become names and back, topics and partitions that
-do not exist are answered, and answers are put into the form that their version has: several groups
-in one OffsetFetch from version 8 on, topic ids from 10 on.
+those inside and back (namespaces.py), topic ids become names and back, and topics and partitions
+that do not exist are answered. Offsets are read in offset_fetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final, TypeVar
-from uuid import UUID
 
 from data_plane.broker.api import RequestContext
-from data_plane.broker.groups import GroupService, Reply, client_of, service_of
+from data_plane.broker.groups import Reply, client_of, service_of
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_commit_request import (
@@ -36,24 +33,9 @@ from data_plane.wire.messages.offset_delete_response import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from data_plane.wire.messages.offset_fetch_request import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from data_plane.wire.messages.offset_fetch_response import (
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
-)
 
 Part = TypeVar("Part", OffsetCommitRequestPartition, OffsetDeleteRequestPartition)
 
-OFFSET_FETCH_VERSION_WITH_GROUPS: Final = 8
-OFFSET_FETCH_VERSION_WITH_ERROR: Final = 2
 VERSION_WITH_TOPIC_IDS: Final = 10
 
 
@@ -123,168 +105,6 @@ def _merge_commit(
         else:
             present.partitions.extend(topic.partitions)
     return OffsetCommitResponse(topics=merged)
-
-
-# A group, and the member and its epoch on whose behalf its offsets are asked for.
-Asking = tuple[str, str | None, int]
-
-
-def handle_offset_fetch(
-    services: Services, context: RequestContext, request: OffsetFetchRequest, now_ms: int
-) -> Any:
-    """Offsets are returned only while it is certain that no other broker coordinates the group: a
-    consumer that starts from an old offset, or from none, would repeat or skip records."""
-    context.inward(request)
-    service = service_of(services)
-    version = context.api_version
-    groups = request.groups
-    if version < OFFSET_FETCH_VERSION_WITH_GROUPS:
-        topics = None
-        if request.topics is not None:
-            topics = [
-                OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
-                for each in request.topics
-            ]
-        groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
-    groups = without_repetitions(groups)
-    reply = Reply(context.outward)
-
-    def confirmed(refused: frozenset[str]) -> None:
-        answers = [
-            OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NOT_COORDINATOR)
-            if group.group_id in refused
-            else _fetch_group(services, context, service, group, request.require_stable)
-            for group in groups
-        ]
-        if version < OFFSET_FETCH_VERSION_WITH_GROUPS:
-            reply.answer(_fetch_of_one(groups[0], answers[0], version))
-        else:
-            reply.answer(OffsetFetchResponse(groups=answers))
-
-    service.confirm([group.group_id for group in groups], now_ms, confirmed)
-    return reply.result()
-
-
-def without_repetitions(
-    groups: Iterable[OffsetFetchRequestGroup],
-) -> list[OffsetFetchRequestGroup]:
-    """`groups` without what a group has been asked for before: an answer may be a thousand times as
-    long as the question."""
-    answered_whole: set[Asking] = set()
-    answered: dict[tuple[Asking, str, UUID], set[int]] = {}
-    kept: list[OffsetFetchRequestGroup] = []
-    for group in groups:
-        asking = (group.group_id, group.member_id, group.member_epoch)
-        if group.topics is None:
-            if asking in answered_whole:
-                continue
-            answered_whole.add(asking)
-        elif group.topics:
-            topics = []
-            for topic in group.topics:
-                key = (asking, topic.name, topic.topic_id)
-                known = answered.setdefault(key, set())
-                wanted = dict.fromkeys(topic.partition_indexes)
-                topic.partition_indexes = [index for index in wanted if index not in known]
-                known.update(topic.partition_indexes)
-                if topic.partition_indexes or not wanted:
-                    topics.append(topic)
-            if not topics:
-                continue
-            group.topics = topics
-        kept.append(group)
-    return kept
-
-
-def _fetch_group(
-    services: Services,
-    context: RequestContext,
-    service: GroupService,
-    group: OffsetFetchRequestGroup,
-    require_stable: bool,
-) -> OffsetFetchResponseGroup:
-    image = services.image
-    if context.api_version < VERSION_WITH_TOPIC_IDS:
-        for named in group.topics or ():
-            if named.name in image.topics_by_name:
-                named.topic_id = image.topics_by_name[named.name].topic_id
-        return service.coordinator.fetch_offsets(group, require_stable=require_stable)
-    unknown: list[OffsetFetchResponseTopics] = []
-    if group.topics is not None:
-        known: list[OffsetFetchRequestTopics] = []
-        for topic in group.topics:
-            topic_image = context.topics.by_id(topic.topic_id)
-            if topic_image is None:
-                unknown.append(_unknown_topic_id(topic))
-            else:
-                topic.name = topic_image.name
-                known.append(topic)
-        group.topics = known
-    answer = service.coordinator.fetch_offsets(group, require_stable=require_stable)
-    if answer.error_code == 0:
-        if group.topics is None:
-            # Offsets of topics that are gone have no id to be shown under.
-            answer.topics = [each for each in answer.topics if each.name in image.topics_by_name]
-            for each in answer.topics:
-                each.topic_id = image.topics_by_name[each.name].topic_id
-        answer.topics.extend(unknown)
-    return answer
-
-
-def _unknown_topic_id(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=-1,
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-            )
-            for index in topic.partition_indexes
-        ],
-    )
-
-
-def _fetch_of_one(
-    request: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup, version: int
-) -> OffsetFetchResponse:
-    """The form before version 8; in version 1 a group's error stands at each partition."""
-    if answer.error_code != 0 and version < OFFSET_FETCH_VERSION_WITH_ERROR:
-        return OffsetFetchResponse(
-            topics=[
-                OffsetFetchResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        OffsetFetchResponsePartition(
-                            partition_index=index,
-                            committed_offset=-1,
-                            error_code=answer.error_code,
-                        )
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in request.topics or []
-            ]
-        )
-    return OffsetFetchResponse(
-        error_code=answer.error_code,
-        topics=[
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in answer.topics
-        ],
-    )
 
 
 def handle_offset_delete(

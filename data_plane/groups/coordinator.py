@@ -22,7 +22,7 @@ Deliberately absent: authorization, the existence of topics and their ids, versi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -38,6 +38,7 @@ from data_plane.groups.group_deletion import DeletionCountdown
 from data_plane.groups.loaded_shard import LoadedShard
 from data_plane.groups.loading import Folded
 from data_plane.groups.offset_commits import commit_error_response
+from data_plane.groups.offset_lookups import look_up
 from data_plane.groups.offset_sweeps import IsOrphan
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
@@ -293,13 +294,28 @@ class GroupCoordinator:
         return self._drain()
 
     def fetch_offsets(
-        self, request: OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> OffsetFetchResponseGroup:
-        """One group's offsets. Changes nothing, so that there are no effects."""
-        loaded, error = self._shard_of(request.group_id)
-        if loaded is None:
-            return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
-        return loaded.commits.fetch(request, require_stable=require_stable)
+        self,
+        groups: Sequence[OffsetFetchRequestGroup],
+        token: ReplyToken,
+        now_ms: int,
+        *,
+        require_stable: bool,
+    ) -> list[Effect]:
+        """Offsets of these groups; the response is a list of OffsetFetchResponseGroup in their
+        order. Few offsets are told at once, however much else there is to do."""
+        pieces = self._fetch_offsets(groups, token, require_stable)
+        if next(pieces, None) is not None:
+            self._chores.begin(None, pieces, now_ms)
+        return self._drain()
+
+    def _fetch_offsets(
+        self, groups: Sequence[OffsetFetchRequestGroup], token: ReplyToken, require_stable: bool
+    ) -> Pieces:
+        # Who coordinates them is told as of the call: what is loaded later nobody has confirmed.
+        shards = [self._shard_of(group.group_id) for group in groups]
+        responses: list[OffsetFetchResponseGroup] = []
+        yield from look_up(groups, shards, responses, require_stable=require_stable)
+        self._queue(token, responses)
 
     def delete_offsets(
         self, request: OffsetDeleteRequest, token: ReplyToken, now_ms: int
@@ -366,11 +382,12 @@ class GroupCoordinator:
         for loaded in list(self._loaded.values()):
             group_ids = list(loaded.shard.groups)
             for start in range(0, len(group_ids), LISTED_GROUPS_PER_PIECE):
-                for group_id in group_ids[start : start + LISTED_GROUPS_PER_PIECE]:
+                piece = group_ids[start : start + LISTED_GROUPS_PER_PIECE]
+                for group_id in piece:
                     group = loaded.shard.groups.get(group_id)
                     if group is not None and groups.passes(group):
                         response.groups.append(list_group(group))
-                yield LISTED_GROUPS_PER_PIECE
+                yield len(piece)
         self._queue(token, response)
 
     def delete_groups(

@@ -15,6 +15,7 @@ groups (`group_deletion`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -167,31 +168,47 @@ class OffsetCommits:
     # ---- fetch
 
     def fetch(
-        self, request: OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> OffsetFetchResponseGroup:
-        """Offsets of the named topics, -1 where there is none; all offsets if `topics` is None.
-        A topic id, if given, must be the one that the offset was committed for."""
-        group_id = request.group_id
-        response = OffsetFetchResponseGroup(group_id=group_id)
+        self,
+        request: OffsetFetchRequestGroup,
+        response: OffsetFetchResponseGroup,
+        *,
+        require_stable: bool,
+    ) -> Iterator[None]:
+        """Put into `response` the offsets of the named topics, -1 where there is none; all offsets
+        if `topics` is None. A topic id, if given, must be the one that the offset was committed
+        for. Yields at each topic and partition: whoever goes on later has made sure that this
+        shard is not closed."""
         if request.topics is None:
-            topics: dict[str, OffsetFetchResponseTopics] = {}
-            for key, committed in self._shard.offsets.of_group(group_id):
-                answer = topics.get(key.topic)
-                if answer is None:
-                    answer = topics[key.topic] = OffsetFetchResponseTopics(name=key.topic)
-                answer.partitions.append(self._fetched(key, committed, require_stable))
-            response.topics = list(topics.values())
-            return response
+            yield from self._fetch_all(request.group_id, response, require_stable)
+            return
         for topic in request.topics:
             answer = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
             response.topics.append(answer)
+            yield
             for index in topic.partition_indexes:
-                key = OffsetKey(group_id, topic.name, index)
-                committed_or_none = self._shard.offsets.get(key)
-                if committed_or_none and not committed_or_none.is_of_topic(topic.topic_id):
-                    committed_or_none = None
-                answer.partitions.append(self._fetched(key, committed_or_none, require_stable))
-        return response
+                key = OffsetKey(request.group_id, topic.name, index)
+                committed = self._shard.offsets.get(key)
+                if committed is not None and not committed.is_of_topic(topic.topic_id):
+                    committed = None
+                answer.partitions.append(self._fetched(key, committed, require_stable))
+                yield
+
+    def _fetch_all(
+        self, group_id: str, response: OffsetFetchResponseGroup, require_stable: bool
+    ) -> Iterator[None]:
+        offsets = self._shard.offsets
+        for name in offsets.topics_of(group_id):
+            answer = OffsetFetchResponseTopics(name=name)
+            yield
+            for index in list(offsets.values_of(group_id, name)):
+                key = OffsetKey(group_id, name, index)
+                committed = offsets.get(key)
+                if committed is not None:
+                    answer.partitions.append(self._fetched(key, committed, require_stable))
+                yield
+            # It may have been deleted since its turn came.
+            if answer.partitions:
+                response.topics.append(answer)
 
     def _fetched(
         self, key: OffsetKey, committed: CommittedOffset | None, require_stable: bool

@@ -299,6 +299,9 @@ class Connection(asyncio.BufferedProtocol):
             raise CloseConnection("no memory left for requests that wait")
         self._busy_count += 1
         copy = bytearray(memoryview(buf)[position:end])
+        if not self._is_in_pass:
+            # Of a request that was handled earlier and turns out to be long.
+            self._adjust_reading()
         return KeptRequest(
             copy, position, partial(self._request_done, partial(memory.stop_waiting, size))
         )

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from data_plane.broker import auto_creation
-from data_plane.broker.offset_handlers import without_repetitions
+from data_plane.broker.offset_fetch import without_repetitions
 from data_plane.broker.refusal import Refusal
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.placement import Placer

@@ -330,7 +330,12 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(group_id=st.sampled_from(GROUPS), require_stable=st.booleans())
     def fetch(self, group_id: str, require_stable: bool) -> None:
         request = fetch_group(group_id, {topic: [0, 1, 2] for topic in TOPICS})
-        response = self.coordinator.fetch_offsets(request, require_stable=require_stable)
+        effects = self.coordinator.fetch_offsets(
+            [request], "fetch", self.now_ms, require_stable=require_stable
+        )
+        (answer,) = effects
+        assert isinstance(answer, Respond)
+        (response,) = answer.response
         offsets = self._offsets_in_log()
         for topic in response.topics:
             for each in topic.partitions:
