@@ -22,7 +22,7 @@ another process now (`on_superseded`) has to end.
 Invariants
 - The controller decides only while its lease is valid by this broker's clock, and each of its
   commits names its epoch, so that the store refuses what comes too late all the same.
-- At most one commit of the controller is under way.
+- At most one plan or commit of the controller is under way.
 - A number that another incarnation has registered is never taken back.
 
 Deliberately absent: who is alive and what follows from it (data_plane/cell/controller.py), and
@@ -32,6 +32,7 @@ leaving in good order (controlled_shutdown.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from data_plane.broker.controller_settings import controller_settings
@@ -43,7 +44,7 @@ from data_plane.cell.registration import decide_registration
 if TYPE_CHECKING:
     from data_plane.broker.metadata_follower import MetadataFollower
     from data_plane.broker.services import Services
-    from data_plane.cell.controller import Controller
+    from data_plane.cell.controller import Controller, Plan
 
 PART = "membership"
 
@@ -388,7 +389,35 @@ class Membership:
         if now_ms >= self._controller_until_ms:
             self._stand_down("the lease has run out")
             return
-        if not controller.tick(self._services.newest_image, now_ms):
+        plan = controller.plan(self._services.newest_image, now_ms)
+        if plan is None:
+            return
+        planned = partial(self._planned, plan, epoch)
+        if plan.is_large:
+            self._is_deciding = True
+            # Not where files are read and written: a slow disk must not keep anybody from leading.
+            self._services.store_executor.submit(plan.make, planned)
+        else:
+            planned(plan.make(), None)
+
+    def _planned(
+        self,
+        plan: Plan,
+        epoch: int,
+        changes: Sequence[Change] | None,
+        error: BaseException | None,
+    ) -> None:
+        """It is known what is to be done; have it committed."""
+        self._is_deciding = False
+        controller = self.controller
+        if changes is None:
+            assert error is not None
+            raise error
+        if controller.epoch != epoch or self._is_stopped or self.is_superseded:
+            return
+        if not controller.take(plan, changes):
+            if self._services.newest_image is not plan.image:
+                self._control(self._now_ms())
             return
         self._is_deciding = True
 

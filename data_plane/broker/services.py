@@ -122,7 +122,8 @@ class Services:
     loop_bounds: LoopBounds = LOOP_BOUNDS
     # Filled by the composition root: these are built around this object.
     metadata: MetadataWriter = field(init=False)
-    # Calls of the store only: file work that is slow must not hold up a heartbeat.
+    # Calls of the store, and what the controller decides on large images: file work that is slow
+    # must hold up neither.
     store_executor: Executor = field(init=False)
     peers: Peers = field(init=False)
     groups: Any = None

@@ -8,8 +8,13 @@ commits hands `decide` to the metadata writer, which runs it on the newest image
 another commit came first:
 
     controller.observe_heartbeat(heartbeat, image, now_ms)
-    if controller.tick(image, now_ms):
+    plan = controller.plan(image, now_ms)
+    if plan is not None and controller.take(plan, plan.make()):
         metadata.write(controller.decide, on_done, controller_epoch=controller.epoch)
+
+To decide takes some 25 µs for each partition that changes. So a plan on a large image
+(`Plan.is_large`) is made in a thread, and what it holds of another image than its own is what is
+still as it was (`decide`); the rest comes with the next plan.
 
 What is decided follows from the image, from what is known of the brokers at this moment
 (liveness.py) and from the settings: from states, never from events. So a commit that failed, was
@@ -39,7 +44,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from data_plane.cell.balance import balance_leaders, balance_replicas
-from data_plane.cell.changes import Change, ChangeBroker
+from data_plane.cell.changes import Change, ChangeBroker, ChangePartition
 from data_plane.cell.death_times import DeathTimes
 from data_plane.cell.election import without_brokers
 from data_plane.cell.evacuation import evacuate
@@ -63,6 +68,10 @@ from data_plane.cell.settings import ControllerSettings
 DRAIN_PROPERTY = "broker.drain"
 
 
+# Images of more partitions are decided on off the loop: in one turn that would take too long.
+DECIDED_AT_ONCE_MAX = 500
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """What decisions follow from besides the image.
@@ -79,6 +88,28 @@ class Situation:
     is_leader_check_due: bool = False
     dead_ms: Mapping[Incarnation, int] = field(default_factory=dict)
     overdue: AbstractSet[PartitionState] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Something may have to be done on `image`; what, `make` says, which is pure and may run in
+    another thread."""
+
+    image: MetadataImage
+    situation: Situation
+    now_ms: int
+
+    @property
+    def is_large(self) -> bool:
+        return _is_large(self.image)
+
+    def make(self) -> Sequence[Change]:
+        return tuple(decide(self.image, self.situation))
+
+
+def _is_large(image: MetadataImage) -> bool:
+    count = sum(len(topic.partitions) for topic in image.topics_by_id.values())
+    return count > DECIDED_AT_ONCE_MAX
 
 
 def decide(
@@ -217,6 +248,14 @@ def _decide_leaders(
             draft.put(place, new)
 
 
+def _is_as_it_was(change: ChangePartition, before: MetadataImage, image: MetadataImage) -> bool:
+    old = before.topics_by_id[change.topic_id]
+    new = image.topics_by_id.get(change.topic_id)
+    if new is None or len(new.partitions) <= change.index or old.configs != new.configs:
+        return False
+    return old.partitions[change.index] == new.partitions[change.index]
+
+
 class Controller:
     """One per broker with a shared store. See the module for how it is used."""
 
@@ -281,12 +320,12 @@ class Controller:
         self._tracker.restart()
         self._forget_decisions()
 
-    def tick(self, image: MetadataImage, now_ms: int) -> Sequence[Change]:
-        """What is to be committed on `image` now; nothing unless this broker is the controller
-        and has looked at the store recently."""
+    def plan(self, image: MetadataImage, now_ms: int) -> Plan | None:
+        """What is to be decided now; nothing unless this broker is the controller and has looked at
+        the store recently, and something has changed since nothing was to be done."""
         settings = self.settings
         if self.epoch is None or not self._tracker.is_current(settings.session_timeout_ms, now_ms):
-            return ()
+            return None
         self._situation = Situation(
             self._situation.observed,
             settings,
@@ -297,23 +336,57 @@ class Controller:
         )
         settled = self._settled
         if settled is not None and settled[0] is image and settled[1] == self._situation:
-            return ()
-        changes = self.decide(image)
+            return None
+        return Plan(image, self._situation, now_ms)
+
+    def take(self, plan: Plan, changes: Sequence[Change]) -> Sequence[Change]:
+        """`plan` has been made. Returns `changes`: what is to be committed, by way of `decide`."""
+        self._decided = (plan.image, plan.situation, changes)
         if not changes:
-            self._settled = (image, self._situation)
-            if self._situation.is_leader_check_due:
-                self._leader_check_ms = now_ms + settings.leader_imbalance_check_interval_ms
+            self._settled = (plan.image, plan.situation)
+            if plan.situation.is_leader_check_due:
+                interval_ms = self.settings.leader_imbalance_check_interval_ms
+                self._leader_check_ms = plan.now_ms + interval_ms
         return changes
 
+    def tick(self, image: MetadataImage, now_ms: int) -> Sequence[Change]:
+        """What is to be committed on `image` now, planned and made at once."""
+        plan = self.plan(image, now_ms)
+        return () if plan is None else self.take(plan, plan.make())
+
     def decide(self, image: MetadataImage) -> Sequence[Change]:
-        """What is to be committed on `image`, by what the last tick knew."""
+        """What is to be committed on `image`, by what the last plan knew. Of a large image that no
+        plan was made on, it is what the last plan holds and `image` leaves as it was: perhaps
+        nothing."""
         if self.epoch is None:
             return ()
         decided = self._decided
-        if decided is None or decided[0] is not image or decided[1] is not self._situation:
-            changes = tuple(decide(image, self._situation))
-            decided = self._decided = (image, self._situation, changes)
-        return decided[2]
+        if decided is not None and decided[0] is image and decided[1] is self._situation:
+            return decided[2]
+        if _is_large(image):
+            return self._still_true(image)
+        changes = tuple(decide(image, self._situation))
+        self._decided = (image, self._situation, changes)
+        return changes
+
+    def _still_true(self, image: MetadataImage) -> Sequence[Change]:
+        """Of what was decided last, the changes of partitions that nobody has changed since."""
+        if self._decided is None:
+            return ()
+        before, situation, changes = self._decided
+        now = self._situation
+        if (
+            before.brokers != image.brokers
+            or before.configs != image.configs
+            or situation.observed != now.observed
+            or situation.settings != now.settings
+        ):
+            return ()
+        return tuple(
+            change
+            for change in changes
+            if not isinstance(change, ChangePartition) or _is_as_it_was(change, before, image)
+        )
 
     @property
     def observed(self) -> Observed:

@@ -25,8 +25,8 @@ from data_plane.server.peer_metrics import PeerCollector
 from data_plane.server.shared_store import StoreWatch
 from data_plane.server.thread_executor import ThreadExecutor
 
-# A commit, a heartbeat and a look at the feed at a time.
-STORE_THREADS = 3
+# A commit, a heartbeat, a look at the feed and a plan of the controller at a time.
+STORE_THREADS = 4
 # How long `ready` waits for the controller to let this broker in; it serves already.
 ACTIVE_TIMEOUT_S = 10.0
 POLL_S = 0.01
