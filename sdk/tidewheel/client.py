@@ -12,7 +12,7 @@ from tidewheel.consumer import Consumer
 from tidewheel.consumer_options import Commit, ConsumerOptions, RebalanceCallback, Start
 from tidewheel.errors import ClientClosed, ConfigurationError
 from tidewheel.interceptors import ConsumerInterceptor, ProducerInterceptor
-from tidewheel.leaderless import raise_if_stalled
+from tidewheel.leaderless import Reasons, raise_if_stalled
 from tidewheel.message import Receipt
 from tidewheel.partitioner import Partitioner
 from tidewheel.producer import Topic
@@ -249,6 +249,7 @@ class Client:
             self._producer_settings, self._producer_interceptors, _log_broken_interceptor
         )
         sender.transport = await self._transport.producer(self._producer_settings, sender.on_due)
+        sender.why = Reasons(Admin(self._transport)).of
         return sender
 
     async def _ready_sender(self) -> Sender:

@@ -6,7 +6,7 @@ nothing comes of waiting: what is to be read is on a disk that is full or has fa
 has to see to it. Which it is follows from what every client can ask for: who runs, and who leads.
 
 `raise_if_stalled` is for programs with somebody who waits in front of them; applications go by
-their delivery timeout.
+their delivery timeout, and `Reasons` names the cause in what they get then.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ STALLED_S: Final = 10.0
 """So long no message is acknowledged before it is asked why. After a broker's death there is a new
 leader sooner."""
 LOOK_S: Final = 1.0
+REASON_WAIT_S: Final = 3.0
+"""So long a failed message waits for what the brokers say of it."""
+REASON_KEPT_S: Final = 10.0
 DIRECTORIES_PROPERTY: Final = "log.dirs"
 
 T = TypeVar("T")
@@ -89,6 +92,36 @@ async def _directories(admin: Admin, broker: int) -> str:
         return ""
     values = [entry.value for entry in entries if entry.name == DIRECTORIES_PROPERTY]
     return " or ".join((values[0] or "").split(",")) if values else ""
+
+
+class Reasons:
+    """Why topics take no messages, for errors that come too late to wait for much more. Who asks
+    while an answer is under way, or soon after, gets the same: thousands of messages fail at
+    once."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._asked: dict[str, tuple[float, asyncio.Task[TidewheelError | None]]] = {}
+
+    async def of(self, topic: str) -> TidewheelError | None:
+        """What keeps partitions of `topic` from having a leader; None when nothing does, or nobody
+        says so in time."""
+        now_s = asyncio.get_running_loop().time()
+        self._asked = {
+            name: (asked_s, task)
+            for name, (asked_s, task) in self._asked.items()
+            if now_s - asked_s < REASON_KEPT_S
+        }
+        if topic not in self._asked:
+            self._asked[topic] = (now_s, asyncio.ensure_future(self._ask(topic)))
+        return await asyncio.shield(self._asked[topic][1])
+
+    async def _ask(self, topic: str) -> TidewheelError | None:
+        try:
+            async with asyncio.timeout(REASON_WAIT_S):
+                return await explain(self._admin, topic)
+        except (TidewheelError, TimeoutError):
+            return None
 
 
 async def raise_if_stalled(

@@ -186,6 +186,7 @@ class Topic:
                 await sender.progress()
         if tally.first_fault is not None:
             first = from_kafka(tally.first_fault, f'sending to "{self.name}"')
+            first = await sender.explained(first, self.name)
             raise BatchSendFailed(
                 f"{tally.failed} of {taken} messages failed; the first: {first}",
                 sent=tally.sent,

@@ -74,7 +74,7 @@ class Delivery(Awaitable[Receipt]):
             if not self.done:
                 yield from waiter
         if (error := self.error) is not None:
-            raise error
+            raise (yield from self._sender.explained(error, self._topic).__await__())
         assert self._message is not None, "done"
         return receipt_of(self._message)
 
@@ -130,6 +130,8 @@ class Sender:
     """One client's producer: its queue, and waiting for room and for outcomes."""
 
     transport: ProducerTransport  # Set right after: making it needs `on_due`.
+    # What keeps a topic from taking messages, as far as the brokers say so.
+    why: Callable[[str], Awaitable[TidewheelError | None]] | None = None
 
     def __init__(
         self,
@@ -236,6 +238,20 @@ class Sender:
             except Exception as broken:
                 self._on_broken_interceptor(broken)
         on_report(fault, message)
+
+    async def explained(self, error: TidewheelError, topic: str) -> TidewheelError:
+        """`error`, with the cause if it is one that the brokers can name: librdkafka only tells
+        that the time is over, not what it was answered until then."""
+        if self.why is None or not isinstance(error, DeliveryTimedOut):
+            return error
+        cause = await self.why(topic)
+        if cause is None:
+            return error
+        return DeliveryTimedOut(
+            f"{error.message}: {cause.message}",
+            hint=f"{cause.hint}. Sending again may store the message twice",
+            kafka_name=error.kafka_name,
+        )
 
     def known_partition_count(self, topic: str) -> int | None:
         """The number of partitions if it was looked up within the last minute."""

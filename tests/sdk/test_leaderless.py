@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 from tidewheel import leaderless
-from tidewheel.errors import BatchSendFailed, BrokerUnreachable, NoLeader, StorageFailed
-from tidewheel.leaderless import explain, raise_if_stalled, why_leaderless
+from tidewheel.errors import (
+    BatchSendFailed,
+    BrokerUnreachable,
+    DeliveryTimedOut,
+    NoLeader,
+    StorageFailed,
+)
+from tidewheel.leaderless import Reasons, explain, raise_if_stalled, why_leaderless
+from tidewheel.sender import Delivery, Sender
+from tidewheel.settings import ProducerSettings
 from tidewheel.transport.port import BrokerInfo, ClusterInfo, ConfigEntry, PartitionInfo, TopicInfo
 
 
@@ -144,3 +152,67 @@ def test_an_outcome_is_passed_on() -> None:
     assert asyncio.run(run(end())) == "sent"
     with pytest.raises(BrokerUnreachable):
         asyncio.run(run(fail()))
+
+
+class TimedOut:
+    """What librdkafka says when the delivery timeout is over, whatever a broker has answered."""
+
+    def name(self) -> str:
+        return "_MSG_TIMED_OUT"
+
+    def str(self) -> str:
+        return "Local: Message timed out"
+
+    def retriable(self) -> bool:
+        return False
+
+
+async def sent_too_late(admin: Any, count: int) -> list[DeliveryTimedOut]:
+    """The errors of messages whose time is over, all at once."""
+    sender = Sender(ProducerSettings(), (), lambda broken: None)
+    sender.why = Reasons(admin).of
+    errors = []
+
+    async def send() -> None:
+        delivery = Delivery(sender, "orders")
+        message: Any = SimpleNamespace()
+        delivery.settle(TimedOut(), message)
+        try:
+            await delivery
+        except DeliveryTimedOut as error:
+            errors.append(error)
+
+    await asyncio.gather(*(send() for _ in range(count)))
+    return errors
+
+
+def test_a_message_whose_time_is_over_names_the_disk() -> None:
+    """A program goes by its delivery timeout; what it gets then says why. All of them ask once."""
+    admin = FakeAdmin(topic((-1, [1])))
+    errors = asyncio.run(sent_too_late(admin, 100))
+    assert len(errors) == 100
+    assert admin.asked == 1
+    text = str(errors[0])
+    assert text.startswith('sending to "orders" failed: Message timed out: orders[0] has no leader')
+    assert "its disk (/a or /b) is full or has failed" in text
+    assert "may store the message twice" in text
+
+
+@pytest.mark.parametrize("found", [topic((1, [1])), None])
+def test_without_a_cause_it_is_what_it_was(found: TopicInfo | None) -> None:
+    (error,) = asyncio.run(sent_too_late(FakeAdmin(found), 1))
+    assert error.message == 'sending to "orders" failed: Message timed out'
+
+
+def test_brokers_that_say_nothing_do_not_keep_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(FakeAdmin):
+        async def describe_topic(self, name: str) -> TopicInfo:
+            self.asked += 1
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    monkeypatch.setattr(leaderless, "REASON_WAIT_S", 0.01)
+    admin = Silent(None)
+    errors = asyncio.run(sent_too_late(admin, 2))
+    assert [error.kafka_name for error in errors] == ["_MSG_TIMED_OUT"] * 2
+    assert admin.asked == 1
