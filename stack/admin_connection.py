@@ -18,7 +18,7 @@ from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 from stack.errors import EXIT_USAGE, StackError
 from stack.hints import PROGRAM
-from stack.ports import PORT_MAX
+from stack.ports import DEFAULT_PORT, PORT_MAX
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 60.0
@@ -121,12 +121,15 @@ class AdminConnection:
 
 
 def _parse(bootstrap: str) -> list[tuple[str, tuple[str, int]]]:
-    """Each address with its host and port. Raises StackError."""
+    """Each address with its host and port, 9092 where none is given. Raises StackError."""
     found = []
     for address in filter(None, (part.strip() for part in bootstrap.split(","))):
-        host, colon, port = address.removeprefix("tidewheel://").rpartition(":")
+        place = address.removeprefix("tidewheel://").rstrip("/")
+        host, colon, port = place.rpartition(":")
+        if not colon or place.endswith("]"):
+            host, port = place, str(DEFAULT_PORT)
         is_port = port.isascii() and port.isdigit() and int(port) <= PORT_MAX
-        if not colon or not is_port:
+        if not host or not is_port:
             raise StackError(f"{address} is not HOST:PORT.", EXIT_USAGE)
         found.append((address, (host.strip("[]"), int(port))))
     return found

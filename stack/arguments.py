@@ -9,7 +9,7 @@ from typing import Any
 
 from stack.help import CommandParser, positive_number, whole_number
 from stack.hints import PROGRAM, default_data_path
-from stack.up import DEFAULT_PORT
+from stack.ports import DEFAULT_PORT
 
 JSON_HELP = "Print JSON, for scripts."
 

@@ -16,6 +16,7 @@ import socket
 
 from stack.errors import StackError
 
+DEFAULT_PORT = 9092
 PORT_MAX = 65_535
 METRICS_PORT_DISTANCE = 1000
 INTER_BROKER_PORT_DISTANCE = 2000

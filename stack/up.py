@@ -32,12 +32,12 @@ from stack.options import (
     decide_broker_ids,
     decide_store_kind,
 )
+from stack.ports import DEFAULT_PORT, broker_ports
 from stack.requests import Action, ask
 from stack.supervisor import Supervisor
 
 WATCH_INTERVAL_S = 0.1
 CLUSTER_ID_OF_NONE = "A" * 22
-DEFAULT_PORT = 9092
 
 
 class StopSignals:
@@ -128,9 +128,18 @@ def _refuse_wrong_settings_of(
     ).check()
 
 
+def refuse_taken_ports(options: StackOptions) -> None:
+    """Before a folder is made for a stack that would not come up. Raises StackError."""
+    folder = StackFolder(options.data)
+    # Where there is one, another stack may run in it: that is told first, and elsewhere.
+    if not folder.path.exists():
+        broker_ports(options.port, len(decide_broker_ids(options, [])))
+
+
 def run_foreground(options: StackOptions) -> int:
     """Run a stack until the user stops it. The exit status. Raises StackError."""
     refuse_wrong_settings(options)
+    refuse_taken_ports(options)
     with StopSignals() as signals:
         supervisor = Supervisor(options, lambda: signals.requested, _say)
         signals.on_again = supervisor.kill
@@ -195,6 +204,7 @@ def run_request(folder: StackFolder, action: Action, part: str | None) -> int:
 def run_detached(options: StackOptions, arguments: list[str]) -> int:
     """Start the stack in the background and wait until it is up. Raises StackError."""
     refuse_wrong_settings(options)
+    refuse_taken_ports(options)
     folder = StackFolder(options.data)
     folder.prepare()
     log = folder.open_log("stack")

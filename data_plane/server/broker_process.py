@@ -89,6 +89,7 @@ class BrokerProcess:
         self._log = log
         self._clock = Clock()
         self._watch = LoopWatch(log)
+        self._watch.is_serving = False
         self._started_s = time.monotonic()
         self._stop_requested = asyncio.Event()
         self._timer: TickTimer
@@ -151,6 +152,7 @@ class BrokerProcess:
         # Only now: a client that comes earlier would be told of a broker that cannot answer yet.
         for listener in self._listeners:
             await listener.serve()
+        watch.is_serving = True
         if member is not None:
             await member.until_active(self._stop_requested)
         self._is_ready = True

@@ -78,6 +78,8 @@ class LoopWatch:
         self.processor = Histogram()
         self.lateness = Histogram()
         self.held_count = 0
+        # Until then nobody waits for the loop, and what holds it is no reason to warn.
+        self.is_serving = True
         self._log = log
         self._held_ns = held_ns
         self._now_ns = now_ns
@@ -167,7 +169,8 @@ class LoopWatch:
         fields: dict[str, Any] = {}
         if self._unlogged_count:
             fields["turns_not_logged"], self._unlogged_count = self._unlogged_count, 0
-        self._log.warning(
+        tell = self._log.warning if self.is_serving else self._log.info
+        tell(
             "loop_held",
             by=what,
             took_ms=turn_ns // 1_000_000,

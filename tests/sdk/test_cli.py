@@ -229,6 +229,9 @@ def test_draining_needs_somewhere_to_go(run: Run, topic: str) -> None:
         (["consume", "x", "--from", "yesterday"], 2, "a duration ago (10m)"),
         (["consume", "x", "--group", "g", "--from", "5"], 2, "groups reset"),
         (["nonsense"], 2, "nonsense"),
+        (["upp"], 2, "Did you mean 'up'?"),
+        (["reasign"], 2, "Did you mean 'reassign'"),
+        (["topic", "list"], 2, "Did you mean 'topics'?"),
     ],
 )
 def test_errors_say_what_to_do(run: Run, arguments: list[str], status: int, says: str) -> None:

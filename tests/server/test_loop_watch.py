@@ -43,6 +43,9 @@ class Loop:
     def warning(self, event: str, **fields: Any) -> None:
         self.events.append((event, fields))
 
+    def info(self, event: str, **fields: Any) -> None:
+        self.events.append((f"{event}, not to worry", fields))
+
     def work(self, ms: float, processor_ms: float | None = None) -> None:
         self.now_ns += int(ms * MS)
         self.processor_ns += int((ms if processor_ms is None else processor_ms) * MS)
@@ -58,6 +61,16 @@ class Loop:
 
 def component_tick() -> None:
     pass
+
+
+def test_while_nobody_is_served_it_is_no_reason_to_warn() -> None:
+    loop = Loop()
+    loop.watch.is_serving = False
+    loop.turn("the start", 300)
+    loop.watch.is_serving = True
+    loop.wait(LOG_INTERVAL_NS / MS)
+    loop.turn("requests", 300)
+    assert [event for event, _ in loop.events] == ["loop_held, not to worry", "loop_held"]
 
 
 def test_the_longest_step_of_a_turn_that_held_the_loop_is_named() -> None:

@@ -103,7 +103,18 @@ def test_a_broker_that_hangs_does_not_keep_from_the_others(
             AdminConnection(f"127.0.0.1:1,{hanging}")
 
 
-@pytest.mark.parametrize("address", ["here", "here:", "here:x", "here:65536", "127.0.0.1:1,x"])
+def test_the_port_is_9092_where_none_is_given() -> None:
+    found = admin_connection._parse("here, tidewheel://there/,[::1],[::1]:7,here:8")
+    assert [place for _, place in found] == [
+        ("here", 9092),
+        ("there", 9092),
+        ("::1", 9092),
+        ("::1", 7),
+        ("here", 8),
+    ]
+
+
+@pytest.mark.parametrize("address", ["here:", "here:x", "here:65536", ":1", "127.0.0.1:1,x:"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(StackError, match=r"is not HOST:PORT") as refused:
         AdminConnection(address)

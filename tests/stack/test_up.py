@@ -151,15 +151,18 @@ def test_the_data_is_found_again_and_two_stacks_live_side_by_side(
     assert stacks.status(one)["cluster_id"] == first["cluster_id"]
 
 
+@pytest.mark.parametrize("detach", [[], ["--detach"]])
 def test_a_port_that_is_taken_is_named_with_one_that_is_free(
-    stacks: Stacks, tmp_path: Path
+    stacks: Stacks, tmp_path: Path, detach: list[str]
 ) -> None:
+    data = tmp_path / "made" / "for it"
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        result = stacks.run("up", "--data", tmp_path, "--port", port, "--brokers", 1)
+        result = stacks.run("up", "--data", data, "--port", port, "--brokers", 1, *detach)
     assert result.returncode == 1
     assert f"Port {port} is in use" in result.stderr
     assert "--port" in result.stderr
+    assert not list(tmp_path.iterdir()), "nothing is left of it"
 
 
 @pytest.mark.parametrize("detach", [[], ["--detach"]])

@@ -10,6 +10,7 @@ SDK, keep to the same shape, so that nobody sees where one ends and the other be
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Any, Final
 
@@ -64,7 +65,19 @@ class PlainCommand(TyperCommand):
 
 
 class PlainGroup(TyperGroup):
-    """Commands under one name."""
+    """Commands under one name. `elsewhere` are further ones that somebody else runs: they are
+    proposed, too, to who mistypes them."""
+
+    elsewhere: tuple[str, ...] = ()
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command; one that is not there is answered with those that are named alike."""
+        name = args[0] if args else ""
+        if name not in self.commands and not name.startswith("-"):
+            alike = difflib.get_close_matches(name, [*self.commands, *self.elsewhere])
+            proposal = f" Did you mean {', '.join(map(repr, alike))}?" if alike else ""
+            ctx.fail(f"No such command {name!r}.{proposal}")
+        return super().resolve_command(ctx, args)
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """Whole, where Typer cuts off after `limit` characters."""

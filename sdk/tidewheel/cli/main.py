@@ -24,9 +24,16 @@ from tidewheel.cli.session import EXIT_USAGE, PROGRAM, errors, write_any_text
 STACK_COMMANDS: Final = ("up", "down", "status", "demo", "reassign", "features", "cell")
 CHECKOUT_COMMANDS: Final = ("test", "check", "bench")
 
+
+class WholeProgram(PlainGroup):
+    """The SDK's commands beside those of the server."""
+
+    elsewhere = STACK_COMMANDS + CHECKOUT_COMMANDS
+
+
 app = typer.Typer(
     name="tidewheel",
-    cls=PlainGroup,
+    cls=WholeProgram,
     help="Produce to and consume from Tidewheel, or any Kafka brokers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
