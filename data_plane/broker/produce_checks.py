@@ -116,15 +116,7 @@ class ProduceChecks:
         if size > self._here_bytes_left:
             return None
         self._here_bytes_left -= size
-        batches = check_batches(
-            buf,
-            start,
-            end,
-            batch_bytes_max=config.max_message_bytes,
-            zstd_allowed=zstd_allowed,
-            walk=True,
-            parts_max=BATCH_PARTS_MAX,
-        )
+        batches = _batches_of(buf, start, end, config, zstd_allowed=zstd_allowed)
         batch = batches[0]
         attributes = batch.attributes
         if attributes & SPECIAL_BATCH_BITS:
@@ -179,15 +171,7 @@ class ProduceChecks:
         `config` included. `wall_ms` is the date, which timestamps are held against."""
         unpacker = Unpacker(0)
         try:
-            batches = check_batches(
-                buf,
-                start,
-                end,
-                batch_bytes_max=config.max_message_bytes,
-                zstd_allowed=zstd_allowed,
-                walk=True,
-                parts_max=BATCH_PARTS_MAX,
-            )
+            batches = _batches_of(buf, start, end, config, zstd_allowed=zstd_allowed)
             batch = batches[0]
             if batch.attributes & SPECIAL_BATCH_BITS:
                 return Checked(buf, start, end, batches, None)
@@ -255,6 +239,22 @@ class ProduceChecks:
                 ErrorCode.MESSAGE_TOO_LARGE,
                 "the batches before it in the request unpack to all that a request may",
             )
+
+
+def _batches_of(
+    buf: WritableBuffer, start: int, end: int, config: LogConfig, *, zstd_allowed: bool
+) -> list[BatchHeader]:
+    """The one batch of a partition, and its records if they are plain, as they must be; raises
+    InvalidRecords."""
+    return check_batches(
+        buf,
+        start,
+        end,
+        batch_bytes_max=config.max_message_bytes,
+        zstd_allowed=zstd_allowed,
+        walk=True,
+        parts_max=BATCH_PARTS_MAX,
+    )
 
 
 def _walked(records: bytes | bytearray | memoryview, batch: BatchHeader) -> BatchHeader:

@@ -33,6 +33,7 @@ from data_plane.broker import (
 )
 from data_plane.broker.api import HandlerTable
 from data_plane.broker.cell_view import MEMBERSHIP_PART
+from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.deletion_guard import DeletionGuard
 from data_plane.broker.group_commit import RETRY_MS as SYNC_RETRY_MS
 from data_plane.broker.group_commit import GroupCommit
@@ -44,6 +45,7 @@ from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_regi
 from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.services import Logger, Services
 from data_plane.broker.stray_logs import delete_strays
+from data_plane.broker.timers import TimerQueue
 from data_plane.broker.topic_partitions import TopicPartitions
 from data_plane.broker.wall_clock import WallClock
 from data_plane.log.config import LogConfig
@@ -82,11 +84,76 @@ def make_handlers() -> HandlerTable:
 def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Services:
     """Open the logs and join the parts, on the loop. The listeners and `services.start` are the
     caller's. Raises LogError when a log cannot be opened."""
-    now_ms, log, image, logs = ports.now_ms, ports.log, entry.image, entry.logs
+    image = entry.image
     config = settings.effective()
     config.update(image)
-    progress = StartProgress(log, now_ms)
-    topics_by_id = image.topics_by_id
+    _open_logs(ports, entry, config)
+    counters = BrokerCounters()
+    collector = BrokerCollector(counters)
+    timers = TimerQueue()
+    group_commit = _make_group_commit(ports, timers)
+    wall_clock = WallClock(
+        config.get_int("clock.jump.max.ms"),
+        config.get_int("clock.settle.ms"),
+        follows_store=entry.broker is not None,
+    )
+    partitions = TopicPartitions(
+        settings.node_id,
+        image,
+        entry.logs,
+        config,
+        group_commit.request_sync,
+        wall_clock,
+        ports.executor,
+    )
+    partitions.on_open_failed = _tell_of_partitions(entry.logs, ports.log)
+    services = Services(
+        config=config,
+        store=entry.store,
+        image=image,
+        logs=entry.logs,
+        partitions=partitions,
+        handlers=make_handlers(),
+        executor=ports.executor,
+        counters=counters,
+        metrics=make_registry(collector),
+        node_id=settings.node_id,
+        cluster_id=image.cluster_id,
+        random=ports.random,
+        log=ports.log,
+        advertised_host=entry.addresses.host,
+        advertised_port=entry.addresses.port,
+        rack=settings.rack,
+        timers=timers,
+        turns=ports.turns,
+        wall_clock=wall_clock,
+        features=ports.features,
+        loop_bounds=ports.loop_bounds,
+    )
+    if ports.store_executor is not None:
+        services.store_executor = ports.store_executor
+    services.peers = ports.make_peers(services)
+    services.metadata = MetadataWriter(services, ports.now_ms)
+    _take_over_logs(services, ports, entry)
+    # Before anything is stored.
+    wall_clock.observe(ports.now_ms(), ports.wall_ms())
+    _add_components(services, ports, entry, collector)
+    if entry.broker is not None:
+        # A broker that is alone starts faster without it.
+        from data_plane.server.cell_parts import join_cell
+
+        join_cell(services, settings, ports, entry, collector)
+    collector.add_total(
+        "tidewheel_group_commits", "Group-committed syncs.", lambda: group_commit.syncs_count
+    )
+    for plug_in in ports.plug_ins:
+        plug_in(services)
+    return services
+
+
+def _open_logs(ports: Ports, entry: Entry, config: EffectiveConfig) -> None:
+    log, logs = ports.log, entry.logs
+    topics_by_id = entry.image.topics_by_id
 
     def config_of(topic_id: UUID) -> LogConfig:
         """What a log's topic has set, as far as this image knows it."""
@@ -96,83 +163,57 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
             return logs.default_config
         return config.log_config(topic.configs)
 
-    for failure in logs.start(now_ms(), progress.opened, config_of):
+    progress = StartProgress(log, ports.now_ms)
+    for failure in logs.start(ports.now_ms(), progress.opened, config_of):
         log.error("log_directory_offline", directory=failure.directory, reason=failure.reason)
-    counters = BrokerCounters()
-    collector = BrokerCollector(counters)
 
+
+def _make_group_commit(ports: Ports, timers: TimerQueue) -> GroupCommit:
     def sync_failed(partition: Partition, error: BaseException) -> None:
-        log.error(
+        ports.log.error(
             "sync_failed", topic=partition.topic, partition=partition.index, error=repr(error)
         )
 
     def retry_sync(again: Callable[[], None]) -> None:
-        services.timers.schedule(now_ms() + SYNC_RETRY_MS, lambda _: again())
+        timers.schedule(ports.now_ms() + SYNC_RETRY_MS, lambda _: again())
 
-    group_commit = GroupCommit(
+    return GroupCommit(
         ports.executor,
         lambda partition: Path(partition.log.log_directory.path),
         sync_failed,
         retry_sync,
     )
-    wall_clock = WallClock(
-        config.get_int("clock.jump.max.ms"),
-        config.get_int("clock.settle.ms"),
-        follows_store=entry.broker is not None,
-    )
-    partitions = TopicPartitions(
-        settings.node_id,
-        image,
-        logs,
-        config,
-        group_commit.request_sync,
-        wall_clock,
-        ports.executor,
-    )
-    partitions.on_open_failed = _tell_of_partitions(logs, log)
-    services = Services(
-        config=config,
-        store=entry.store,
-        image=image,
-        logs=logs,
-        partitions=partitions,
-        handlers=make_handlers(),
-        executor=ports.executor,
-        counters=counters,
-        metrics=make_registry(collector),
-        node_id=settings.node_id,
-        cluster_id=image.cluster_id,
-        random=ports.random,
-        log=log,
-        advertised_host=entry.addresses.host,
-        advertised_port=entry.addresses.port,
-        rack=settings.rack,
-        wall_clock=wall_clock,
-        features=ports.features,
-        loop_bounds=ports.loop_bounds,
-    )
-    services.turns = ports.turns
-    if ports.store_executor is not None:
-        services.store_executor = ports.store_executor
-    services.peers = ports.make_peers(services)
-    services.metadata = MetadataWriter(services, now_ms)
+
+
+def _take_over_logs(services: Services, ports: Ports, entry: Entry) -> None:
+    """Have them configured as the image says, and delete those of topics that are gone."""
+    partitions = services.partitions
     partitions.configure_logs()
     partitions.is_image_old = not entry.is_current
     if entry.is_current:
         # An image that may be old does not know all topics.
-        for topic_id, index in delete_strays(logs, image, settings.node_id, now_ms()):
-            log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
+        strays = delete_strays(entry.logs, entry.image, services.node_id, ports.now_ms())
+        for topic_id, index in strays:
+            ports.log.warning("stray_log_deleted", topic_id=str(topic_id), partition=index)
+
+
+def _add_components(
+    services: Services, ports: Ports, entry: Entry, collector: BrokerCollector
+) -> None:
+    """What every broker has. The guard is first: the others ask for its permit."""
     guard = DeletionGuard(services, ports.wall_ms)
-    # Before anything is stored.
-    wall_clock.observe(now_ms(), ports.wall_ms())
-    services.parts[deletion_guard.PART] = guard
-    services.parts[log_dirs.PART] = ports.measure_space
-    services.parts[log_threshold.PART] = ports.log_threshold
     producer_ids = ProducerIds(services, entry.kept_producer_ids)
-    services.parts[init_producer_id.PART] = producer_ids
     sessions = OpenFetches(services)
-    services.parts[open_fetches.PART] = sessions
     services.groups = GroupService(services)
+    services.parts.update(
+        {
+            deletion_guard.PART: guard,
+            log_dirs.PART: ports.measure_space,
+            log_threshold.PART: ports.log_threshold,
+            init_producer_id.PART: producer_ids,
+            open_fetches.PART: sessions,
+        }
+    )
     services.components += [
         guard,
         LogMaintenance(services, ports.maintenance_lanes),
@@ -180,16 +221,8 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         sessions,
         producer_ids,
     ]
-    if entry.broker is not None:
-        # A broker that is alone starts faster without it.
-        from data_plane.server.cell_parts import join_cell
-
-        join_cell(services, settings, ports, entry, collector)
     guard.add_metrics(collector)
-    _add_metrics(collector, services, sessions, group_commit)
-    for plug_in in ports.plug_ins:
-        plug_in(services)
-    return services
+    _add_metrics(collector, services, sessions)
 
 
 def _tell_of_partitions(logs: LogManager, log: Logger) -> Callable[[str, int, LogError], None]:
@@ -218,12 +251,7 @@ def close_services(services: Services, now_ms: int) -> None:
     services.store.close()
 
 
-def _add_metrics(
-    collector: BrokerCollector,
-    services: Services,
-    sessions: OpenFetches,
-    group_commit: GroupCommit,
-) -> None:
+def _add_metrics(collector: BrokerCollector, services: Services, sessions: OpenFetches) -> None:
     gauges: list[tuple[str, str, Callable[[], Any]]] = [
         (
             "tidewheel_offline_log_directories",
@@ -251,7 +279,4 @@ def _add_metrics(
         "tidewheel_throttled_fetches",
         "Times that a partition's records were held back from a follower out of sync.",
         lambda: sessions.throttle.held_count,
-    )
-    collector.add_total(
-        "tidewheel_group_commits", "Group-committed syncs.", lambda: group_commit.syncs_count
     )

@@ -5,6 +5,8 @@ Who would take more is told so; who is there already goes on.
 
 from __future__ import annotations
 
+from typing import Any
+
 from data_plane.groups.member import MEMBER_OVERHEAD_BYTES
 from data_plane.groups.offsets import OFFSET_OVERHEAD_BYTES
 from data_plane.wire.errors import ErrorCode
@@ -25,11 +27,24 @@ from tests.groups.members import (
 from tests.groups.requests import commit, join, subscription
 
 LARGE = [("range", subscription("orders") + b"m" * 100_000)]
-ROOM_FOR_ONE = "group_coordinator_members_max_bytes", str(110_000 + 2 * MEMBER_OVERHEAD_BYTES)
 
 
-def broker_with(name: str, value: str) -> LocalBroker:
-    return new_broker(**{name: value})
+def with_members_bytes(bytes_max: int) -> LocalBroker:
+    """One that keeps so much of members."""
+    return new_broker(group_coordinator_members_max_bytes=str(bytes_max))
+
+
+def with_offsets_bytes(bytes_max: int) -> LocalBroker:
+    """One that keeps so much of offsets."""
+    return new_broker(group_coordinator_offsets_max_bytes=str(bytes_max))
+
+
+def at_the_bound(**joining: Any) -> tuple[LocalBroker, Member]:
+    """A broker with room for one large member, and that member."""
+    broker = with_members_bytes(110_000 + 2 * MEMBER_OVERHEAD_BYTES)
+    member = Member(broker, "a", protocols=LARGE, **joining)
+    stable_group(broker, member)
+    return broker, member
 
 
 def member_bytes(broker: LocalBroker) -> int:
@@ -37,8 +52,7 @@ def member_bytes(broker: LocalBroker) -> int:
 
 
 def test_members_are_bounded_by_what_they_bring() -> None:
-    broker = broker_with(*ROOM_FOR_ONE)
-    stable_group(broker, first := Member(broker, "a", protocols=LARGE))
+    broker, first = at_the_bound()
     refused = broker.handle(Api.JOIN_GROUP, 3, join("other", protocols=LARGE))
     assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert "other" not in {each.group_id for each in broker.groups.coordinator.groups()}
@@ -49,8 +63,7 @@ def test_members_are_bounded_by_what_they_bring() -> None:
 
 
 def test_at_the_bound_a_member_may_join_again_with_what_it_has() -> None:
-    broker = broker_with(*ROOM_FOR_ONE)
-    stable_group(broker, member := Member(broker, "a", protocols=LARGE))
+    broker, member = at_the_bound()
     larger = [("range", LARGE[0][1] + b"m" * 100_000)]
     assert member.joined(member.send_join(), 10_000).error_code == ErrorCode.NONE
     refused = member.joined(member.send_join(protocols=larger))
@@ -59,8 +72,7 @@ def test_at_the_bound_a_member_may_join_again_with_what_it_has() -> None:
 
 
 def test_at_the_bound_a_static_member_may_come_back() -> None:
-    broker = broker_with(*ROOM_FOR_ONE)
-    stable_group(broker, Member(broker, "a", protocols=LARGE, instance_id="i-a"))
+    broker, _ = at_the_bound(instance_id="i-a")
     before = member_bytes(broker)
     back = Member(broker, "a", protocols=LARGE, instance_id="i-a")
     assert back.joined(back.send_join(), 10_000).error_code == ErrorCode.NONE
@@ -68,7 +80,7 @@ def test_at_the_bound_a_static_member_may_come_back() -> None:
 
 
 def test_assignments_are_bounded_and_everybody_who_waits_is_told() -> None:
-    broker = broker_with("group_coordinator_members_max_bytes", "100000")
+    broker = with_members_bytes(100_000)
     a, b = Member(broker, "a"), Member(broker, "b")
     joined_group(broker, a, b)
     waiting = b.send_sync()
@@ -97,8 +109,7 @@ def offsets_in(broker: LocalBroker, *partitions: int) -> ErrorCode:
 
 
 def test_offsets_are_bounded_by_what_they_take() -> None:
-    room_for_two = str(3 * OFFSET_OVERHEAD_BYTES)
-    broker = broker_with("group_coordinator_offsets_max_bytes", room_for_two)
+    broker = with_offsets_bytes(3 * OFFSET_OVERHEAD_BYTES)
     assert offsets_in(broker, 0, 1, 2) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert committed(broker) == -1
     assert offsets_in(broker, 0) is ErrorCode.NONE
@@ -110,7 +121,7 @@ def test_offsets_are_bounded_by_what_they_take() -> None:
 
 
 def test_commits_in_flight_count() -> None:
-    broker = broker_with("group_coordinator_offsets_max_bytes", str(2 * OFFSET_OVERHEAD_BYTES))
+    broker = with_offsets_bytes(2 * OFFSET_OVERHEAD_BYTES)
     broker.topic.hold = True
     first = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 1}))
     assert is_waiting(first)
