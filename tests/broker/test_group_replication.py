@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker import group_handlers, groups
+from data_plane.broker import coordinator_log, group_handlers
 from data_plane.broker.groups import GroupService
-from data_plane.broker.offsets_topic import read_log
+from data_plane.broker.internal_topic import read_log, records_of
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import PartitionImage
 from data_plane.groups.record_formats import (
@@ -245,7 +245,7 @@ def test_half_of_what_was_known_is_not_coordinated() -> None:
         one.send_commit(offset)
         one.follow_offsets()
     log = one.offsets_replica.log
-    assert len(list(read_log(log, 0, log.log_end_offset))) == log.log_end_offset
+    assert len(list(records_of(read_log(log, 0, log.log_end_offset)))) == log.log_end_offset
     one.fs.flip_bit(log.segments[0].path(), log.segments[0].size - 3)
     with pytest.raises(CorruptSegment):
         list(read_log(log, 0, log.log_end_offset))
@@ -327,7 +327,7 @@ def test_a_topic_that_is_made_anew_at_once_has_no_groups_of_the_one_before(
 def test_what_is_being_read_of_a_deleted_topic_is_not_loaded_for_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(groups, "LOADS_AT_ONCE_MAX", 1)
+    monkeypatch.setattr(coordinator_log, "LOADS_AT_ONCE_MAX", 1)
     one = CoordinatorPlayer()
     one.send_commit(42)
     one.follow_offsets()
@@ -351,7 +351,11 @@ def test_the_fate_of_an_append_is_nothing_to_the_coordinator_of_another_topic() 
     replicas = (NODE_ID, *OTHERS)
     one.follow_offsets(8)
     coordinator = one.groups.coordinator
-    tell = partial(one.groups._append_settled, coordinator)
+    log = one.groups.log
+    tell = [
+        partial(log._append_done, log._generation, partial(one.groups._append_settled, append_id))
+        for append_id in range(4)
+    ]
     one.commit(DeleteTopic(OFFSETS_ID))
     one.run_jobs()
     assert outcome(former) is not ErrorCode.NONE
@@ -359,8 +363,8 @@ def test_the_fate_of_an_append_is_nothing_to_the_coordinator_of_another_topic() 
     one.run_jobs()
     assert one.groups.coordinator is not coordinator
     pending = one.send_commit(43)
-    for append_id in range(4):
-        tell(append_id, ErrorCode.NONE)
+    for settled in tell:
+        settled(ErrorCode.NONE)
     one.services.wakes.run(one.now_ms)
     assert not pending.is_answered
     assert one.committed() == -1

@@ -57,9 +57,9 @@ class Groups(BrokerPlayer):
                 loaded.shard._apply_offset(OffsetKey(group_id, topic, index), value)
 
     def unload(self) -> None:
-        service = self.groups
-        for partition in list(service._led):
-            service._unload(partition, self.now_ms)
+        log = self.groups.log
+        for partition in list(log.led):
+            log._unload(partition)
 
 
 @pytest.fixture
@@ -258,7 +258,6 @@ def test_what_was_confirmed_of_one_epoch_is_nothing_to_the_next(broker: Groups) 
     broker.commit(GROUP, TOPICS[:1], 1)
     pending = broker.send(ApiKey.OFFSET_FETCH, 9, all_offsets(9))
     partition = broker.groups.coordinator.partition_of(GROUP)
-    epoch = broker.groups._led[partition]
-    broker.groups._led[partition] = epoch + 1
+    broker.groups.log._led[partition] += 1
     confirmations[0](True)
     assert pending.response.groups[0].error_code == ErrorCode.NOT_COORDINATOR

@@ -7,7 +7,8 @@ import errno
 import pytest
 
 from data_plane.broker.few_at_once import AT_ONCE_MAX
-from data_plane.broker.offsets_topic import BrokerOffsetsTopic
+from data_plane.broker.internal_topic import BrokerInternalTopic
+from data_plane.broker.offsets_topic import OFFSETS_TOPIC
 from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
@@ -133,7 +134,7 @@ def test_a_load_that_fails_is_tried_once_more_when_somebody_asks(
 def test_a_coordinator_waits_for_the_log_that_it_is_to_read() -> None:
     broker = killed(GROUP_METADATA_TOPIC_NAME)
     done: list[ErrorCode] = []
-    topic = BrokerOffsetsTopic(broker.services)
+    topic = BrokerInternalTopic(broker.services, OFFSETS_TOPIC)
     topic.when_committed(0, done.append)
     assert done == []
     broker.run_jobs()

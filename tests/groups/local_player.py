@@ -19,9 +19,15 @@ from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable, Reques
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.group_handlers import register
 from data_plane.broker.groups import GroupService
+from data_plane.broker.internal_topic import (
+    BrokerInternalTopic,
+    LoggedBatch,
+    PartitionReader,
+    Producer,
+)
 from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.metrics import BrokerCounters
-from data_plane.broker.offsets_topic import BrokerOffsetsTopic
+from data_plane.broker.offsets_topic import OFFSETS_TOPIC
 from data_plane.broker.services import Services
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import MetadataImage
@@ -79,7 +85,7 @@ class NoPartitions:
     apply_step = apply_image
 
 
-class MemoryOffsetsTopic(BrokerOffsetsTopic):
+class MemoryOffsetsTopic(BrokerInternalTopic):
     """`__consumer_offsets` with its records in lists; creation goes through the real metadata.
 
     `hold` keeps appends from settling; `settle` lets the oldest ones go, with an error or without.
@@ -87,7 +93,7 @@ class MemoryOffsetsTopic(BrokerOffsetsTopic):
     """
 
     def __init__(self, services: Services) -> None:
-        super().__init__(services)
+        super().__init__(services, OFFSETS_TOPIC)
         self.records: dict[int, list[Record]] = {}
         self.hold = False
         self.fail_with = ErrorCode.NONE
@@ -101,6 +107,7 @@ class MemoryOffsetsTopic(BrokerOffsetsTopic):
         records: Sequence[NewRecord],
         now_ms: int,
         on_done: Callable[[ErrorCode], None],
+        producer: Producer | None = None,
     ) -> None:
         self.waiting.append((partition, records, on_done))
         if not self.hold:
@@ -123,13 +130,13 @@ class MemoryOffsetsTopic(BrokerOffsetsTopic):
     ) -> None:
         on_done(True)
 
-    def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
+    def reader(self, partition: int) -> PartitionReader | None:
         return partial(self._read, partition)
 
-    def _read(self, partition: int) -> Iterator[Record]:
+    def _read(self, partition: int) -> Iterator[LoggedBatch]:
         if partition in self.unreadable:
             raise CorruptSegment(f"/data/{partition}", 0, "wrong checksum")
-        return iter(list(self.records.get(partition, [])))
+        return iter([LoggedBatch(list(self.records.get(partition, [])))])
 
 
 class LocalBroker:

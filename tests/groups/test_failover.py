@@ -10,7 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from data_plane.broker.groups import LOAD_RETRY_MS_MAX, LOAD_RETRY_MS_MIN, LOADS_AT_ONCE_MAX
+from data_plane.broker.coordinator_log import (
+    LOAD_RETRY_MS_MAX,
+    LOAD_RETRY_MS_MIN,
+    LOADS_AT_ONCE_MAX,
+)
 from data_plane.groups.loading import Folded
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import (

@@ -10,16 +10,15 @@ the high watermark may still be lost, with offsets of which members were told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from data_plane.broker.groups import service_of
-from data_plane.broker.offsets_topic import BrokerOffsetsTopic
+from data_plane.broker.internal_topic import BrokerInternalTopic, PartitionReader, records_of
+from data_plane.broker.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC_SETTINGS
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.loading import Folded, fold_records
 from data_plane.groups.record_formats import GroupRecord
 from data_plane.log.errors import LogError
-from data_plane.wire.records import Record
 from tests.simulation.admin import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
     from tests.simulation.node import Node
 
 
-class LoadedOffsetsTopic(BrokerOffsetsTopic):
+class LoadedOffsetsTopic(BrokerInternalTopic):
     """The real one; see the module."""
 
     def __init__(self, node: Node, services: Services) -> None:
-        super().__init__(services)
+        super().__init__(services, OFFSETS_TOPIC_SETTINGS)
         self._node = node
 
-    def reader(self, partition: int) -> Callable[[], Iterator[Record]] | None:
+    def reader(self, partition: int) -> PartitionReader | None:
         found = super().reader(partition)
         replica = self._services.partitions.get_by_name(OFFSETS_TOPIC, partition)
         if replica is not None and replica.high_watermark < replica.log.log_end_offset:
@@ -69,7 +68,7 @@ def _check_partition(cell: Cell, node: Node, index: int, epoch: int) -> None:
         return
     try:
         reader = service.topic.reader(index)
-        folded = Folded() if reader is None else fold_records(reader())[0]
+        folded = Folded() if reader is None else fold_records(records_of(reader()))[0]
     except LogError:
         return  # Damaged; history.py knows.
     cell.world.count("coordinators compared with their logs")

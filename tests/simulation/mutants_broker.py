@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.broker.groups import GroupService
+from data_plane.broker.coordinator_log import CoordinatorLog
 from data_plane.broker.init_producer_id import ProducerIds
-from data_plane.broker.offsets_topic import BrokerOffsetsTopic
+from data_plane.broker.internal_topic import BrokerInternalTopic
 from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.loading import Folded
 from data_plane.groups.offset_commits import OffsetCommits
@@ -26,46 +26,48 @@ from tests.simulation.mutant import LEADERS, POWER, Mutant, Patch
 def _coordinator_keeps_partitions(patch: Patch) -> None:
     """Groups are never unloaded, and appends go wherever this broker leads."""
 
-    def unload(self: GroupService, partition: int, now_ms: int) -> None:
+    def unload(self: CoordinatorLog[Any], partition: int) -> None:
         return
 
-    patch.set(GroupService, "_unload", unload)
+    patch.set(CoordinatorLog, "_unload", unload)
 
-    original: Any = BrokerOffsetsTopic.__dict__["append"]
+    original: Any = BrokerInternalTopic.__dict__["append"]
 
     def append(
-        self: BrokerOffsetsTopic,
+        self: BrokerInternalTopic,
         partition: int,
         epoch: int,
         records: Any,
         now_ms: int,
         on_done: Any,
+        producer: Any = None,
     ) -> None:
         replica = self._services.partitions.get_by_name("__consumer_offsets", partition)
         if replica is not None:
             epoch = replica.leader_epoch
-        original(self, partition, epoch, records, now_ms, on_done)
+        original(self, partition, epoch, records, now_ms, on_done, producer)
 
-    patch.set(BrokerOffsetsTopic, "append", append)
+    patch.set(BrokerInternalTopic, "append", append)
 
 
 def _offsets_not_loaded(patch: Patch) -> None:
-    def reader(self: BrokerOffsetsTopic, partition: int) -> None:
+    def reader(self: BrokerInternalTopic, partition: int) -> None:
         return None
 
-    patch.set(BrokerOffsetsTopic, "reader", reader)
+    patch.set(BrokerInternalTopic, "reader", reader)
 
 
 def _commit_before_replication(patch: Patch) -> None:
-    original: Any = BrokerOffsetsTopic.__dict__["append"]
+    original: Any = BrokerInternalTopic.__dict__["append"]
 
     def append(
-        self: BrokerOffsetsTopic,
+        self: BrokerInternalTopic,
         partition: int,
         epoch: int,
         records: Any,
         now_ms: int,
         on_done: Any,
+        producer: Any = None,
     ) -> None:
         told: list[None] = []
 
@@ -74,21 +76,21 @@ def _commit_before_replication(patch: Patch) -> None:
                 told.append(None)
                 on_done(error)
 
-        original(self, partition, epoch, records, now_ms, once)
+        original(self, partition, epoch, records, now_ms, once, producer)
         once(ErrorCode.NONE)
 
-    patch.set(BrokerOffsetsTopic, "append", append)
+    patch.set(BrokerInternalTopic, "append", append)
 
 
 def _offsets_read_unasked(patch: Patch) -> None:
     """What is known is told, whoever coordinates by now."""
 
     def confirm_leading(
-        self: BrokerOffsetsTopic, partition: int, epoch: int, now_ms: int, on_done: Any
+        self: BrokerInternalTopic, partition: int, epoch: int, now_ms: int, on_done: Any
     ) -> None:
         on_done(True)
 
-    patch.set(BrokerOffsetsTopic, "confirm_leading", confirm_leading)
+    patch.set(BrokerInternalTopic, "confirm_leading", confirm_leading)
 
 
 def _loading_coordinator_answers(patch: Patch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from data_plane.broker.groups import GroupService
+from data_plane.broker.coordinator_log import CoordinatorLog
 from data_plane.broker.wall_clock import WallClock
 from data_plane.log import loading, recovery, retention
 from data_plane.log.fold import Fold
@@ -68,7 +68,7 @@ def _uncommitted_loaded(patch: Patch) -> None:
         self._to_load.append((partition, epoch))
         self._services.wakes.wake(self)
 
-    patch.set(GroupService, "_load_when_committed", load_when_committed)
+    patch.set(CoordinatorLog, "_load_when_committed", load_when_committed)
 
 
 def _job_lost(patch: Patch) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from data_plane.broker.groups import service_of
+from data_plane.broker.internal_topic import Producer
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
@@ -99,6 +100,7 @@ class WatchedOffsetsTopic(LoadedOffsetsTopic):
         records: Sequence[NewRecord],
         now_ms: int,
         on_done: Callable[[ErrorCode], None],
+        producer: Producer | None = None,
     ) -> None:
         before = self._generations(partition)
 
@@ -106,7 +108,7 @@ class WatchedOffsetsTopic(LoadedOffsetsTopic):
             self._count(partition, epoch, before, error)
             on_done(error)
 
-        super().append(partition, epoch, records, now_ms, done)
+        super().append(partition, epoch, records, now_ms, done, producer)
 
     def _generations(self, partition: int) -> dict[str, int]:
         coordinator = service_of(self._services).coordinator
@@ -132,4 +134,4 @@ def watch_offsets_topic(node: Node, services: Services) -> None:
     """Have the appends of this broker's groups counted, and what it loads looked at."""
     is_slow = "slow disks" in node.cell.extras
     topic = WatchedOffsetsTopic if is_slow else LoadedOffsetsTopic
-    service_of(services).topic = topic(node, services)
+    service_of(services).log.topic = topic(node, services)
