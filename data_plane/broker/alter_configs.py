@@ -20,7 +20,6 @@ from data_plane.broker.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, ConfigType, parse_list
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
-from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.config_resources import inside_name
 from data_plane.broker.config_validation import (
     CONNECTIONS_PER_IP,
@@ -267,7 +266,7 @@ def _check_resource(
                 raise Refusal(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
                 )
-            return TOPIC_DEFINITIONS
+            return effective_config(services).topics.definitions
         case ResourceType.BROKER:
             if name:
                 _check_node(services, name, "broker id, expected")
@@ -404,7 +403,7 @@ def _check_values(
     """Raises Refusal. What stands unchanged was checked when it was set."""
     match resource.type:
         case ResourceType.TOPIC:
-            check_topic_values(after)
+            check_topic_values(effective_config(services).topics, after)
         case ResourceType.BROKER:
             changed = {name: text for name, text in after.items() if before.get(name) != text}
             check_broker_values(changed, for_all_brokers=not resource.name)

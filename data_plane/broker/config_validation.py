@@ -18,7 +18,7 @@ from data_plane.broker.config.listener_definitions import (
     REFUSES_EVERY_ADDRESS,
     refuses_every_address,
 )
-from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
+from data_plane.broker.config.topic_properties import TopicProperties
 from data_plane.broker.refusal import Refusal
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode
@@ -31,7 +31,9 @@ def effective_config(services: Services) -> EffectiveConfig:
     return config
 
 
-def check_topic_configs(pairs: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+def check_topic_configs(
+    topics: TopicProperties, pairs: Iterable[tuple[str, str | None]]
+) -> dict[str, str]:
     """The overrides of a new topic. Raises Refusal."""
     values: dict[str, str] = {}
     nulls = []
@@ -42,27 +44,20 @@ def check_topic_configs(pairs: Iterable[tuple[str, str | None]]) -> dict[str, st
             values[name] = value
     if nulls:
         raise _invalid(f"Null value not supported for topic configs: {','.join(nulls)}")
-    check_topic_values(values)
+    check_topic_values(topics, values)
     return values
 
 
-def check_topic_values(values: Mapping[str, str]) -> None:
+def check_topic_values(topics: TopicProperties, values: Mapping[str, str]) -> None:
     """All overrides that a topic shall have, together. Raises Refusal."""
     for name in values:
-        if name not in TOPIC_DEFINITIONS:
+        if name not in topics.definitions:
             raise _invalid(f"Unknown topic config name: {name}")
-    parsed = _parse_all(values, TOPIC_DEFINITIONS, ErrorCode.INVALID_CONFIG)
-    low, high = parsed.get("min.compaction.lag.ms"), parsed.get("max.compaction.lag.ms")
-    if isinstance(low, int) and isinstance(high, int) and low > high:
-        raise _invalid(
-            f"conflict topic config setting min.compaction.lag.ms ({low}) > "
-            f"max.compaction.lag.ms ({high})"
-        )
-    if parsed.get("remote.storage.enable") is True:
-        raise _invalid(
-            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
-            "with remote log storage."
-        )
+    parsed = _parse_all(values, topics.definitions, ErrorCode.INVALID_CONFIG)
+    for check in topics.checks:
+        reason = check(parsed)
+        if reason is not None:
+            raise _invalid(reason)
 
 
 CONNECTIONS_PER_IP = ("max.connections.per.ip", "max.connections.per.ip.overrides")

@@ -16,7 +16,6 @@ from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, Update, unknown_property
 from data_plane.broker.config.effective import Source, Synonym, config_text, shown_value
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_SYNONYMS
-from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.config_validation import effective_config
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.large_requests import LargeRequest, sliced
@@ -258,7 +257,7 @@ def _topic_entries(services: Services, context: RequestContext, name: str) -> It
     config = effective_config(services)
     return [
         _Entry(
-            TOPIC_DEFINITIONS[property_name],
+            config.topics.definitions[property_name],
             value,
             source,
             False,

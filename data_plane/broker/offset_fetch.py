@@ -4,8 +4,9 @@
 
 The group coordinator knows neither topic ids nor protocol versions: here the client's names become
 those inside and back (namespaces.py), ids become names and back, and answers get the form that
-their version has: several groups from version 8 on, topic ids from 10 on. An answer of very many offsets is put into its form and encoded in a thread, and a request that
-names very many partitions is handled in slices (`cut`, `merge`).
+their version has: several groups from version 8 on, topic ids from 10 on. An answer of very many
+offsets is put into its form and encoded in a thread, and a request that names very many partitions
+is handled in slices (`cut`, `merge`).
 
 Invariants
 - Offsets are returned only when it is certain that no other broker coordinated the group when the

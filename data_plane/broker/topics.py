@@ -159,7 +159,9 @@ def _decide_creation(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"Topic '{name}' collides with existing topic: {collision}",
         )
-    configs = check_topic_configs((config.name, config.value) for config in topic.configs)
+    configs = check_topic_configs(
+        effective_config(services).topics, ((each.name, each.value) for each in topic.configs)
+    )
     assignments = (
         _manual_assignments(new, topic)
         if topic.assignments

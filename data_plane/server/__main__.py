@@ -19,6 +19,7 @@ from data_plane.cell.metadata_store import StoreError
 from data_plane.cell.registration import RegistrationRefused
 from data_plane.log.errors import DirectoryLocked, DuplicateLog
 from data_plane.server.configuration import ConfigurationError, load_configuration
+from data_plane.server.features import topic_properties
 
 if TYPE_CHECKING:
     from data_plane.server.ports import PlugIn
@@ -89,7 +90,10 @@ def main(arguments: Sequence[str], plug_ins: Sequence[PlugIn] = ()) -> int:
     options = parse_arguments(arguments)
     try:
         settings = load_configuration(
-            file=options.config, environment=os.environ, flags=flags_of(options)
+            file=options.config,
+            environment=os.environ,
+            flags=flags_of(options),
+            topics=topic_properties(),
         )
     except ConfigurationError as error:
         return _refuse(error)

@@ -29,7 +29,7 @@ from data_plane.broker.config.listener_definitions import (
     REFUSES_EVERY_ADDRESS,
     refuses_every_address,
 )
-from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS
+from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
 from data_plane.server.inter_broker_tls import (
     AUTHORITY,
     CERTIFICATE,
@@ -97,10 +97,12 @@ class BrokerConfig:
     logging_level: str
     logging_format: str
     properties: Mapping[str, str]
+    # What topics can have.
+    topics: TopicProperties
 
     def effective(self) -> EffectiveConfig:
         """A resolver over these properties, without dynamic values yet."""
-        return EffectiveConfig(self.properties, self.node_id)
+        return EffectiveConfig(self.properties, self.node_id, self.topics)
 
     def moot_properties(self) -> list[tuple[str, str]]:
         """(name, reason) of given properties that have no effect here."""
@@ -116,19 +118,21 @@ def load_configuration(
     file: Path | None = None,
     environment: Mapping[str, str] | None = None,
     flags: Iterable[str] = (),
+    topics: TopicProperties = KAFKA_TOPIC_PROPERTIES,
 ) -> BrokerConfig:
-    """Read all sources. Raises ConfigurationError with everything that is wrong."""
+    """Read all sources; `topics` are the properties that topics can have. Raises ConfigurationError
+    with everything that is wrong."""
     problems: list[str] = []
     layers = [
         [] if file is None else _file_settings(file, problems),
-        _environment_settings(environment or {}, problems),
+        _environment_settings(environment or {}, topics),
         _flag_settings(flags, problems),
     ]
     given: dict[str, Setting] = {}
     for layer in layers:
-        for setting in _checked_layer(layer, problems):
+        for setting in _checked_layer(layer, topics, problems):
             given[setting.name] = setting
-    config = _build(given, problems)
+    config = _build(given, topics, problems)
     if problems or config is None:
         raise ConfigurationError(problems)
     return config
@@ -146,8 +150,8 @@ def _file_settings(file: Path, problems: list[str]) -> list[Setting]:
     return [Setting(f"{file}:{entry.line}", entry.key, entry.value) for entry in entries]
 
 
-def _environment_settings(environment: Mapping[str, str], problems: list[str]) -> list[Setting]:
-    names = {_variable(name): name for name in (*TOPIC_DEFINITIONS, *BROKER_DEFINITIONS)}
+def _environment_settings(environment: Mapping[str, str], topics: TopicProperties) -> list[Setting]:
+    names = {_variable(name): name for name in (*topics.definitions, *BROKER_DEFINITIONS)}
     settings = []
     for variable in sorted(environment):
         if not variable.startswith(ENVIRONMENT_PREFIX):
@@ -174,14 +178,16 @@ def _flag_settings(flags: Iterable[str], problems: list[str]) -> list[Setting]:
     return settings
 
 
-def _checked_layer(layer: Iterable[Setting], problems: list[str]) -> Iterable[Setting]:
+def _checked_layer(
+    layer: Iterable[Setting], topics: TopicProperties, problems: list[str]
+) -> Iterable[Setting]:
     """The valid settings of one source, under broker names. Two values for one are a mistake."""
     seen: dict[str, Setting] = {}
     for setting in layer:
-        name = _broker_name(setting.name)
+        name = _broker_name(setting.name, topics)
         definition = BROKER_DEFINITIONS.get(name)
         if definition is None:
-            problems.append(f"{setting.source}: {_unknown(setting)}")
+            problems.append(f"{setting.source}: {_unknown(setting, topics)}")
             continue
         before = seen.get(name)
         if before is not None and before.value != setting.value:
@@ -199,19 +205,19 @@ def _checked_layer(layer: Iterable[Setting], problems: list[str]) -> Iterable[Se
     return seen.values()
 
 
-def _broker_name(name: str) -> str:
-    if name not in BROKER_DEFINITIONS and name in SYNONYMS:
-        return SYNONYMS[name][0][0]
+def _broker_name(name: str, topics: TopicProperties) -> str:
+    if name not in BROKER_DEFINITIONS and name in topics.synonyms:
+        return topics.synonyms[name][0][0]
     return name
 
 
-def _unknown(setting: Setting) -> str:
+def _unknown(setting: Setting, topics: TopicProperties) -> str:
     reason = refusal_of(setting.name)
     if reason is not None:
         return f"{setting.name} is a property of Apache Kafka that is refused here: {reason}"
-    if setting.name in TOPIC_DEFINITIONS:
+    if setting.name in topics.definitions:
         return f"{setting.name} can only be set on a topic"
-    known = sorted({*BROKER_DEFINITIONS, *SYNONYMS})
+    known = sorted({*BROKER_DEFINITIONS, *topics.synonyms})
     near = difflib.get_close_matches(setting.name, known, n=SUGGESTIONS_MAX, cutoff=0.75)
     hint = f"; did you mean {' or '.join(near)}?" if near else "; see docs/configuration.md"
     return f"unknown property {setting.name}{hint}"
@@ -227,7 +233,9 @@ def _invalid(definition: ConfigDefinition, setting: Setting, error: InvalidValue
     return f"{message}{allowed}"
 
 
-def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | None:
+def _build(
+    given: Mapping[str, Setting], topics: TopicProperties, problems: list[str]
+) -> BrokerConfig | None:
     properties = {name: setting.value for name, setting in given.items()}
 
     def source(name: str) -> str:
@@ -244,7 +252,7 @@ def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | 
     if "listeners" in properties:
         # Clients that ask for the broker's configuration look for what it advertises.
         properties.setdefault("advertised.listeners", properties["listeners"])
-    resolver = EffectiveConfig(properties, 0)
+    resolver = EffectiveConfig(properties, 0, topics)
     node_id = resolver.get_int("node.id")
     if resolver.get("broker.id") not in (None, node_id):
         problem("broker.id", f"must be the same as node.id, which is {node_id}")
@@ -277,6 +285,7 @@ def _build(given: Mapping[str, Setting], problems: list[str]) -> BrokerConfig | 
         logging_level=resolver.get_str("logging.level"),
         logging_format=resolver.get_str("logging.format"),
         properties=properties,
+        topics=topics,
     )
 
 

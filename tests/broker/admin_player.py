@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from data_plane.broker import admin
+from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
 from data_plane.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -42,8 +43,13 @@ Outcome = tuple[int, str | None]
 class AdminPlayer(BrokerPlayer):
     """Adds short forms of the requests that many tests make."""
 
-    def __init__(self, properties: Mapping[str, str] | None = None, seed: int = 1) -> None:
-        super().__init__(properties, seed=seed)
+    def __init__(
+        self,
+        properties: Mapping[str, str] | None = None,
+        seed: int = 1,
+        topics: TopicProperties = KAFKA_TOPIC_PROPERTIES,
+    ) -> None:
+        super().__init__(properties, seed=seed, topics=topics)
         admin.register_admin(self.services.handlers)
 
     def create(

@@ -24,6 +24,7 @@ from data_plane.broker import (
 )
 from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable
 from data_plane.broker.config.effective import EffectiveConfig
+from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
 from data_plane.broker.dispatch import Dispatcher
 from data_plane.broker.group_commit import RETRY_MS, GroupCommit
 from data_plane.broker.init_producer_id import ProducerIds
@@ -103,13 +104,14 @@ class BrokerPlayer:
         disk: SimFileSystem | None = None,
         image: MetadataImage | None = None,
         node_id: int = NODE_ID,
+        topics: TopicProperties = KAFKA_TOPIC_PROPERTIES,
     ) -> None:
         self.fs = disk or SimFileSystem(maps_files=True)
         self.executor = QueueExecutor()
         self.log = RememberingLog()
         self.now_ms = NOW_MS
         image = image or MetadataImage("cluster")
-        config = EffectiveConfig(properties or {}, node_id)
+        config = EffectiveConfig(properties or {}, node_id, topics)
         self.logs = LogManager(
             [Path("/data")], fs=self.fs, default_config=config.log_config({}), now_ms=NOW_MS
         )

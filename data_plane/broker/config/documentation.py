@@ -14,7 +14,7 @@ from data_plane.broker.config.broker_definitions import (
 from data_plane.broker.config.definition import INT64_MAX, ConfigDefinition, Update
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
 from data_plane.broker.config.refused_properties import REFUSED_PROPERTIES
-from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS
+from data_plane.broker.config.topic_properties import TopicProperties
 
 _INTRODUCTION = """\
 # Configuration
@@ -50,8 +50,8 @@ topic's own value, then the one set on this broker, then the one set for all bro
 """
 
 
-def configuration_page() -> str:
-    """The whole page as Markdown."""
+def configuration_page(topics: TopicProperties) -> str:
+    """The whole page as Markdown; `topics` are the properties that topics can have."""
     parts = [
         _INTRODUCTION,
         "## Broker properties\n",
@@ -62,7 +62,10 @@ def configuration_page() -> str:
         "## Topic properties\n",
         _table(
             ("property", "default from", "type", "default", "allowed", "what it does"),
-            (_topic_row(definition) for _, definition in sorted(TOPIC_DEFINITIONS.items())),
+            (
+                _topic_row(topics, definition)
+                for _, definition in sorted(topics.definitions.items())
+            ),
         ),
         "## Group properties\n",
         _table(
@@ -111,8 +114,8 @@ def _broker_row(definition: ConfigDefinition) -> Sequence[str]:
     )
 
 
-def _topic_row(definition: ConfigDefinition) -> Sequence[str]:
-    synonyms = SYNONYMS.get(definition.name, ())
+def _topic_row(topics: TopicProperties, definition: ConfigDefinition) -> Sequence[str]:
+    synonyms = topics.synonyms.get(definition.name, ())
     return (
         f"`{definition.name}`",
         ", ".join(f"`{name}`" for name, _ in synonyms),

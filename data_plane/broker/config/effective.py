@@ -23,10 +23,7 @@ from typing import NamedTuple
 
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import INT64_MAX, InvalidValue, Value
-from data_plane.broker.config.topic_definitions import (
-    SYNONYMS,
-    TOPIC_DEFINITIONS,
-)
+from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
 from data_plane.cell.metadata import NO_CONFIGS, MetadataImage, ResourceType
 from data_plane.log.config import LogConfig
 
@@ -67,8 +64,15 @@ class UnknownProperty(KeyError):
 class EffectiveConfig:
     """The broker's configuration as it is now. Satisfies the `Config` port of Services."""
 
-    def __init__(self, static: Mapping[str, str], node_id: int) -> None:
-        """`static` are the validated properties that were given at the start."""
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        node_id: int,
+        topics: TopicProperties = KAFKA_TOPIC_PROPERTIES,
+    ) -> None:
+        """`static` are the validated properties that were given at the start; `topics` are the
+        properties that topics can have."""
+        self.topics = topics
         self._static = dict(static)
         self._node_id = node_id
         self._on_broker: Mapping[str, str] = NO_CONFIGS
@@ -139,14 +143,14 @@ class EffectiveConfig:
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Value:
         """A topic property's value in force."""
-        definition = TOPIC_DEFINITIONS[name]
+        definition = self.topics.definitions[name]
         text = overrides.get(name)
         if text is not None:
             try:
                 return definition.parse(text)
             except InvalidValue:
                 pass
-        for synonym, factor in SYNONYMS.get(name, ()):
+        for synonym, factor in self.topics.synonyms.get(name, ()):
             value = self.get(synonym)
             if value is not None:
                 return _scaled(value, factor) if isinstance(value, int) else value
@@ -165,7 +169,7 @@ class EffectiveConfig:
             if len(self._topic_values) >= LOG_CONFIGS_CACHED_MAX:
                 self._topic_values.clear()
             values = []
-            for name in sorted(TOPIC_DEFINITIONS):
+            for name in sorted(self.topics.definitions):
                 synonyms = self.topic_synonyms(name, overrides)
                 source = synonyms[0].source if synonyms else Source.DEFAULT
                 values.append((name, self.topic_value_text(name, overrides), source))
@@ -183,7 +187,7 @@ class EffectiveConfig:
         if text is not None:
             value = self.topic_value_text(name, overrides)
             synonyms.append(Synonym(name, value, Source.DYNAMIC_TOPIC))
-        server_names = SYNONYMS.get(name)
+        server_names = self.topics.synonyms.get(name)
         if server_names:
             synonyms.extend(self.broker_synonyms(server_names[0][0]))
         return synonyms

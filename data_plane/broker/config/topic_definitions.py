@@ -1,4 +1,4 @@
-"""The topic properties: all of Apache Kafka 4.3's, and `durability`.
+"""The topic properties that every broker knows: all of Apache Kafka 4.3's, and `durability`.
 
 Each topic property has a broker property that gives its default where a topic does not set it
 (`SYNONYMS`; several when there are coarser units, the finest first). Properties that have no effect
@@ -13,7 +13,6 @@ from data_plane.broker.config.definition import (
     GZIP_LEVEL,
     INT64_MAX,
     THROTTLED_REPLICAS,
-    ConfigDefinition,
     at_least,
     between,
     by_name,
@@ -333,7 +332,3 @@ SYNONYMS = MappingProxyType(
         "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
     }
 )
-
-
-def definition_of(name: str) -> ConfigDefinition | None:
-    return TOPIC_DEFINITIONS.get(name)

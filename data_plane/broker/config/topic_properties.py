@@ -1,0 +1,87 @@
+"""Which properties a topic can have: Kafka's, and those that features bring.
+
+A feature that plugs into the broker (a filter, delayed messages) has settings of its own for each
+topic. It hands in their definitions, the composition root adds them up (`with_feature`), and
+everything that clients do with properties works for them, too: CreateTopics, DescribeConfigs,
+AlterConfigs, the defaults on the command line, docs/configuration.md.
+
+Invariants
+- A name is defined once.
+- A broker property that gives a topic property its default is one that is defined
+  (broker_definitions.py).
+
+Deliberately absent: what the values are used for. A feature asks with
+`EffectiveConfig.topic_value`, or for all of them with the topic's overrides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
+from data_plane.broker.config.definition import ConfigDefinition, Value, by_name
+from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS
+
+# A broker property, and the factor from its unit to the topic property's; the finest unit first.
+Synonyms = tuple[tuple[str, int], ...]
+# Given all values that a topic sets, by name: None, or why they do not go together.
+Check = Callable[[Mapping[str, Value]], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProperties:
+    """All topic properties of one broker."""
+
+    definitions: Mapping[str, ConfigDefinition]
+    synonyms: Mapping[str, Synonyms]
+    checks: tuple[Check, ...] = ()
+
+    def with_feature(
+        self,
+        definitions: Sequence[ConfigDefinition],
+        *,
+        synonyms: Mapping[str, Synonyms] = MappingProxyType({}),
+        checks: Sequence[Check] = (),
+    ) -> TopicProperties:
+        """These, and a feature's. A property without a broker property has its own default."""
+        added = by_name(definitions)
+        twice = added.keys() & self.definitions.keys()
+        assert not twice, f"defined twice: {', '.join(sorted(twice))}"
+        for name, levels in synonyms.items():
+            assert name in added, f"{name} is not defined"
+            for broker_name, _ in levels:
+                assert broker_name in BROKER_DEFINITIONS, f"{broker_name} is not defined"
+        for definition in definitions:
+            assert definition.default is not None, f"{definition.name} has no default"
+        return TopicProperties(
+            MappingProxyType({**self.definitions, **added}),
+            MappingProxyType({**self.synonyms, **synonyms}),
+            (*self.checks, *checks),
+        )
+
+
+def _compaction_lags(values: Mapping[str, Value]) -> str | None:
+    low, high = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        return (
+            f"conflict topic config setting min.compaction.lag.ms ({low}) > "
+            f"max.compaction.lag.ms ({high})"
+        )
+    return None
+
+
+def _remote_storage(values: Mapping[str, Value]) -> str | None:
+    if values.get("remote.storage.enable") is True:
+        return (
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured "
+            "with remote log storage."
+        )
+    return None
+
+
+KAFKA_TOPIC_PROPERTIES: Final = TopicProperties(
+    TOPIC_DEFINITIONS, SYNONYMS, (_compaction_lags, _remote_storage)
+)
