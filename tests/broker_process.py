@@ -51,6 +51,8 @@ class BrokerProcess:
         self.port, self.metrics_port = (kept.port for kept in self._kept_ports)
         self.ready_seconds = 0.0
         self._settings = tuple(f"{key}={value}" for key, value in (set or {}).items())
+        # The code of another checkout, from the next start on.
+        self.checkout: Path | None = None
         self._node_id = node_id
         self._module = module
         self._environment = dict(environment or {})
@@ -74,6 +76,7 @@ class BrokerProcess:
         """Start the process and wait until it says that it serves."""
         assert not self.is_running, "the broker is already running"
         began = time.monotonic()
+        prefix = () if self.checkout is None else ("env", f"PYTHONPATH={self.checkout}")
         process = launcher.BrokerProcess(
             BrokerLaunch(
                 broker_id=self._node_id,
@@ -84,6 +87,7 @@ class BrokerProcess:
                 metrics_port=self.metrics_port,
                 settings=self._settings,
                 environment=self._environment,
+                prefix=prefix,
                 module=self._module,
             )
         )

@@ -39,7 +39,7 @@ from data_plane.broker.controller_settings import controller_settings
 from data_plane.cell.changes import Change
 from data_plane.cell.metadata import BrokerImage, MetadataImage
 from data_plane.cell.metadata_store import BrokerSession, Heartbeat, StaleControllerEpoch
-from data_plane.cell.registration import decide_registration
+from data_plane.cell.registration import RegistrationRefused, decide_registration
 
 if TYPE_CHECKING:
     from data_plane.broker.metadata_follower import MetadataFollower
@@ -330,6 +330,8 @@ class Membership:
             self._is_registering = False
             if isinstance(error, Superseded):
                 self._supersede("another process has registered under its number")
+            elif isinstance(error, RegistrationRefused):
+                self._supersede(str(error))
             elif error is not None:
                 self._services.log.warning("registration_failed", error=repr(error))
 

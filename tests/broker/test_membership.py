@@ -11,12 +11,15 @@ from data_plane.broker.controlled_shutdown import ControlledShutdown
 from data_plane.broker.membership import Membership
 from data_plane.broker.wall_clock import WallClock
 from data_plane.cell.changes import (
+    Change,
     ChangeBroker,
     ChangePartition,
     CreateTopic,
     UnregisterBroker,
+    UpdateFeature,
 )
 from data_plane.cell.controller import Controller
+from data_plane.cell.features import METADATA_VERSION, SUPPORTED_FEATURES
 from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore
 from data_plane.cell.registration import decide_registration
@@ -524,6 +527,25 @@ def test_a_broker_that_began_alone_does_not_take_its_number_back(cell: Cell) -> 
     cell.pass_time(2_000)
     assert len(member.superseded) == 1
     assert cell.store.read().brokers[3].incarnation_id == "3-9"
+
+
+def test_a_broker_that_began_alone_ends_when_it_does_not_know_what_was_finalized(
+    cell: Cell,
+) -> None:
+    member = begun_alone(cell)
+    cell.pass_time(500)
+    image = cell.store.read()
+    changes: list[Change] = [
+        ChangeBroker(replace(broker, features=SUPPORTED_FEATURES))
+        for broker in image.brokers.values()
+    ]
+    changes.append(UpdateFeature(METADATA_VERSION, 2))
+    cell.store.apply(changes, image.version, "upgraded")
+    member.store.is_down = False
+    cell.pass_time(2_000)
+    (reason,) = member.superseded
+    assert "broker 3 cannot register: the cell is at metadata.version 2" in reason
+    assert cell.store.read().brokers[3].incarnation_id != "3-2"
 
 
 def test_an_unregistered_broker_is_no_controller() -> None:

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from stack.admin_connection import AdminConnection
 from stack.errors import StackError
 from stack.features import SAFE_DOWNGRADE, UPGRADE, describe, update
+from tests.broker_process import BrokerProcess, BrokerProcessError
 from tests.faults.cell import Cell
 from tests.faults.former import NoFormerVersion, former_checkout
 from tests.faults.load import Load
@@ -87,6 +89,58 @@ class Upgrade:
 
     def until_level(self, level: int) -> None:
         self.cell.wait_for(lambda: self.levels() == {level}, f"metadata.version {level}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_broker_that_is_alone_goes_to_this_version_and_back(tmp_path: Path, former: Path) -> None:
+    sent: list[bytes] = []
+
+    def write_and_read() -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+        sent.append(b"message %d" % len(sent))
+        producer.produce(TOPIC, sent[-1], partition=0)
+        assert producer.flush(30) == 0
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "readers"})
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        found = [consumer.poll(30) for _ in sent]
+        consumer.close()
+        assert [message and message.value() for message in found] == sent
+
+    def level() -> int:
+        with AdminConnection(broker.bootstrap) as connection:
+            (feature,) = describe(connection)
+        return feature.level
+
+    def move_level(level: int, kind: int) -> None:
+        with AdminConnection(broker.bootstrap) as connection:
+            update(connection, {METADATA_VERSION: level}, kind, dry_run=False)
+
+    def restart(checkout: Path | None) -> None:
+        broker.stop()
+        broker.checkout = checkout
+        broker.start()
+        write_and_read()
+
+    broker = BrokerProcess(tmp_path / "broker")
+    broker.checkout = former
+    with broker:
+        write_and_read()
+        restart(None)
+        assert level() == 1
+        restart(former)
+        restart(None)
+        move_level(2, UPGRADE)
+        restart(None)
+        assert level() == 2
+        broker.stop()
+        broker.checkout = former
+        with pytest.raises(BrokerProcessError, match="metadata"):
+            broker.start()
+        broker.checkout = None
+        broker.start()
+        move_level(1, SAFE_DOWNGRADE)
+        restart(former)
 
 
 @pytest.mark.slow
