@@ -19,7 +19,7 @@ Invariants
 - A broker registers only when it supports all finalized levels.
 
 Deliberately absent: what a feature does. Whoever plugs one in adds its range to what the broker
-supports (`Ports.features`).
+supports (data_plane/server/features.py).
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ from data_plane.server.configuration import BrokerConfig
 from data_plane.server.connection import Connection
 from data_plane.server.disk_space import measure_space
 from data_plane.server.entry import Addresses, Entry, enter_cell, new_incarnation_id
+from data_plane.server.features import supported_features
 from data_plane.server.health import health
 from data_plane.server.http import HttpListener, HttpResponse
 from data_plane.server.interpreter import tune_interpreter
@@ -174,7 +175,8 @@ class BrokerProcess:
 
     def _real_ports(self, open_segments_max: int) -> Ports:
         fs = OsFileSystem()
-        store = open_shared_store(self._settings, fs, self._log)
+        features = supported_features()
+        store = open_shared_store(self._settings, fs, self._log, features)
         member = None if store is None else self._make_member(store)
         self._member = member
         return Ports(
@@ -194,6 +196,7 @@ class BrokerProcess:
             sleep_ms=lambda duration_ms: time.sleep(duration_ms / 1000),
             open_segments_max=open_segments_max,
             plug_ins=self._plug_ins,
+            features=features,
         )
 
     def _no_peers(self, services: Services) -> Peers:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from data_plane.broker.services import Logger
+from data_plane.cell.features import SupportedFeatures
 from data_plane.cell.identity import read_identity
 from data_plane.cell.image_file import ImageFile
 from data_plane.cell.metadata_store import MetadataStore, StoreError
@@ -21,10 +22,13 @@ READ_TIMEOUT_S = 1.0
 JOIN_TIMEOUT_S = 2.0
 
 
-def open_shared_store(settings: BrokerConfig, fs: FileSystem, log: Logger) -> MetadataStore | None:
-    """The cell's store, not connected yet; None for a broker that is alone.
+def open_shared_store(
+    settings: BrokerConfig, fs: FileSystem, log: Logger, features: SupportedFeatures
+) -> MetadataStore | None:
+    """The cell's store, not connected yet; None for a broker that is alone. A new one begins with
+    the newest levels of `features`.
 
-    Raises ConfigurationError, IdentityMismatch, StoreCorrupt, OSError."""
+    Raises ConfigurationError, IdentityMismatch, StoreCorrupt, StoreTooNew, OSError."""
     if settings.metadata_store_url is None:
         return None
     # A broker that is alone needs no driver.
@@ -43,6 +47,7 @@ def open_shared_store(settings: BrokerConfig, fs: FileSystem, log: Logger) -> Me
             schema=settings.metadata_store_schema,
             seen=ImageFile(fs, directory).read(),
             on_warning=lambda message: log.warning("metadata_store", message=message),
+            features=features,
         )
     except ValueError as error:
         raise ConfigurationError([f"metadata.store.url: {error}"]) from error
