@@ -19,6 +19,7 @@ from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.partition_files import write_gaps
 from data_plane.log.producer_state import PendingSequence
 from data_plane.log.segment import Segment
+from data_plane.log.vouched_date import UNKNOWN_MS
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, scan_batches
 from data_plane.wire.records import BatchHeader, iter_batch_headers
@@ -235,7 +236,8 @@ def _store(
     assert folds is not None
     producers = log.producers_if_loaded
     assert producers is not None
-    appended_ms = log.log_directory.vouched_date.at(now_ms)
+    offset_ms = log.log_directory.vouched_date.offset_ms
+    appended_ms = UNKNOWN_MS if offset_ms is None else now_ms + offset_ms
     try:
         for header in headers:
             if header.producer_id >= 0:

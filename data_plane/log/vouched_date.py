@@ -21,9 +21,5 @@ class VouchedDate:
     __slots__ = ("offset_ms",)
 
     def __init__(self, offset_ms: int | None = None) -> None:
-        # What to add to the steady time, None while nobody vouches for a date.
+        # What to add to the steady time, None while nobody vouches for a date: UNKNOWN_MS then.
         self.offset_ms = offset_ms
-
-    def at(self, now_ms: int) -> int:
-        """The date at the steady time `now_ms`, or UNKNOWN_MS."""
-        return UNKNOWN_MS if self.offset_ms is None else now_ms + self.offset_ms
