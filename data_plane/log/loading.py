@@ -69,7 +69,6 @@ def adopt(log: LogState, loaded: LoadedLog) -> None:
     for segment in loaded.segments:
         segment.ever_mapped |= segment.base_offset in log.mapped_bases
     log.mapped_bases = frozenset()
-    log.replace_segments(loaded.segments)
     log.epochs = loaded.epochs
     log.log_start_offset = loaded.log_start_offset
     log.log_end_offset = loaded.segments[-1].next_offset
@@ -77,6 +76,7 @@ def adopt(log: LogState, loaded: LoadedLog) -> None:
     log.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
     if log.recovery_point < log.log_end_offset and log.unflushed_since_ms < 0:
         log.unflushed_since_ms = 0
+    log.replace_segments(loaded.segments)
 
 
 def segment_bases(names: Sequence[str]) -> list[int]:

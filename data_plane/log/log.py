@@ -52,7 +52,7 @@ from data_plane.log.load_job import LoadJob
 from data_plane.log.loading import LoadedLog
 from data_plane.log.log_appends import CLIENT, COORDINATOR, AppendResult
 from data_plane.log.log_directory import LogDirectory
-from data_plane.log.log_state import LogState
+from data_plane.log.log_state import LogState, SegmentListener
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.remainder import last_segment_below
 
@@ -88,8 +88,18 @@ class Log(LogState):
         partition: int,
         config: LogConfig,
         fold_factories: Sequence[FoldFactory] = (),
+        segment_listeners: Sequence[SegmentListener] = (),
     ) -> None:
-        super().__init__(directory, folder, topic_id, topic, partition, config, fold_factories)
+        super().__init__(
+            directory,
+            folder,
+            topic_id,
+            topic,
+            partition,
+            config,
+            fold_factories,
+            segment_listeners,
+        )
         self._load_job: LoadJob | None = None
 
     # Opening and closing

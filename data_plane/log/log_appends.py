@@ -362,7 +362,7 @@ def _roll_at(log: LogState, base_offset: int) -> Segment:
         # For want of descriptors the log goes on with the one it has.
         segments[-1].sealed = False
         raise
-    log.segments_if_loaded = [*segments, segment]
+    log.set_segments([*segments, segment])
     return segment
 
 

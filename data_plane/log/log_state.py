@@ -54,6 +54,21 @@ class RunningFlush(Protocol):
     flags: Dirty
 
 
+class SegmentListener(Protocol):
+    """Who wants to know of the segments of all logs: what archives them, say."""
+
+    def segments_changed(
+        self, log: LogState, sealed: Sequence[Segment], gone: Sequence[Segment]
+    ) -> None:
+        """`sealed` are in the log and take no more appends; `gone` have left it. On the loop, when
+        the change is complete: to be quick, to raise nothing and to change nothing.
+
+        Sealed are those of a roll, of a compaction, and all that a load finds; they may not be
+        durable, nor committed yet. Gone are those that retention has dropped, whose files stay for
+        file.delete.delay.ms (`pending_deletion`), that a compaction has replaced, and that a cut
+        has taken, sealed before or not."""
+
+
 class LogState(ABC):
     """See the module."""
 
@@ -89,6 +104,7 @@ class LogState(ABC):
         "producers_if_loaded",
         "recovery_point",
         "roll_ms",
+        "segment_listeners",
         "segments_if_loaded",
         "size_bytes",
         "tail_files_offset",
@@ -110,6 +126,7 @@ class LogState(ABC):
         partition: int,
         config: LogConfig,
         fold_factories: Sequence[FoldFactory] = (),
+        segment_listeners: Sequence[SegmentListener] = (),
     ) -> None:
         # What this log shares with the others on its disk.
         self.log_directory = directory
@@ -118,6 +135,7 @@ class LogState(ABC):
         self.topic = topic
         self.partition = partition
         self._fold_factories = fold_factories
+        self.segment_listeners = segment_listeners
         self.folds_if_loaded: list[Fold] | None = None
         self.producers_if_loaded: ProducerStates | None = None
         self.segments_if_loaded: list[Segment] | None = None
@@ -215,9 +233,21 @@ class LogState(ABC):
         return segments
 
     def replace_segments(self, segments: list[Segment]) -> None:
-        """Swap in other segments of the same range (compaction, truncation, retention)."""
-        self.segments_if_loaded = segments
+        """Swap in other segments of the same range (compaction, truncation, retention), at the end
+        of a change."""
         self.size_bytes = sum(segment.size for segment in segments)
+        self.set_segments(segments)
+
+    def set_segments(self, segments: list[Segment]) -> None:
+        """These are the segments now, of the same size in all; the last step of a change."""
+        before = self.segments_if_loaded or ()
+        self.segments_if_loaded = segments
+        if self.segment_listeners:
+            kept, known = set(segments), set(before[:-1])
+            sealed = [segment for segment in segments[:-1] if segment not in known]
+            gone = [segment for segment in before if segment not in kept]
+            for listener in self.segment_listeners:
+                listener.segments_changed(self, sealed, gone)
 
     @property
     def active(self) -> Segment:

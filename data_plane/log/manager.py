@@ -51,7 +51,7 @@ from data_plane.log.fold import FoldFactory
 from data_plane.log.lanes import Job, StopSign
 from data_plane.log.log import Log
 from data_plane.log.log_directory import LogDirectory
-from data_plane.log.log_state import Dirty, LogState
+from data_plane.log.log_state import Dirty, LogState, SegmentListener
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.maintenance import Maintenance, MaintenanceConfig, MaintenanceFault
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX, OpenFiles
@@ -105,6 +105,8 @@ class LogManager:
         assert directories, "a broker needs a data directory"
         self._fs: FileSystem = fs if fs is not None else OsFileSystem()
         self._fold_factories = tuple(fold_factories)
+        # Told of the segments of all logs; to be filled before the start.
+        self.segment_listeners: list[SegmentListener] = []
         self.default_config = default_config
         self._stop_together_min = stop_together_min
         open_files = OpenFiles(open_segments_max)
@@ -268,6 +270,7 @@ class LogManager:
                 partition,
                 self.default_config if config_of is None else config_of(topic_id),
                 self._fold_factories,
+                self.segment_listeners,
             )
             summary = entry.summary if entry is not None else None
             log.damaged_from = directory.damage.get(damage_key(log), NOT_DAMAGED)
@@ -398,6 +401,7 @@ class LogManager:
             partition,
             config if config is not None else self.default_config,
             self._fold_factories,
+            self.segment_listeners,
         )
         try:
             self._make_folders(topic_folder, folder)

@@ -75,7 +75,6 @@ def take_segments_out(log: LogState, count: int, now_ms: int) -> None:
     gone, kept = segments[:count], segments[count:]
     start_offset = max(log.log_start_offset, kept[0].base_offset)
     loading.note_log_start(log, start_offset)
-    log.replace_segments(kept)
     log.move_log_start(start_offset)
     due_ms = now_ms + log.config.file_delete_delay_ms
     pending = log.pending_deletion if log.pending_deletion is not None else []
@@ -83,6 +82,7 @@ def take_segments_out(log: LogState, count: int, now_ms: int) -> None:
         segment.release()
         pending.append((segment, due_ms))
     log.pending_deletion = pending
+    log.replace_segments(kept)
 
 
 class SegmentDeletionJob:

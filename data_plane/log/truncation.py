@@ -130,7 +130,6 @@ def _begin_anew(log: LogState, segments: list[Segment], offset: int) -> None:
 
 
 def _finish(log: LogState, segments: list[Segment], offset: int) -> None:
-    log.replace_segments(segments)
     log.log_end_offset = offset
     log.recovery_point = min(log.recovery_point, offset)
     for job in log.flushes:
@@ -140,6 +139,7 @@ def _finish(log: LogState, segments: list[Segment], offset: int) -> None:
     log.high_watermark = min(log.high_watermark, offset)
     log.cleaner_offset = min(log.cleaner_offset, offset)
     log.dirty |= Dirty.FOLDER
+    log.replace_segments(segments)
 
 
 def mark_successor(log: LogState) -> None:
