@@ -20,6 +20,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - image steps: some brokers follow an image a few partitions at a time (node.py).
 - large states: brokers do little in one go, and their groups and requests need pieces
   (large_states.py).
+- projections: consumers that are shown every other record (projected_reader.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -45,6 +46,7 @@ EXTRA_CHANCES = {
     "brief tables": 0.1,
     "large states": 0.1,
     "worn disks": 0.1,
+    "projections": 0.1,
 }
 
 

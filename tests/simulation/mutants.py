@@ -17,6 +17,7 @@ from tests.simulation.mutants_factors import FACTOR_MUTANTS
 from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
 from tests.simulation.mutants_large import LARGE_MUTANTS
 from tests.simulation.mutants_leaps import LEAP_MUTANTS
+from tests.simulation.mutants_projections import PROJECTION_MUTANTS
 from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
 from tests.simulation.mutants_retention import RETENTION_MUTANTS
@@ -49,6 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *SESSION_MUTANTS,
     *LEAP_MUTANTS,
     *LARGE_MUTANTS,
+    *PROJECTION_MUTANTS,
 )
 
 

@@ -34,7 +34,7 @@ from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig, load_configuration
 from data_plane.server.entry import Entry
 from data_plane.server.ports import Ports
-from tests.simulation import brief_tables, worn_disks
+from tests.simulation import brief_tables, projected_reader, worn_disks
 from tests.simulation.chain_fold import ChainFold
 from tests.simulation.client import CLIENT_PORT, INTER_BROKER_PORT
 from tests.simulation.entrance import Entrance
@@ -277,6 +277,7 @@ class Node:
             open_segments_max=self._open_segments_max(),
             loop_bounds=self._loop_bounds(),
             fold_factories=(ChainFold,),
+            plug_ins=((projected_reader.plug_in,) if "projections" in self.cell.extras else ()),
         )
 
     def _loop_bounds(self) -> LoopBounds:

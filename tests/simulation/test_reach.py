@@ -141,6 +141,10 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
     "image steps": {
         "images between two": 5000,
     },
+    "projections": {
+        "records read through a projection": 150_000,
+        "projected fetches that showed nothing": 1000,
+    },
     "stalls": {
         "stalls": 3000,
         "stalls longer than a session": 700,

@@ -29,6 +29,7 @@ from tests.simulation.large_states import Shelves
 from tests.simulation.leaps import plan_leaps
 from tests.simulation.namesakes import NAMES, Namesakes
 from tests.simulation.producer import ACKS_ALL, Producer
+from tests.simulation.projected_reader import ProjectedReader
 from tests.simulation.reader import Reader, SlowReader
 from tests.simulation.resizer import Resizer
 from tests.simulation.retention import draw_retention, has_retention
@@ -178,6 +179,9 @@ class Workload:
                 SessionReader(cell, "session", wants=is_user_topic),
                 SessionReader(cell, "near session", rack="west", wants=is_promised),
             ]
+        if "projections" in cell.extras:
+            readers.append(ProjectedReader(cell, "projected", wants=is_user_topic))
+            readers.append(ProjectedReader(cell, "near projected", rack="west", wants=is_promised))
         if self.retained:
             readers.append(SlowReader(cell, "slow", wants=self.retained.__contains__))
         return readers
