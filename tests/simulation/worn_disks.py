@@ -107,9 +107,9 @@ class JobWatch:
     def look(self, node: Node) -> None:
         """At the end of a pass."""
         services = node.services
-        if services is None or node.is_stopping or node.maintenance_count:
+        if services is None:
             return
         in_flight = services.logs._maintenance._in_flight
-        if in_flight:
+        if in_flight and not node.is_stopping and not node.maintenance_count:
             lost = sorted(kind for kind, _ in in_flight)
             self._world.violate(f"{node.name} has lost jobs of maintenance: {lost}")
