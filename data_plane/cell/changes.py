@@ -30,6 +30,7 @@ from data_plane.cell.features import (
     why_unsupported,
 )
 from data_plane.cell.metadata import (
+    ACTIVE,
     NO_LEADER,
     BrokerImage,
     ConfigResource,
@@ -156,10 +157,7 @@ class _Draft:
         self.next_producer_id = image.next_producer_id
         self.brokers = image.brokers
         self.features = image.features
-
-    @property
-    def metadata_level(self) -> int:
-        return level_of(self.features, METADATA_VERSION)
+        self.metadata_level = image.metadata_level
 
     def topics_by_name(self) -> Mapping[str, TopicImage]:
         self._join_partitions()
@@ -295,9 +293,11 @@ def _apply(draft: _Draft, change: Change) -> None:
 
 
 def _needs_open_level(change: Change) -> bool:
+    # A failover has thousands of these.
+    if isinstance(change, ChangePartition):
+        partition = change.partition
+        return partition.state != ACTIVE or partition.unknown_fields != ""
     match change:
-        case ChangePartition(partition=partition):
-            return bool(partition.unknown_fields) or not partition.is_active
         case RegisterBroker(broker=broker) | ChangeBroker(broker=broker):
             return bool(broker.unknown_fields)
         case CreateTopic():
@@ -330,6 +330,7 @@ def _update_feature(draft: _Draft, change: UpdateFeature) -> None:
     else:
         features.pop(name, None)
     draft.features = features
+    draft.metadata_level = level_of(features, METADATA_VERSION)
 
 
 def _existing_topic(draft: _Draft, topic_id: UUID) -> TopicImage:

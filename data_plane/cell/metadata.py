@@ -373,11 +373,13 @@ def encode_partition(partition: PartitionImage, level: int) -> list[Any]:
 
 def decode_partition(item: Sequence[Any]) -> PartitionImage:
     """The inverse of `encode_partition`, for all levels."""
-    fields, named = split_named(item)
+    fields, named = item, None
+    if isinstance(item[-1], dict):
+        fields, named = split_named(item)
     replicas, isr, leader, leader_epoch, partition_epoch, *rest = fields
     elr, last_known_leader, adding, removing, *recovery = rest or ((), NO_LEADER, (), ())
     last_known_elr, log_ends = recovery or ((), ())
-    return PartitionImage(
+    partition = PartitionImage(
         tuple(replicas),
         tuple(isr),
         leader,
@@ -388,10 +390,12 @@ def decode_partition(item: Sequence[Any]) -> PartitionImage:
         tuple(adding),
         tuple(removing),
         tuple(last_known_elr),
-        tuple(LogEnd(*end) for end in log_ends),
-        named.get("state", ACTIVE),
-        unknown_in(named, "state"),
+        tuple(LogEnd(*end) for end in log_ends) if log_ends else (),
     )
+    if named is None:
+        return partition
+    state = named.get("state", ACTIVE)
+    return replace(partition, state=state, unknown_fields=unknown_in(named, "state"))
 
 
 def split_named(item: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
