@@ -9,7 +9,8 @@ is deleted late costs space. So it waits, and operators can see that and why: in
 
 Invariants
 - `Services.deletion_permit` is as of this tick for all components that come after this one.
-- Each suspension and its end is logged once.
+- Each suspension and its end is logged once. One that comes with the start, as it always does, is
+  no warning before it has lasted for START_MS.
 - Appends are noted by a date that is vouched for, or by none (data_plane/log/vouched_date.py).
 
 Deliberately absent: what vouches for an image (membership.py) and for a date (wall_clock.py).
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from data_plane.broker.services import Services
 
 PART = "deletion_guard"
+
+# So long a store may take to answer a broker that has just started.
+START_MS = 30_000
 
 
 def _scope(permit: DeletionPermit) -> str:
@@ -51,9 +55,13 @@ class DeletionGuard:
         self.image_doubt: Callable[[int], str] = _no_doubt
         self.suspensions_count = 0
         self._has_begun = False
+        # When to warn that the image has been in doubt since the start; None: it has not.
+        self._warn_ms: int | None = None
 
     def start(self, now_ms: int) -> None:
         self.tick(now_ms)
+        if self._services.deletion_permit.why_nothing:
+            self._warn_ms = now_ms + START_MS
 
     def tick(self, now_ms: int) -> None:
         services = self._services
@@ -73,6 +81,18 @@ class DeletionGuard:
         if _scope(before) != _scope(permit):
             self._tell(before, permit)
         self._has_begun = True
+        if self._warn_ms is not None:
+            self._tell_if_it_lasts(permit, now_ms)
+
+    def _tell_if_it_lasts(self, permit: DeletionPermit, now_ms: int) -> None:
+        assert self._warn_ms is not None
+        if not permit.why_nothing:
+            self._warn_ms = None
+        elif now_ms >= self._warn_ms:
+            self._warn_ms = None
+            self._services.log.warning(
+                "deletion_suspended", scope=_scope(permit), reason=permit.why_nothing
+            )
 
     def _tell(self, before: DeletionPermit, permit: DeletionPermit) -> None:
         log = self._services.log

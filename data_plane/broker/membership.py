@@ -151,7 +151,7 @@ class Membership:
         """Why what the image says may be over; "" while the store has vouched for it within the
         session timeout, after which others may have gone on without this broker."""
         if self._vouched_ms is None:
-            return "the metadata store has not vouched for the image yet"
+            return "this broker has not heard from the metadata store since its start"
         if now_ms - self._vouched_ms > self._session_ms:
             return f"the metadata store has not vouched for the image in {self._session_ms} ms"
         return ""

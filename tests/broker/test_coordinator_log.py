@@ -295,6 +295,25 @@ def test_a_topic_that_is_made_anew_is_another_one(player: LedgerPlayer, outcome:
     ]
 
 
+def test_the_fate_of_an_append_is_nothing_to_the_state_of_another_topic(
+    player: LedgerPlayer, outcome: Outcomes
+) -> None:
+    waiting: list[Any] = []
+    log = player.ledger.log
+    append = log.topic.append
+    log.topic.append = lambda *given: waiting.append(given[4])  # type: ignore[method-assign]
+    player.add(5, outcome)
+    log.topic.append = append  # type: ignore[method-assign]
+    player.commit(
+        DeleteTopic(LEDGER_ID),
+        CreateTopic(LEDGER_TOPIC.name, UUID(int=89), ((NODE_ID, *OTHERS),)),
+    )
+    waiting[0](NONE)
+    player.services.wakes.run(player.now_ms)
+    assert not outcome.codes
+    assert player.ledger.books[0] == Book()
+
+
 class AloneLedger(BrokerPlayer):
     """A broker that is alone, whose disk goes through its deaths."""
 

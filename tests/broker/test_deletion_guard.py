@@ -6,7 +6,7 @@ import pytest
 
 from data_plane.broker import records_admin
 from data_plane.broker.api import ConnectionInfo, RequestContext
-from data_plane.broker.deletion_guard import DeletionGuard
+from data_plane.broker.deletion_guard import START_MS, DeletionGuard
 from data_plane.broker.log_maintenance import LogMaintenance
 from data_plane.broker.wall_clock import WallClock
 from data_plane.log.lanes import Lane
@@ -156,6 +156,23 @@ def test_deleting_records_on_request_waits_for_an_image_that_is_vouched_for() ->
     broker.pass_time(1000)
     assert delete() == ErrorCode.NONE
     assert broker.log_start == 5
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_start_is_no_reason_to_warn_unless_it_lasts(is_answered: bool) -> None:
+    player = BrokerPlayer()
+    doubt = ["not heard from the store"]
+    guard = DeletionGuard(player.services, lambda: player.now_ms)
+    guard.image_doubt = lambda now_ms: doubt[0]
+    player.services.components.append(guard)
+    player.services.start(player.now_ms)
+    if is_answered:
+        doubt[0] = ""
+    for _ in range(2 * START_MS // 1000):
+        player.pass_time(1000)
+    told = [(level, event) for level, event, _ in player.log.events if "deletion" in event]
+    end = ("info", "deletion_resumed") if is_answered else ("warning", "deletion_suspended")
+    assert told == [("info", "deletion_suspended"), end]
 
 
 def test_each_suspension_and_its_end_is_told_once_with_its_reason() -> None:

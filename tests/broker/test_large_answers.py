@@ -24,6 +24,7 @@ from data_plane.wire.messages.offset_fetch_request import (
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import BrokerPlayer
 from tests.broker.counted_turns import BrokerTurns
+from tests.broker.namespace_player import PREFIX, SECOND, SecondNamespace
 
 TOPICS = [f"topic-{number}" for number in range(40)]
 PARTITIONS_COUNT = 50
@@ -192,6 +193,25 @@ def test_all_groups(broker: Groups, turns: BrokerTurns) -> None:
     # 2,000 units of work a turn, one for each group.
     assert max(turns.calls_counts) <= 10 * 2_000
     assert len(turns.calls_counts) > 2
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_in_another_namespace_they_have_its_names(
+    broker: Groups, turns: BrokerTurns, version: int
+) -> None:
+    broker.services.namespaces.add(SECOND, SecondNamespace())
+    broker.connection.namespace = SECOND
+    broker.commit(PREFIX + GROUP, [PREFIX + name for name in TOPICS], PARTITIONS_COUNT)
+    broker.commit(GROUP, TOPICS[:1], 1)
+    for number in range(3000):
+        broker.commit(f"{PREFIX if number % 2 else ''}{number}", [], 0)
+    response = answer(broker, turns, ApiKey.OFFSET_FETCH, version, all_offsets(version))
+    topics = response.topics if version < 8 else response.groups[0].topics
+    assert [topic.name for topic in topics] == TOPICS
+    assert version < 8 or response.groups[0].group_id == GROUP
+    listed = answer(broker, turns, ApiKey.LIST_GROUPS, 4, ListGroupsRequest()).groups
+    expected = {GROUP, *(str(number) for number in range(1, 3000, 2))}
+    assert {group.group_id for group in listed} == expected
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.OFFSET_FETCH, ApiKey.LIST_GROUPS])
