@@ -11,6 +11,7 @@ Invariants
   to be called twice; a handler that raises is answered by the dispatcher.
 - Answers of one connection leave in the order of its requests, whatever the order of completion;
   the server keeps the slots, handlers need not care.
+- What follows an exclusive request (request_gate.py) on its connection is handled when that is done.
 - A handler never blocks: slow file work goes to `Executor.submit`, whose `on_done` runs back on
   the loop.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from data_plane.broker.namespaces import DEFAULT_NAMESPACE, Ids, RequestNames, Topics
+from data_plane.broker.request_gate import RequestGate
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 
 T = TypeVar("T")
@@ -29,9 +31,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 class KeptRequest:
-    """A request's bytes beyond the return of its handler. Its connection handles nothing further
-    until `release`, which is called once, whether or not the connection is still there: so the
-    requests of a connection take effect in their order.
+    """A request's bytes beyond the return of its handler. It is exclusive (request_gate.py) until
+    `release`, which is called once, whether or not the connection is still there: so the requests
+    of a connection take effect in their order.
 
     What was at `position` of the handler's buffer is at `position - shift` of `buf`."""
 
@@ -70,11 +72,16 @@ class ConnectionInfo:
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     principal: str = "User:ANONYMOUS"
-    closed: bool = False
+    # Which of its requests may be handled.
+    gate: RequestGate = field(default_factory=RequestGate)
     # Called once when it is closed, in this order; who no longer wants that takes itself out.
     on_close: dict[Callable[[], None], None] = field(default_factory=dict)
     # Closes the connection; the reason goes to the log. Set by the server.
     close: Callable[[str], None] = lambda reason: None
+    # Lets the answers of requests that were handled leave, this one's included, and then closes the
+    # connection; nothing behind them is handled. Called before the answer is given. Set by the
+    # server.
+    fail: Callable[[str], None] = lambda reason: None
     # What a handler calls that needs `buf[position:end]`, the request or a part of it, for longer.
     # Raises CloseConnection when there is no memory for it. Set by the server.
     keep: Callable[[bytearray | memoryview, int, int], KeptRequest] = keep_copy
@@ -88,6 +95,15 @@ class ConnectionInfo:
     def hold(self) -> KeptRequest:
         """Have it handle nothing further until `release`, for a request that is decoded."""
         return self.keep(_NOTHING, 0, 0)
+
+    @property
+    def closed(self) -> bool:
+        return self.gate.is_closed
+
+    def authenticate(self, principal: str) -> None:
+        """It is known who speaks. Called before the answer that says so is given."""
+        self.principal = principal
+        self.gate.authenticate()
 
 
 class CloseConnection(Exception):
@@ -133,12 +149,15 @@ class RequestContext(NamedTuple):
 
 class Deferred(Generic[T]):
     """An answer that comes later. The dispatcher sets `on_complete`; the handler's side calls
-    `complete` once. Completing for a connection that has gone away is harmless."""
+    `complete` once. Completing for a connection that has gone away is harmless.
 
-    __slots__ = ("_on_complete", "_result", "done")
+    `is_exclusive`: what follows on the connection is not handled before (request_gate.py)."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_on_complete", "_result", "done", "is_exclusive")
+
+    def __init__(self, *, is_exclusive: bool = False) -> None:
         self.done = False
+        self.is_exclusive = is_exclusive
         self._result: T | None = None
         self._on_complete: Callable[[T], None] | None = None
 
@@ -201,6 +220,8 @@ class HandlerEntry:
     advertised_min_version: int
     handler: Handler | None
     raw_handler: RawHandler | None = None
+    # Whether it is answered before it is known who asks.
+    is_for_strangers: bool = False
 
 
 class HandlerTable:
@@ -210,12 +231,23 @@ class HandlerTable:
         self._entries: dict[int, HandlerEntry] = {}
 
     def register(
-        self, api_key: ApiKey, min_version: int, max_version: int, handler: Handler
+        self,
+        api_key: ApiKey,
+        min_version: int,
+        max_version: int,
+        handler: Handler,
+        *,
+        is_for_strangers: bool = False,
     ) -> None:
         assert api_key not in self._entries, f"{api_key.name} is registered twice"
         assert 0 <= min_version <= max_version
         self._entries[int(api_key)] = HandlerEntry(
-            api_key, min_version, max_version, min_version, handler
+            api_key,
+            min_version,
+            max_version,
+            min_version,
+            handler,
+            is_for_strangers=is_for_strangers,
         )
 
     def register_raw(

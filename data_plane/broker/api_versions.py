@@ -63,4 +63,6 @@ def handle_api_versions(
 
 
 def register(table: HandlerTable) -> None:
-    table.register(ApiKey.API_VERSIONS, MIN_VERSION, MAX_VERSION, handle_api_versions)
+    table.register(
+        ApiKey.API_VERSIONS, MIN_VERSION, MAX_VERSION, handle_api_versions, is_for_strangers=True
+    )

@@ -10,6 +10,8 @@ What becomes of errors, as in Apache Kafka:
 - a frame that cannot be read, an API or a version that is not served: the connection is closed;
   except ApiVersions, which is answered in version 0 with UNSUPPORTED_VERSION and its own versions
   (KIP-511), so that the client can ask again;
+- a request of a connection that is not authenticated, for an API that strangers may not use: the
+  connection is closed;
 - a handler that fails: UNKNOWN_SERVER_ERROR where the response has a place for it at its top, else
   the connection is closed; logged with its traceback in both cases.
 
@@ -87,6 +89,8 @@ class Dispatcher:
         spec = API_BY_KEY.get(api_key)
         if entry is None or spec is None:
             raise CloseConnection(f"request for API {api_key}, which is not served here")
+        if not (connection.gate.is_authenticated or entry.is_for_strangers):
+            raise CloseConnection(f"{spec.name} before authentication")
         self._requests_by_api[api_key] = self._requests_by_api.get(api_key, 0) + 1
         self.last_api_key = api_key
         position += 10
@@ -223,7 +227,7 @@ class Dispatcher:
     def _encode_later(
         self, spec: ApiSpec, context: RequestContext, response: Deferred[Any]
     ) -> Deferred[Frames]:
-        frames: Deferred[Frames] = Deferred()
+        frames: Deferred[Frames] = Deferred(is_exclusive=response.is_exclusive)
 
         def encode(message: Any) -> None:
             if isinstance(message, LongAnswer):

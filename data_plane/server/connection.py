@@ -3,9 +3,10 @@
 Requests are handled as soon as their frame is complete; several of one read are handled in one go.
 An answer that is not ready keeps a slot, and later answers queue behind it (outgoing.py).
 
-A request may need its bytes for longer than its handler runs (`ConnectionInfo.keep`). Until it is
-done with them the connection is not read and handles nothing further: what stands behind it must
-not overtake it.
+A request may be exclusive: because who speaks depends on it (`Deferred.is_exclusive`), or because it
+needs its bytes for longer than its handler runs (`ConnectionInfo.keep`). Until it is done the
+connection is not read and handles nothing further, and if it fails nothing behind it ever is:
+request_gate.py says in which state what is handled; here that is done.
 
 Back-pressure: while too much is unsent or too many answers are open (outgoing.py) the connection is
 not read, and a pass stops after PASS_BYTES_MAX or PASS_MS_MAX, or does not begin in an iteration of
@@ -15,7 +16,7 @@ connections).
 
 Invariants
 - At most one half frame, and it is the last thing read. Reads for it never go beyond its end.
-- Nothing is handled after `closed`; an answer for a closed connection is dropped.
+- Nothing is handled while the gate is not open; an answer for a closed connection is dropped.
 - No request is handled within the handling of another one, of whatever connection.
 
 Deliberately absent: what requests mean (dispatch), when connections are too old (listener).
@@ -37,6 +38,7 @@ from data_plane.broker.api import (
     KeptRequest,
     keep_copy,
 )
+from data_plane.broker.request_gate import GateState
 from data_plane.server.outgoing import UNSENT_BYTES_MAX, Outgoing, Slot
 from data_plane.server.receive_buffers import HalfFrame
 from data_plane.wire.errors import WireError
@@ -57,7 +59,6 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog",
-        "_busy_count",
         "_dispatched_half",
         "_half",
         "_is_in_pass",
@@ -70,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         "closing_since_ms",
         "info",
         "last_active_ms",
+        "opened_ms",
         "transport",
     )
 
@@ -77,14 +79,12 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self.transport: asyncio.Transport | None = None
         self.info: ConnectionInfo | None = None
+        self.opened_ms = 0
         self.last_active_ms = 0
         self.closing_since_ms: int | None = None
         self._half: HalfFrame | None = None
         self._backlog: bytearray | None = None
         self._proven_bytes = 0
-        # Requests that were handled and are not done with: nothing further is, as long as there are
-        # any.
-        self._busy_count = 0
         self._dispatched_half: HalfFrame | None = None
         self._outgoing = Outgoing(listener)
         self._is_in_pass = False
@@ -101,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self.info = self._listener.connection_opened(self, transport)
         if self.info is not None:
             self.info.close = self.close
+            self.info.fail = self._close_when_answered
             self.info.keep = self._keep_request
             transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=UNSENT_BYTES_MAX // 4)
 
@@ -114,7 +115,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         info = self.info
-        if info is None or info.closed:
+        if info is None or info.gate.is_over:
             return
         listener = self._listener
         now_ms = listener.clock.now_ms()
@@ -188,9 +189,9 @@ class Connection(asyncio.BufferedProtocol):
         info = self.info
         if info is None:
             return
-        info.closed = True
+        info.gate.close()
         # It refers back to this connection, and a circle is not free before it is searched for.
-        info.close = _closed_already
+        info.close = info.fail = _closed_already
         info.keep = keep_copy
         on_close, info.on_close = info.on_close, {}
         for callback in on_close:
@@ -212,6 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         dispatch = listener.dispatcher.dispatch
         info = self.info
         assert info is not None
+        gate = info.gate
         is_full = self._outgoing.is_full
         has_handled = False
         while end - position >= SIZE_BYTES:
@@ -223,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._start_half(view[position:end], SIZE_BYTES + size, now_ms)
                 return
             if (
-                self._busy_count
+                not gate.is_open
                 or is_full()
                 or (has_handled and listener.clock.now_ms() - now_ms > PASS_MS_MAX)
             ):
@@ -232,12 +234,13 @@ class Connection(asyncio.BufferedProtocol):
             has_handled = True
             self._take(dispatch(info, buf, position + SIZE_BYTES, frame_end, now_ms))
             position = frame_end
-            if info.closed:
+            if gate.is_over:
                 return
         if position < end:
             self._start_half(view[position:end], SIZE_BYTES, now_ms)
 
     def _keep_backlog(self, data: memoryview) -> None:
+        assert self._backlog is None, "a connection is not read while requests of it wait"
         if not self._listener.memory.keep_waiting(len(data)):
             raise CloseConnection("no memory left for requests that wait")
         self._backlog = bytearray(data)
@@ -268,17 +271,16 @@ class Connection(asyncio.BufferedProtocol):
             if not half.grow():
                 raise CloseConnection("no memory left for half frames")
             return
-        if must_wait and half.is_whole:
+        info = self.info
+        assert info is not None
+        if (must_wait or not info.gate.is_open) and half.is_whole:
             return
         self._half = None
         self._dispatched_half = half
         try:
             self._proven_bytes = max(self._proven_bytes, half.total)
-            assert self.info is not None
             self._take(
-                self._listener.dispatcher.dispatch(
-                    self.info, half.buffer, SIZE_BYTES, half.total, now_ms
-                )
+                self._listener.dispatcher.dispatch(info, half.buffer, SIZE_BYTES, half.total, now_ms)
             )
         finally:
             # Unless the request is kept, and the buffer with it.
@@ -292,25 +294,33 @@ class Connection(asyncio.BufferedProtocol):
         half = self._dispatched_half
         if half is not None and buf is half.buffer:
             self._dispatched_half = None
-            self._busy_count += 1
-            return KeptRequest(half.buffer, 0, partial(self._request_done, half.release))
+            self._begin_exclusive()
+            return KeptRequest(half.buffer, 0, partial(self._release_kept, half.release))
         size = end - position
         if not memory.keep_waiting(size):
             raise CloseConnection("no memory left for requests that wait")
-        self._busy_count += 1
+        self._begin_exclusive()
         copy = bytearray(memoryview(buf)[position:end])
         if not self._is_in_pass:
             # Of a request that was handled earlier and turns out to be long.
             self._adjust_reading()
         return KeptRequest(
-            copy, position, partial(self._request_done, partial(memory.stop_waiting, size))
+            copy, position, partial(self._release_kept, partial(memory.stop_waiting, size))
         )
 
-    def _request_done(self, give_back: Callable[[], None]) -> None:
+    def _release_kept(self, give_back: Callable[[], None]) -> None:
         give_back()
-        self._busy_count -= 1
+        self._end_exclusive()
+
+    def _begin_exclusive(self) -> None:
+        assert self.info is not None
+        self.info.gate.begin_exclusive()
+
+    def _end_exclusive(self) -> None:
         info = self.info
-        if not self._is_in_pass and info is not None and not info.closed:
+        assert info is not None
+        info.gate.end_exclusive()
+        if not self._is_in_pass and not info.closed:
             self._adjust_reading()
 
     def _drop_half(self) -> None:
@@ -333,7 +343,13 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, Deferred):
             slot = Slot()
             outgoing.slots.append(slot)
-            answer.when_complete(partial(self._slot_done, slot))
+            info = self.info
+            assert info is not None
+            if answer.is_exclusive or not info.gate.is_authenticated:
+                info.gate.begin_exclusive()
+                answer.when_complete(partial(self._exclusive_answered, slot))
+            else:
+                answer.when_complete(partial(self._slot_done, slot))
         elif outgoing.slots:
             slot = Slot()
             outgoing.slots.append(slot)
@@ -349,11 +365,18 @@ class Connection(asyncio.BufferedProtocol):
                 # somebody else's request.
                 self._adjust_reading()
 
+    def _exclusive_answered(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
+        self._slot_done(slot, buffers)
+        self._end_exclusive()
+
     # Back-pressure.
 
     def _adjust_reading(self) -> None:
-        """Read exactly while there is room for answers and nothing waits in the backlog."""
-        must_pause = self._busy_count > 0 or self._outgoing.is_full()
+        """Read exactly while the gate is open, there is room for answers and nothing waits in the
+        backlog. Of a connection that has failed, see whether it can be closed."""
+        info = self.info
+        is_open = info is not None and info.gate.is_open
+        must_pause = not is_open or self._outgoing.is_full()
         has_backlog = self.has_backlog
         if has_backlog and not must_pause and not self._is_turn_due:
             self._is_turn_due = True
@@ -370,6 +393,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
+        if not is_open:
+            self._close_if_answered()
 
     def take_turn(self) -> None:
         """What LoopShare calls."""
@@ -379,9 +404,9 @@ class Connection(asyncio.BufferedProtocol):
     def _resume(self) -> None:
         """There is room again: first the frames that were read already, then the socket."""
         info = self.info
-        if self.has_backlog and not self._busy_count and not self._outgoing.is_full():
-            if info is None or info.closed:
-                return
+        if info is None or info.closed:
+            return
+        if self.has_backlog and info.gate.is_open and not self._outgoing.is_full():
             now_ms = self._listener.clock.now_ms()
             self._is_in_pass = True
             turns = self._listener.turns
@@ -407,19 +432,23 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Nothing half read and nothing to answer."""
-        is_waiting = self._busy_count or self._outgoing.slots
+        is_waiting = self._is_busy or self._outgoing.slots
         return self._half is None and self._backlog is None and not is_waiting
 
     @property
     def is_answered(self) -> bool:
         """Nothing to answer and nothing unsent."""
         transport = self.transport
-        if self._busy_count:
+        if self._is_busy:
             # It may be one without an answer.
             return False
         if transport is None or transport.is_closing():
             return True
         return not self._outgoing.slots and not transport.get_write_buffer_size()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.info is not None and self.info.gate.is_busy
 
     @property
     def has_unread_answers(self) -> bool:
@@ -441,12 +470,31 @@ class Connection(asyncio.BufferedProtocol):
         if info is None or transport is None or info.closed:
             return
         self._outgoing.flush(transport)
-        info.closed = True
-        self.closing_since_ms = self._listener.clock.now_ms()
-        self._listener.log_close(info, reason, is_expected=is_expected)
+        if self.closing_since_ms is None:
+            self.closing_since_ms = self._listener.clock.now_ms()
+            self._listener.log_close(info, reason, is_expected=is_expected)
+        info.gate.close()
         self._outgoing.drop_slots()
         self._take_backlog()
         transport.close()
+
+    def _close_when_answered(self, reason: str) -> None:
+        """See `ConnectionInfo.fail`. Logged at once; whose answers take too long is aborted."""
+        info = self.info
+        if info is None or info.gate.is_over:
+            return
+        info.gate.fail()
+        self.closing_since_ms = self._listener.clock.now_ms()
+        self._listener.log_close(info, reason)
+        self._take_backlog()
+        self._drop_half()
+        if not self._is_in_pass:
+            self._adjust_reading()
+
+    def _close_if_answered(self) -> None:
+        info = self.info
+        if info is not None and info.gate.state is GateState.FAILED and not self._outgoing.slots:
+            self.close("its last request has failed")
 
     # For the shutdown.
 

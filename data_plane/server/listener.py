@@ -6,6 +6,7 @@ Bounds and their effect
   when the client has taken nothing of its answers for so long;
 - a frame must be complete FRAME_DEADLINE_MS after its first byte, plus the time its size takes at
   FRAME_BYTES_PER_MS_MIN;
+- a connection that is not authenticated AUTHENTICATION_MS_MAX after it was opened is closed;
 - a closing connection that does not take its last bytes is aborted after CLOSE_DEADLINE_MS.
 
 Every close that the client did not ask for is logged with peer and reason; at most
@@ -32,6 +33,7 @@ from data_plane.server.receive_buffers import ReceiveMemory
 
 FRAME_DEADLINE_MS = 60_000
 FRAME_BYTES_PER_MS_MIN = 100
+AUTHENTICATION_MS_MAX = 30_000
 CLOSE_DEADLINE_MS = 10_000
 TLS_HANDSHAKE_TIMEOUT_S = 10.0
 SWEEP_INTERVAL_MS = 5_000
@@ -164,7 +166,7 @@ class Listener:
         self._size_buffers(transport)
         self._per_ip[host] += 1
         self.connections.add(connection)
-        connection.last_active_ms = self.clock.now_ms()
+        connection.opened_ms = connection.last_active_ms = self.clock.now_ms()
         return info
 
     def _connections_max(self, host: str) -> int:
@@ -225,6 +227,14 @@ class Listener:
                 if now_ms - connection.closing_since_ms > CLOSE_DEADLINE_MS:
                     assert connection.transport is not None
                     connection.transport.abort()
+                continue
+            info = connection.info
+            if (
+                info is not None
+                and not info.gate.is_authenticated
+                and now_ms - connection.opened_ms > AUTHENTICATION_MS_MAX
+            ):
+                connection.close(f"not authenticated after {now_ms - connection.opened_ms} ms")
                 continue
             half = connection.half_frame
             if half is not None:

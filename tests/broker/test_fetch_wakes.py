@@ -152,7 +152,7 @@ class WakesMachine(RuleBasedStateMachine):
     def lose_connection(self, number: int) -> None:
         consumer = self.consumers[number]
         connection = consumer.connection
-        connection.closed = True
+        connection.gate.close()
         on_close, connection.on_close = connection.on_close, {}
         for callback in on_close:
             callback()

@@ -263,7 +263,7 @@ def test_nobody_waits_for_it_any_more(broker: Groups, turns: BrokerTurns) -> Non
     gone = broker.connect()
     pending = broker.send(ApiKey.OFFSET_FETCH, 9, all_offsets(9), connection=gone)
     turns.ticked(200)
-    gone.closed = True
+    gone.gate.close()
     turns.answered(pending)
     assert not pending.is_answered
     assert len(broker.services.request_work) == 0

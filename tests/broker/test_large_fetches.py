@@ -209,7 +209,7 @@ def test_cut_short(broker: BrokerPlayer, turns_count: int, ending: str, epoch: i
         broker.sessions.stop(broker.now_ms)
     if ending != "gone":
         assert len(reasons) == 1
-    connection.closed = True
+    connection.gate.close()
     on_close, connection.on_close = connection.on_close, {}
     for callback in on_close:
         callback()

@@ -153,7 +153,7 @@ def test_nobody_waits_for_it_any_more(broker: AdminPlayer) -> None:
     pending = broker.send(ApiKey.METADATA, 4, metadata_request(*NAMES), connection=gone)
     broker.executor.run_one()
     broker.services.wakes.run(broker.now_ms)
-    gone.closed = True
+    gone.gate.close()
     broker.run_jobs()
     assert not pending.is_answered
     assert len(broker.services.request_work) == 0

@@ -274,7 +274,7 @@ def test_the_client_is_gone_before_its_turn(broker: BrokerPlayer, acks: int) -> 
     """Who wants no answer may close after sending; the others' requests are nobody's any more."""
     gone = broker.connect()
     send(broker, LARGE, acks=acks, connection=gone)
-    gone.closed = True
+    gone.gate.close()
     broker.run_jobs()
     assert ends(broker)[0] == (1 if acks == 0 else 0)
     assert len(broker.services.request_work) == 0
@@ -284,7 +284,7 @@ def test_who_sends_and_goes_cannot_fill_the_queue(broker: BrokerPlayer) -> None:
     for _ in range(2 * UNANSWERED_WORK_MAX):
         gone = broker.connect()
         send(broker, LARGE, acks=0, connection=gone)
-        gone.closed = True
+        gone.gate.close()
     broker.run_jobs()
     assert UNANSWERED_WORK_MAX <= ends(broker)[0] <= UNANSWERED_WORK_MAX + WORK_AT_ONCE_MAX
 

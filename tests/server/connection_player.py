@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from data_plane.broker.api import Buffer, ConnectionInfo, Deferred
+from data_plane.broker.request_gate import RequestGate
 from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.server.connection import Connection
 from data_plane.server.loop_share import LoopShare
@@ -88,7 +89,10 @@ class ScriptedDispatcher:
 class PlayedListener:
     """What a Connection uses of its listener."""
 
-    def __init__(self, script: Script, frame_bytes_max: int = 10_000_000) -> None:
+    def __init__(
+        self, script: Script, frame_bytes_max: int = 10_000_000, *, is_authenticated: bool = True
+    ) -> None:
+        self._is_authenticated = is_authenticated
         self.memory = ReceiveMemory()
         self.turns: Turns = UnwatchedTurns()
         self.clock = FixedClock()
@@ -105,7 +109,8 @@ class PlayedListener:
         self.share = LoopShare(self.clock.now_ms, self.call_soon)
 
     def connection_opened(self, connection: Connection, transport: Any) -> ConnectionInfo:
-        return ConnectionInfo(1, "peer:1", "tenants", "peer", 1)
+        gate = RequestGate(is_authenticated=self._is_authenticated)
+        return ConnectionInfo(1, "peer:1", "tenants", "peer", 1, gate=gate)
 
     def connection_closed(self, connection: Connection) -> None:
         self.closed.append(connection)

@@ -43,8 +43,7 @@ class ServerConnection:
         self._dispatcher = dispatcher
         self._end = end
         self._slots: deque[_Slot] = deque()
-        # Behind a request that keeps its bytes nothing is handled.
-        self._kept_count = 0
+        # Those behind an exclusive request (request_gate.py).
         self._frames: deque[bytes] = deque()
         peer = end.other.host
         self.info = ConnectionInfo(
@@ -55,6 +54,7 @@ class ServerConnection:
             1,
             close=self._close,
             keep=self._keep,
+            fail=self._close,
             is_inter_broker=is_inter_broker,
         )
         end.on_frame = self._frame_arrived
@@ -68,9 +68,9 @@ class ServerConnection:
 
     def _handle(self, frame: bytes) -> None:
         info = self.info
-        if info.closed:
+        if info.gate.is_over:
             return
-        if self._kept_count:
+        if not info.gate.is_open:
             self._frames.append(frame)
             return
         now_ms = self._node.clock.now_ms()
@@ -86,21 +86,27 @@ class ServerConnection:
         self._slots.append(slot)
         self._node.unsent[self] = None
         if isinstance(answer, Deferred):
-            answer.when_complete(lambda buffers: self._complete(slot, buffers))
+            is_exclusive = answer.is_exclusive
+            if is_exclusive:
+                info.gate.begin_exclusive()
+            answer.when_complete(lambda buffers: self._complete(slot, buffers, is_exclusive))
         else:
             slot.fill(answer)
 
-    def _complete(self, slot: _Slot, buffers: Iterable[Any]) -> None:
+    def _complete(self, slot: _Slot, buffers: Iterable[Any], was_exclusive: bool) -> None:
         slot.fill(buffers)
         self._node.unsent[self] = None
+        if was_exclusive:
+            self._release()
 
     def _keep(self, buf: bytearray | memoryview, position: int, end: int) -> KeptRequest:
-        self._kept_count += 1
+        self.info.gate.begin_exclusive()
         return KeptRequest(bytearray(buf[position:end]), position, self._release)
 
     def _release(self) -> None:
-        self._kept_count -= 1
-        while self._frames and not self._kept_count:
+        gate = self.info.gate
+        gate.end_exclusive()
+        while self._frames and gate.is_open:
             self._handle(self._frames.popleft())
 
     def flush(self) -> None:
@@ -124,7 +130,7 @@ class ServerConnection:
 
     def _forget(self) -> None:
         info = self.info
-        info.closed = True
+        info.gate.close()
         self._slots.clear()
         self._frames.clear()
         on_close, info.on_close = info.on_close, {}
@@ -138,4 +144,4 @@ class ServerConnection:
     @property
     def is_waiting(self) -> bool:
         """Whether a request has no answer yet."""
-        return bool(self._slots or self._kept_count)
+        return bool(self._slots) or self.info.gate.is_busy
