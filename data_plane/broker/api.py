@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from data_plane.broker.namespaces import DEFAULT_NAMESPACE, Ids, RequestNames, Topics
+from data_plane.broker.principal import ANONYMOUS, Principal
 from data_plane.broker.request_gate import RequestGate
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 
@@ -71,7 +72,7 @@ class ConnectionInfo:
     port: int
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
-    principal: str = "User:ANONYMOUS"
+    principal: Principal = ANONYMOUS
     # Which of its requests may be handled.
     gate: RequestGate = field(default_factory=RequestGate)
     # Called once when it is closed, in this order; who no longer wants that takes itself out.
@@ -82,6 +83,8 @@ class ConnectionInfo:
     # connection; nothing behind them is handled. Called before the answer is given. Set by the
     # server.
     fail: Callable[[str], None] = lambda reason: None
+    # Nothing further is read or handled for so many milliseconds. Set by the server.
+    mute: Callable[[int], None] = lambda duration_ms: None
     # What a handler calls that needs `buf[position:end]`, the request or a part of it, for longer.
     # Raises CloseConnection when there is no memory for it. Set by the server.
     keep: Callable[[bytearray | memoryview, int, int], KeptRequest] = keep_copy
@@ -100,7 +103,7 @@ class ConnectionInfo:
     def closed(self) -> bool:
         return self.gate.is_closed
 
-    def authenticate(self, principal: str) -> None:
+    def authenticate(self, principal: Principal) -> None:
         """It is known who speaks. Called before the answer that says so is given."""
         self.principal = principal
         self.gate.authenticate()
@@ -145,6 +148,29 @@ class RequestContext(NamedTuple):
             outward = self.names.namespace.outward
             API_BY_KEY[self.api_key].translate_response(response, outward, self.api_version)
         return response
+
+    @property
+    def principal(self) -> Principal:
+        return self.connection.principal
+
+    @property
+    def namespace(self) -> str:
+        return self.connection.namespace
+
+    @property
+    def listener(self) -> str:
+        """The name of the address that it came through."""
+        return self.connection.listener
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.host
+
+    @property
+    def client_software(self) -> tuple[str, str]:
+        """Name and version, as the client says (KIP-511)."""
+        connection = self.connection
+        return connection.client_software_name, connection.client_software_version
 
 
 class Deferred(Generic[T]):

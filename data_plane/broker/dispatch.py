@@ -40,6 +40,7 @@ from data_plane.broker.api import (
 from data_plane.broker.frames import API_VERSIONS_KEY, encode_frame, new_response
 from data_plane.broker.large_requests import LargeRequest, sliced
 from data_plane.broker.services import Services
+from data_plane.broker.throttling import ASK_THEMSELVES, throttle_frames, throttle_message
 from data_plane.wire.errors import ErrorCode, MalformedFrame, WireError
 from data_plane.wire.primitives import Reader
 from data_plane.wire.registry import API_BY_KEY, ApiKey, ApiSpec
@@ -116,9 +117,11 @@ class Dispatcher:
         names = self._names[connection.namespace]
         context = RequestContext(api_key, version, correlation_id, client_id, connection, names)
         if entry.raw_handler is not None:
-            return self._call_raw(entry.raw_handler, context, buf, position, end, now_ms)
+            answer = self._call_raw(entry.raw_handler, context, buf, position, end, now_ms)
+            return self._throttled(context, answer) if self._services.quotas.is_active else answer
         if end - position > self._request_bytes_max and api_key in LARGE_APIS:
-            return self._call_in_slices(entry, spec, context, buf, position, end)
+            later = self._call_in_slices(entry, spec, context, buf, position, end)
+            return self._throttled(context, later) if self._services.quotas.is_active else later
         return self._call(entry, spec, context, Reader(buf, position, end), now_ms)
 
     def _call_raw(
@@ -140,6 +143,22 @@ class Dispatcher:
             self._log_failure(context, error)
             raise CloseConnection(f"request failed: {error!r}") from error
         return result
+
+    def _throttled(
+        self, context: RequestContext, answer: Frames | Deferred[Any] | None
+    ) -> Frames | Deferred[Any] | None:
+        """An answer that is encoded already, with its throttle time. While a quota manager is
+        active."""
+        if answer is None or context.api_key in ASK_THEMSELVES:
+            return answer
+        if not isinstance(answer, Deferred):
+            throttle_frames(self._services, context, answer)
+            return answer
+        throttled: Deferred[Any] = Deferred(is_exclusive=answer.is_exclusive)
+        answer.when_complete(
+            lambda frames: throttled.complete(throttle_frames(self._services, context, frames))
+        )
+        return throttled
 
     def _call(
         self,
@@ -265,6 +284,7 @@ class Dispatcher:
         self._services.request_work.submit(connection.host, encode, done)
 
     def _encode(self, spec: ApiSpec, context: RequestContext, response: Any) -> bytearray:
+        throttle_message(self._services, context, response)
         try:
             return encode_frame(spec, context.api_version, context.correlation_id, response)
         except Exception as error:

@@ -31,9 +31,9 @@ from data_plane.broker.fetch_reads import LARGE_FETCH_BYTES
 from data_plane.broker.fetch_response import (
     SESSIONS_VERSION,
     PartitionResult,
-    encode_fetch_response,
+    encode_refusal,
 )
-from data_plane.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION_ID, FetchSet
+from data_plane.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, FetchSet
 from data_plane.broker.large_fetches import LargeFetch
 from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.services import Services
@@ -71,7 +71,7 @@ def handle_fetch(
     else:
         found = fetch_sets.of_session(fetches, context, view, now_ms)
         if isinstance(found, ErrorCode):
-            return encode_fetch_response(services, context, (), int(found), NO_SESSION_ID)
+            return encode_refusal(services, context, found)
         fetch_set = found
         before_count = fetch_set.partitions_count
         fetch_set.name_changes(view.topics)
@@ -80,7 +80,7 @@ def handle_fetch(
         if fetch_set.partitions_count != before_count:
             error = fetch_sets.keep_session(fetches, fetch_set, before_count)
             if error is not ErrorCode.NONE:
-                return encode_fetch_response(services, context, (), int(error), NO_SESSION_ID)
+                return encode_refusal(services, context, error)
     if view.isolation_level != fetch_set.isolation_level:
         fetch_set.use_isolation_level(view.isolation_level)
     if fetch_set.is_follower:
@@ -93,13 +93,13 @@ def _refuse_follower(
     services: Services, context: RequestContext, view: FetchRequestView
 ) -> list[Buffer]:
     """An error for the request as a whole; before version 7 each partition carries it."""
-    error = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     results: list[PartitionResult] = []
     if context.api_version < SESSIONS_VERSION:
         fetch_set = FetchSet(False, 0)
         fetch_set.name_all(view.topics)
-        results = [PartitionResult(target, error) for target in fetch_set.partitions()]
-    return encode_fetch_response(services, context, results, error, NO_SESSION_ID)
+        results = [PartitionResult(target, int(error)) for target in fetch_set.partitions()]
+    return encode_refusal(services, context, error, results)
 
 
 def register(table: HandlerTable) -> None:

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from data_plane.broker.api import RequestContext
+from data_plane.broker.api import Buffer, RequestContext
 from data_plane.broker.cold_reads import ColdRead
-from data_plane.broker.fetch_response import PartitionResult
+from data_plane.broker.fetch_response import PartitionResult, encode_fetch_response
 from data_plane.broker.fetch_results import (
     failed_result,
     lost_result,
@@ -33,12 +33,13 @@ from data_plane.broker.fetch_results import (
 )
 from data_plane.broker.fetch_rights import FetchRights
 from data_plane.broker.fetch_scans import FetchScans
-from data_plane.broker.fetch_sessions import FetchPartition, FetchSet
+from data_plane.broker.fetch_sessions import NO_SESSION_ID, FetchPartition, FetchSet
 from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.partition_errors import UNKNOWN_PARTITION_CODES, check_leader_epoch
 from data_plane.broker.projected_reads import closing_batch, joined
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
+from data_plane.broker.throttling import throttle_fetch
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -67,6 +68,7 @@ class FetchReads:
         "_cold_reads",
         "_context",
         "_fetch_set",
+        "_fetches",
         "_scans",
         "_services",
         "_size",
@@ -88,6 +90,7 @@ class FetchReads:
         now_ms: int,
     ) -> None:
         fetches: OpenFetches = services.parts[PART]
+        self._fetches = fetches
         self._services = services
         self._context = context
         self._fetch_set = fetch_set
@@ -125,6 +128,9 @@ class FetchReads:
             self._scans.start_over()
         if not self.rights.is_follower:
             self._bytes_max = min(self._bytes_wanted, self._cold_reads.answer_bytes_max())
+            quotas = self._services.quotas
+            if quotas.is_active:
+                self._bytes_max = min(self._bytes_max, quotas.fetch_bytes_max(self._context))
         self._bytes_min = min(self._bytes_min, self._bytes_max)
 
     def look_at(self, targets: Sequence[FetchPartition]) -> None:
@@ -410,6 +416,39 @@ class FetchReads:
         """There will be no answer."""
         if self._scans is not None:
             self._scans.close()
+
+    # What a quota forbids
+
+    def throttle_ms(self) -> int:
+        """For how long the client has to wait before it gets what was found."""
+        if not self._services.quotas.is_active:
+            return 0
+        answer_bytes = sum(result.size for result in self.results)
+        return throttle_fetch(self._services, self._context, answer_bytes)
+
+    def throttled_answer(self, throttle_ms: int, *, is_session_opening: bool) -> list[Buffer]:
+        """Nothing of what was found, which is found again by the next request. As in Kafka a
+        session that would have been opened is not: an empty first answer does not tell what is in
+        it."""
+        fetch_set = self._fetch_set
+        self.results = []
+        if is_session_opening:
+            fetch_set.parked = None
+            self._fetches.cache.remove(fetch_set.session_id)
+            fetch_set.session_id = NO_SESSION_ID
+        else:
+            fetch_set.dirty.update(self._untold)
+        frame = encode_fetch_response(
+            self._services,
+            self._context,
+            (),
+            int(ErrorCode.NONE),
+            fetch_set.session_id,
+            throttle_ms,
+        )
+        if not fetch_set.is_kept:
+            fetch_set.close()
+        return frame
 
     # What is told beside records
 

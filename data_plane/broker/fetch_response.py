@@ -12,11 +12,12 @@ from typing import Any
 
 from data_plane.broker.api import Buffer, RequestContext
 from data_plane.broker.fetch_names import outside_name
-from data_plane.broker.fetch_sessions import FetchPartition, FetchSet
+from data_plane.broker.fetch_sessions import NO_SESSION_ID, FetchPartition, FetchSet
 from data_plane.broker.frames import begin_frame
 from data_plane.broker.produce_response import node_endpoints
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.services import Services
+from data_plane.broker.throttling import throttle_fetch
 from data_plane.log.errors import LogError
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.wire import kernel
@@ -77,6 +78,7 @@ def encode_fetch_response(
     results: Sequence[PartitionResult],
     error_code: int,
     session_id: int,
+    throttle_ms: int = 0,
 ) -> list[Buffer]:
     """The whole frame, of `results` alone. Results of one topic must stand together."""
     leader_hints = leader_hints_of(context)
@@ -95,7 +97,19 @@ def encode_fetch_response(
         error_code,
         session_id,
         node_endpoints(services, leader_hints) if leader_hints else (),
+        throttle_ms,
     )
+
+
+def encode_refusal(
+    services: Services,
+    context: RequestContext,
+    error: ErrorCode,
+    results: Sequence[PartitionResult] = (),
+) -> list[Buffer]:
+    """The whole frame of an error that concerns the request as a whole."""
+    throttle_ms = throttle_fetch(services, context, 0)
+    return encode_fetch_response(services, context, results, int(error), NO_SESSION_ID, throttle_ms)
 
 
 def encode_full_response(
@@ -221,6 +235,7 @@ def encode_topics(
     error_code: int,
     session_id: int,
     endpoints: Sequence[NodeEndpoint],
+    throttle_ms: int = 0,
 ) -> list[Buffer]:
     """The whole frame; may be called in a thread."""
     version = context.api_version
@@ -234,6 +249,6 @@ def encode_topics(
         topics,
         error_code,
         session_id,
-        0,
+        throttle_ms,
         endpoints,
     )

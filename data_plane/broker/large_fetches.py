@@ -36,7 +36,7 @@ from data_plane.broker.fetch_reads import FetchReads
 from data_plane.broker.fetch_response import (
     SESSIONS_VERSION,
     Topics,
-    encode_fetch_response,
+    encode_refusal,
     encode_topics,
     full_fields,
     leader_hints_of,
@@ -251,9 +251,7 @@ class LargeFetch:
                 yield self._pause
 
     def _refuse(self, error: ErrorCode) -> None:
-        self.deferred.complete(
-            encode_fetch_response(self._services, self._context, (), int(error), NO_SESSION_ID)
-        )
+        self.deferred.complete(encode_refusal(self._services, self._context, error))
 
     def _hand_over(self, view: FetchRequestView, fetch_set: FetchSet) -> None:
         """An incremental request goes on as a poll like any other."""
@@ -325,13 +323,16 @@ class LargeFetch:
     ) -> Generator[Callable[[OnDone], None], Any, list[Buffer]]:
         """The frames, as `Poll` makes them."""
         services, context = self._services, self._context
+        is_opening = fetch_set.session_id != NO_SESSION_ID
+        throttle_ms = reads.throttle_ms()
+        if throttle_ms > 0:
+            return reads.throttled_answer(throttle_ms, is_session_opening=is_opening)
         results, reads.results = reads.results, []
         for sent in sliced(results, TOLD_MAX):
             reads.note_sent(sent)
             yield self._pause
         topics: Topics = []
         leader_hints = leader_hints_of(context)
-        is_opening = fetch_set.session_id != NO_SESSION_ID
         by_target = {result.target: result for result in results}
         told_count = 0
         for (topic, topic_id), group in fetch_set.topics.items():

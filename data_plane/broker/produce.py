@@ -52,6 +52,7 @@ from data_plane.broker.produce_response import (
 )
 from data_plane.broker.produce_waits import WaitingProduce
 from data_plane.broker.services import Services
+from data_plane.broker.throttling import throttle_produce
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
@@ -352,18 +353,21 @@ class _Produce:
     def answer(self) -> list[Buffer] | Deferred[list[Buffer]] | None:
         """When all is appended. Raises CloseConnection."""
         answers = self._answers
+        request_bytes = self._end - self._position
         if self._view.acks == ACKS_NONE:
             if any(answer.error_code != _NONE for _, _, answer in self._todo):
                 raise CloseConnection(f"produce with acks=0 failed: {_describe(answers)}")
+            throttle_produce(self._services, self._context, request_bytes)
             return None
         if not self._waiting:
-            return encode_produce_response(self._services, self._context, answers)
+            return encode_produce_response(self._services, self._context, answers, request_bytes)
         return WaitingProduce(
             self._services,
             self._context,
             answers,
             self._waiting,
             self._began_ms + max(0, self._view.timeout_ms),
+            request_bytes,
             self._needs_all,
         ).deferred
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from data_plane.broker.api import Buffer, RequestContext
 from data_plane.broker.frames import begin_frame
 from data_plane.broker.services import Services
+from data_plane.broker.throttling import throttle_produce
 from data_plane.wire import kernel
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import NodeEndpoint, ProduceTopic
@@ -66,8 +67,9 @@ def encode_produce_response(
     services: Services,
     context: RequestContext,
     answers: Sequence[tuple[ProduceTopic, Sequence[PartitionAnswer]]],
+    request_bytes: int,
 ) -> list[Buffer]:
-    """The whole frame, as its one buffer."""
+    """The whole frame, as its one buffer; `request_bytes` count for its client's quota."""
     version = context.api_version
     has_ids = version >= TOPIC_IDS_VERSION
     leader_hints: set[int] = set()
@@ -99,7 +101,8 @@ def encode_produce_response(
         topics.append((topic.name, topic.topic_id, results))
     head = begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
     endpoints = node_endpoints(services, leader_hints) if leader_hints else ()
-    return [kernel.encode_produce_response(bytes(head), version, topics, 0, endpoints)]
+    throttle_ms = throttle_produce(services, context, request_bytes)
+    return [kernel.encode_produce_response(bytes(head), version, topics, throttle_ms, endpoints)]
 
 
 def node_endpoints(services: Services, node_ids: set[int]) -> list[NodeEndpoint]:

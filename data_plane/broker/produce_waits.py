@@ -34,7 +34,16 @@ from data_plane.wire.errors import ErrorCode
 class WaitingProduce:
     """Waits as soon as it is made; `deferred` becomes the answer."""
 
-    __slots__ = ("_answers", "_context", "_open", "_services", "_timer", "_waiters", "deferred")
+    __slots__ = (
+        "_answers",
+        "_context",
+        "_open",
+        "_request_bytes",
+        "_services",
+        "_timer",
+        "_waiters",
+        "deferred",
+    )
 
     def __init__(
         self,
@@ -43,11 +52,13 @@ class WaitingProduce:
         answers: Answers,
         waiting: list[tuple[Partition, PartitionAnswer, int]],
         deadline_ms: int,
+        request_bytes: int,
         needs_all: bool,
     ) -> None:
         self._services = services
         self._context = context
         self._answers = answers
+        self._request_bytes = request_bytes
         self._open: dict[int, PartitionAnswer] = {}
         self._timer: Timer | None = None
         self._waiters: list[Waiter] = []
@@ -99,5 +110,7 @@ class WaitingProduce:
     def _finish(self) -> None:
         self._context.connection.on_close.pop(self._abandon, None)
         self.deferred.complete(
-            encode_produce_response(self._services, self._context, self._answers)
+            encode_produce_response(
+                self._services, self._context, self._answers, self._request_bytes
+            )
         )

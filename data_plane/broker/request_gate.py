@@ -8,13 +8,15 @@ done, and nothing ever if it fails.
 | state | the next request | socket | goes over to |
 |---|---|---|---|
 | UNAUTHENTICATED | handled if strangers may ask it, else it fails | read | all but BUSY |
-| AUTHENTICATING: a request of a stranger is not done | waits | not read | all but BUSY |
-| READY | handled | read | BUSY, FAILED, CLOSED |
-| BUSY: an exclusive request is not done | waits | not read | READY, FAILED, CLOSED |
+| AUTHENTICATING: a request of a stranger is not done | waits | not read | all |
+| READY | handled | read | BUSY, THROTTLED, FAILED, CLOSED |
+| BUSY: an exclusive request is not done | waits | not read | READY, THROTTLED, FAILED, CLOSED |
+| THROTTLED: its client has to wait | waits | not read | the state before, FAILED, CLOSED |
 | FAILED: the answers of what was handled leave | dropped | not read | CLOSED |
 | CLOSED | dropped | gone | none |
 
 Invariants
+- A connection whose request is exclusive and which has to wait is BUSY, then THROTTLED.
 - Until a connection is authenticated each of its requests is exclusive, whatever its handler says.
 - FAILED and CLOSED are final: no request is handled, whatever is done afterwards.
 
@@ -34,6 +36,7 @@ class GateState(Enum):
     AUTHENTICATING = auto()
     READY = auto()
     BUSY = auto()
+    THROTTLED = auto()
     FAILED = auto()
     CLOSED = auto()
 
@@ -41,7 +44,14 @@ class GateState(Enum):
 class RequestGate:
     """That of one connection."""
 
-    __slots__ = ("_exclusive_count", "_is_closed", "is_authenticated", "is_open", "is_over")
+    __slots__ = (
+        "_exclusive_count",
+        "_is_closed",
+        "_is_muted",
+        "is_authenticated",
+        "is_open",
+        "is_over",
+    )
 
     def __init__(self, *, is_authenticated: bool = True) -> None:
         self.is_authenticated = is_authenticated
@@ -51,6 +61,7 @@ class RequestGate:
         self.is_over = False
         self._exclusive_count = 0
         self._is_closed = False
+        self._is_muted = False
 
     @property
     def state(self) -> GateState:
@@ -58,9 +69,11 @@ class RequestGate:
             return GateState.CLOSED
         if self.is_over:
             return GateState.FAILED
-        if self.is_authenticated:
-            return GateState.BUSY if self._exclusive_count else GateState.READY
-        return GateState.AUTHENTICATING if self._exclusive_count else GateState.UNAUTHENTICATED
+        if self._exclusive_count:
+            return GateState.BUSY if self.is_authenticated else GateState.AUTHENTICATING
+        if self._is_muted:
+            return GateState.THROTTLED
+        return GateState.READY if self.is_authenticated else GateState.UNAUTHENTICATED
 
     @property
     def is_busy(self) -> bool:
@@ -83,6 +96,15 @@ class RequestGate:
         self._exclusive_count -= 1
         self._follow()
 
+    def mute(self) -> None:
+        """Its client has to wait."""
+        self._is_muted = True
+        self._follow()
+
+    def unmute(self) -> None:
+        self._is_muted = False
+        self._follow()
+
     def authenticate(self) -> None:
         """It is known who speaks; again, when a client authenticates anew."""
         self.is_authenticated = True
@@ -97,4 +119,4 @@ class RequestGate:
         self._follow()
 
     def _follow(self) -> None:
-        self.is_open = not self._exclusive_count and not self.is_over
+        self.is_open = not (self._exclusive_count or self._is_muted or self.is_over)

@@ -25,6 +25,7 @@ from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.metrics import BrokerCounters
 from data_plane.broker.namespaces import Namespaces
 from data_plane.broker.projection import Projections
+from data_plane.broker.quotas import NoQuotas, QuotaManager
 from data_plane.broker.request_work import RequestWork
 from data_plane.broker.timers import TimerQueue
 from data_plane.broker.turns import Turns, UnwatchedTurns
@@ -120,6 +121,8 @@ class Services:
     # What this broker supports; what the cell has finalized is in the image.
     features: SupportedFeatures = SUPPORTED_FEATURES
     loop_bounds: LoopBounds = LOOP_BOUNDS
+    # Who has to wait, and for how long.
+    quotas: QuotaManager = field(default_factory=NoQuotas)
     # Filled by the composition root: these are built around this object.
     metadata: MetadataWriter = field(init=False)
     # Calls of the store, and what the controller decides on large images: file work that is slow

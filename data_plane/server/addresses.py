@@ -12,11 +12,12 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from data_plane.cell.image_file import ImageFile
 from data_plane.log.file_system import FileSystem
-from data_plane.server.configuration import BrokerConfig
+from data_plane.server.configuration import BrokerConfig, Listener
 from data_plane.server.entry import Addresses
 from data_plane.server.listener import take_address
 
@@ -34,11 +35,12 @@ class TakenAddresses(NamedTuple):
 async def take_addresses(
     settings: BrokerConfig,
     fs: FileSystem,
-    make_client_connection: Callable[[], asyncio.BaseProtocol],
+    make_client_connection: Callable[[Listener], asyncio.BaseProtocol],
     make_peer_connection: Callable[[], asyncio.BaseProtocol],
     tls: ssl.SSLContext | None,
 ) -> TakenAddresses:
-    """Bind what this broker listens on; `tls` is for the other brokers. Raises OSError."""
+    """Bind what this broker listens on; a client's connection is made for the address that it came
+    through, and `tls` is for the other brokers. Raises OSError."""
     is_member = settings.metadata_store_url is not None
     port_before, inter_broker_port_before = _ports_before(settings, fs) if is_member else (0, 0)
     backlog = settings.effective().get_int("socket.listen.backlog.size")
@@ -65,7 +67,8 @@ async def take_addresses(
         port_before = 0
     for number, address in enumerate(settings.listeners):
         before = port_before if number == 0 else 0
-        server, port = await take(address.host, address.port, before, make_client_connection)
+        make_connection = partial(make_client_connection, address)
+        server, port = await take(address.host, address.port, before, make_connection)
         clients.append(server)
         ports.append(port)
     host, port = advertised.host or socket.getfqdn(), advertised.port or ports[0]

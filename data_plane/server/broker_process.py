@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING
 from data_plane.broker import open_fetches
 from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.peers import Peers
+from data_plane.broker.principal import SecurityProtocol, listener_settings
 from data_plane.broker.services import Logger, Services
 from data_plane.cell.metadata_store import MetadataStore, StoreUnavailable
 from data_plane.log.file_system import OsFileSystem
 from data_plane.log.lanes import Lane
-from data_plane.server import descriptors
+from data_plane.server import configuration, descriptors
 from data_plane.server.addresses import TakenAddresses, take_addresses
 from data_plane.server.clock import Clock
 from data_plane.server.composition import close_services, make_services
@@ -65,6 +66,8 @@ CLOSING_S_MAX = 60.0
 EXIT_STOP_GIVEN_UP = 3
 # How soon a broker that may not begin without the metadata store asks again.
 ENTRY_RETRY_S = 0.5
+# Where the cell uses TLS, who comes through it has proved to be a broker. Nobody asks which.
+INTER_BROKER_SETTINGS = listener_settings(configuration.INTER_BROKER, SecurityProtocol.PLAINTEXT)
 # At the stop, for requests that were received before it.
 BACKLOG_S_MAX = 1.0
 
@@ -122,8 +125,8 @@ class BrokerProcess:
         taken = await take_addresses(
             settings,
             ports.fs,
-            lambda: Connection(self._listener),
-            lambda: Connection(self._listeners[1]),
+            self._accept_client,
+            lambda: Connection(self._listeners[1], INTER_BROKER_SETTINGS),
             None if member is None or member.tls is None else member.tls.server,
         )
         entry = await self._enter(ports, taken.addresses)
@@ -246,6 +249,10 @@ class BrokerProcess:
             self._listener.adopt(server)
         for server in taken.other_brokers:
             self._listeners[1].adopt(server)
+
+    def _accept_client(self, address: configuration.Listener) -> Connection:
+        settings = listener_settings(address.name, address.security_protocol)
+        return Connection(self._listener, settings)
 
     async def _enter(self, ports: Ports, addresses: Addresses) -> Entry | None:
         """Become a member; None when a signal came first. Waits for the store if it must."""

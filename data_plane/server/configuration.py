@@ -18,7 +18,7 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from data_plane.broker.config.listener_definitions import (
     refuses_every_address,
 )
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
+from data_plane.broker.principal import SecurityProtocol
 from data_plane.server.inter_broker_tls import (
     AUTHORITY,
     CERTIFICATE,
@@ -72,6 +73,7 @@ class Listener:
     name: str
     host: str
     port: int
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,7 @@ def _build(
         problem("broker.id", f"must be the same as node.id, which is {node_id}")
     listeners = _listeners("listeners", resolver, problem)
     advertised = _advertised(resolver, listeners, problem)
-    _check_protocols(resolver, listeners, problem)
+    listeners = _with_protocols(resolver, listeners, problem)
     _check_limits(resolver, problem)
     inter_broker = _inter_broker_listener(resolver, problem)
     inter_broker_tls = _inter_broker_tls(resolver, inter_broker.host, problem)
@@ -337,9 +339,10 @@ def _is_every_interface(host: str) -> bool:
         return False
 
 
-def _check_protocols(
+def _with_protocols(
     resolver: EffectiveConfig, listeners: tuple[Listener, ...], problem: Problem
-) -> None:
+) -> tuple[Listener, ...]:
+    """`listeners` with the security protocols that their names stand for."""
     name = "listener.security.protocol.map"
     protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}
     for item in filter(None, (part.strip() for part in resolver.get_str(name).split(","))):
@@ -347,15 +350,21 @@ def _check_protocols(
         if not separator:
             problem(name, f"{item!r} is not of the form NAME:PROTOCOL")
         protocols[listener.strip().upper()] = protocol.strip().upper()
+    served = {protocol.value: protocol for protocol in SecurityProtocol}
+    known: list[Listener] = []
     for listener_config in listeners:
         protocol = protocols.get(listener_config.name, "")
-        if not protocol:
+        if protocol in served:
+            known.append(replace(listener_config, security_protocol=served[protocol]))
+        elif not protocol:
             problem("listeners", f"{listener_config.name} has no entry in {name}")
-        elif protocol != "PLAINTEXT":
+        else:
             problem(
                 "listeners",
-                f"{listener_config.name} asks for {protocol}; only PLAINTEXT is served yet",
+                f"{listener_config.name} asks for {protocol}; only {', '.join(served)} is served"
+                " yet",
             )
+    return tuple(known)
 
 
 def _inter_broker_listener(resolver: EffectiveConfig, problem: Problem) -> Listener:

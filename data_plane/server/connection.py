@@ -38,7 +38,9 @@ from data_plane.broker.api import (
     KeptRequest,
     keep_copy,
 )
+from data_plane.broker.principal import ListenerSettings
 from data_plane.broker.request_gate import GateState
+from data_plane.broker.timers import Timer
 from data_plane.server.outgoing import UNSENT_BYTES_MAX, Outgoing, Slot
 from data_plane.server.receive_buffers import HalfFrame
 from data_plane.wire.errors import WireError
@@ -66,17 +68,22 @@ class Connection(asyncio.BufferedProtocol):
         "_is_stopping",
         "_is_turn_due",
         "_listener",
+        "_muted_until_ms",
         "_outgoing",
         "_proven_bytes",
+        "_unmute_timer",
         "closing_since_ms",
         "info",
         "last_active_ms",
         "opened_ms",
+        "settings",
         "transport",
     )
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, settings: ListenerSettings) -> None:
+        """`settings` are those of the address that it came through."""
         self._listener = listener
+        self.settings = settings
         self.transport: asyncio.Transport | None = None
         self.info: ConnectionInfo | None = None
         self.opened_ms = 0
@@ -86,6 +93,8 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog: bytearray | None = None
         self._proven_bytes = 0
         self._dispatched_half: HalfFrame | None = None
+        self._muted_until_ms = 0
+        self._unmute_timer: Timer | None = None
         self._outgoing = Outgoing(listener)
         self._is_in_pass = False
         self._is_reading = True
@@ -102,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.info is not None:
             self.info.close = self.close
             self.info.fail = self._close_when_answered
+            self.info.mute = self._mute
             self.info.keep = self._keep_request
             transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=UNSENT_BYTES_MAX // 4)
 
@@ -193,6 +203,9 @@ class Connection(asyncio.BufferedProtocol):
         # It refers back to this connection, and a circle is not free before it is searched for.
         info.close = info.fail = _closed_already
         info.keep = keep_copy
+        info.mute = _muted_already
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
         on_close, info.on_close = info.on_close, {}
         for callback in on_close:
             try:
@@ -371,6 +384,30 @@ class Connection(asyncio.BufferedProtocol):
 
     # Back-pressure.
 
+    def _mute(self, duration_ms: int) -> None:
+        """See `ConnectionInfo.mute`. Several at a time last as long as the last one."""
+        info = self.info
+        assert info is not None
+        until_ms = self._listener.clock.now_ms() + duration_ms
+        if info.gate.is_over or self._is_stopping or until_ms <= self._muted_until_ms:
+            return
+        self._muted_until_ms = until_ms
+        if self._unmute_timer is not None:
+            self._unmute_timer.cancel()
+        self._unmute_timer = self._listener.timers.schedule(until_ms, self._unmute)
+        info.gate.mute()
+        if not self._is_in_pass:
+            self._adjust_reading()
+
+    def _unmute(self, now_ms: int) -> None:
+        self._unmute_timer = None
+        # It could not be heard before.
+        self.last_active_ms = max(self.last_active_ms, now_ms)
+        info = self.info
+        if info is not None and not info.closed:
+            info.gate.unmute()
+            self._adjust_reading()
+
     def _adjust_reading(self) -> None:
         """Read exactly while the gate is open, there is room for answers and nothing waits in the
         backlog. Of a connection that has failed, see whether it can be closed."""
@@ -499,9 +536,15 @@ class Connection(asyncio.BufferedProtocol):
     # For the shutdown.
 
     def stop_reading(self) -> None:
-        """What has not been received yet is not taken any more; requests in the backlog are."""
+        """What has not been received yet is not taken any more; requests in the backlog are, also
+        those of a client that would have to wait."""
         self._is_stopping = True
-        self._adjust_reading()
+        timer = self._unmute_timer
+        if timer is None:
+            self._adjust_reading()
+        else:
+            timer.cancel()
+            self._unmute(self._listener.clock.now_ms())
 
     @property
     def has_backlog(self) -> bool:
@@ -519,3 +562,7 @@ class Connection(asyncio.BufferedProtocol):
 
 def _closed_already(reason: str) -> None:
     """What is left of `ConnectionInfo.close` when the connection is gone."""
+
+
+def _muted_already(duration_ms: int) -> None:
+    """As `_closed_already`."""

@@ -25,6 +25,14 @@ from itertools import count
 from data_plane.broker.api import ConnectionInfo
 from data_plane.broker.config.listener_definitions import connection_limits
 from data_plane.broker.dispatch import Dispatcher
+from data_plane.broker.principal import (
+    ANONYMOUS,
+    AcceptedPeer,
+    ListenerSettings,
+    SecurityProtocol,
+    listener_settings,
+)
+from data_plane.broker.request_gate import RequestGate
 from data_plane.broker.services import Logger, Services
 from data_plane.server.clock import Clock
 from data_plane.server.connection import Connection
@@ -38,6 +46,7 @@ CLOSE_DEADLINE_MS = 10_000
 TLS_HANDSHAKE_TIMEOUT_S = 10.0
 SWEEP_INTERVAL_MS = 5_000
 CLOSE_LOGS_PER_SECOND_MAX = 50
+PLAINTEXT_SETTINGS = listener_settings("PLAINTEXT", SecurityProtocol.PLAINTEXT)
 
 
 async def take_address(
@@ -85,6 +94,7 @@ class Listener:
         self.end_pass_soon = end_pass_soon
         self.log: Logger = services.log
         self.turns = services.turns
+        self.timers = services.timers
         self.dispatcher = dispatcher or Dispatcher(services)
         self.memory = ReceiveMemory()
         # Other brokers have their own, so that they wait for no client.
@@ -109,11 +119,15 @@ class Listener:
         self._log_second = 0
         self._logs_this_second = 0
 
-    async def bind(self, host: str, port: int) -> int:
+    async def bind(
+        self, host: str, port: int, settings: ListenerSettings = PLAINTEXT_SETTINGS
+    ) -> int:
         """Take one more address; an empty host is every interface. Returns the port, which the
         system chose when `port` is 0. Nobody is served before `serve`. Raises OSError."""
         backlog = self._config.get_int("socket.listen.backlog.size")
-        server, bound_port = await take_address(host, port, backlog, lambda: Connection(self))
+        server, bound_port = await take_address(
+            host, port, backlog, lambda: Connection(self, settings)
+        )
         self.adopt(server)
         return bound_port
 
@@ -139,12 +153,15 @@ class Listener:
         self.accepted_count += 1
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         host, port = str(peer[0]), int(peer[1])
+        principal = connection.settings.build_principal(AcceptedPeer(host, port))
         info = ConnectionInfo(
             connection_id=next(self._ids),
             peer=f"{host}:{port}",
-            listener=self.name,
+            listener=connection.settings.name,
             host=host,
             port=port,
+            principal=ANONYMOUS if principal is None else principal,
+            gate=RequestGate(is_authenticated=principal is not None),
             is_inter_broker=self._is_inter_broker,
         )
         refused = None

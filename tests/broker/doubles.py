@@ -1,10 +1,12 @@
-"""Doubles of ports: work that waits to be run, a log that remembers."""
+"""Doubles of ports: work that waits to be run, a log that remembers, quotas that are set."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+from data_plane.broker.api import RequestContext
 
 NOW_MS = 1_700_000_000_000
 
@@ -46,3 +48,31 @@ class RememberingLog:
 
     def error(self, event: str, **fields: Any) -> None:
         self.events.append(("error", event, fields))
+
+
+class FixedQuotas:
+    """The QuotaManager port's double: who has to wait, and for how long, is set from outside. It
+    remembers what it was asked to count."""
+
+    def __init__(self) -> None:
+        self.is_active = True
+        self.request_ms = 0
+        self.produce_ms = 0
+        self.fetch_ms = 0
+        self.fetch_bytes = 1 << 30
+        self.asked: list[tuple[str, int]] = []
+
+    def record_request(self, context: RequestContext) -> int:
+        self.asked.append(("request", context.api_key))
+        return self.request_ms
+
+    def record_produce(self, context: RequestContext, request_bytes: int) -> int:
+        self.asked.append(("produce", request_bytes))
+        return self.produce_ms
+
+    def record_fetch(self, context: RequestContext, answer_bytes: int) -> int:
+        self.asked.append(("fetch", answer_bytes))
+        return self.fetch_ms
+
+    def fetch_bytes_max(self, context: RequestContext) -> int:
+        return self.fetch_bytes

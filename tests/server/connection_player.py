@@ -10,8 +10,10 @@ from typing import Any
 
 from data_plane.broker.api import Buffer, ConnectionInfo, Deferred
 from data_plane.broker.request_gate import RequestGate
+from data_plane.broker.timers import TimerQueue
 from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.server.connection import Connection
+from data_plane.server.listener import PLAINTEXT_SETTINGS
 from data_plane.server.loop_share import LoopShare
 from data_plane.server.receive_buffers import ReceiveMemory
 
@@ -95,6 +97,7 @@ class PlayedListener:
         self._is_authenticated = is_authenticated
         self.memory = ReceiveMemory()
         self.turns: Turns = UnwatchedTurns()
+        self.timers = TimerQueue()
         self.clock = FixedClock()
         self.dispatcher = ScriptedDispatcher(script)
         self.frame_bytes_max = frame_bytes_max
@@ -135,7 +138,7 @@ class PlayedListener:
 
 
 def connect(listener: PlayedListener) -> tuple[Connection, MemoryTransport]:
-    connection = Connection(listener)  # type: ignore[arg-type]
+    connection = Connection(listener, PLAINTEXT_SETTINGS)  # type: ignore[arg-type]
     transport = MemoryTransport()
     connection.connection_made(transport)
     return connection, transport

@@ -9,6 +9,7 @@ import pytest
 
 from data_plane.broker.api import Buffer, CloseConnection, Deferred, HandlerTable
 from data_plane.broker.dispatch import Dispatcher
+from data_plane.broker.principal import ListenerSettings, Principal, SecurityProtocol
 from data_plane.broker.request_gate import GateState
 from data_plane.server.listener import AUTHENTICATION_MS_MAX, CLOSE_DEADLINE_MS, SWEEP_INTERVAL_MS
 from data_plane.wire.headers import RequestHeader, encode_request_header
@@ -23,6 +24,8 @@ from tests.broker.broker_player import BrokerPlayer
 from tests.server.connection_player import PlayedListener, connect, frame
 from tests.server.test_kept_requests import received
 from tests.server.test_listener import Harness
+
+ALICE = Principal("User", "alice")
 
 
 class Authority:
@@ -100,7 +103,7 @@ def test_nothing_behind_a_failed_request_is_handled(is_open_before: bool, tail: 
         assert not transport.is_reading_now
         authority.finish(b"w1")
     assert transport.is_closed
-    assert transport.sent == (b"w1x2" if is_open_before else b"x2")
+    assert bytes(transport.sent) == (b"w1x2" if is_open_before else b"x2")
     authority.listener.take_turn()
     connection.connection_lost(None)
     assert b"a3" not in authority.handled
@@ -133,7 +136,7 @@ def test_a_client_that_goes_while_it_is_authenticated_leaves_nothing() -> None:
     received(connection, frame(b"w1") + frame(b"a2"))
     connection.connection_lost(None)
     assert connection.info is not None
-    connection.info.authenticate("User:alice")
+    connection.info.authenticate(ALICE)
     authority.finish(b"w1")
     authority.listener.take_turn()
     assert authority.handled == [b"w1"]
@@ -150,7 +153,7 @@ def test_each_request_of_a_stranger_is_exclusive() -> None:
     authority.listener.take_turn()
     assert authority.handled == [b"w1", b"w2"]
     assert connection.info is not None
-    connection.info.authenticate("User:alice")
+    connection.info.authenticate(ALICE)
     authority.finish(b"w2")
     authority.listener.take_turn()
     # It is known now who speaks.
@@ -160,7 +163,9 @@ def test_each_request_of_a_stranger_is_exclusive() -> None:
 
 def request_frame(api_key: ApiKey, version: int, message: Any) -> bytes:
     writer = Writer()
-    header = RequestHeader(api_key=int(api_key), api_version=version, client_id="c")
+    header = RequestHeader(
+        api_key=int(api_key), api_version=version, correlation_id=1, client_id="c"
+    )
     encode_request_header(writer, header)
     API_BY_KEY[api_key].encode_request(writer, message, version)
     return frame(bytes(writer.buf))
@@ -179,24 +184,23 @@ class Authenticator:
         self.broker = BrokerPlayer()
         table = HandlerTable()
         api_versions = self.broker.services.handlers.get(int(ApiKey.API_VERSIONS))
-        assert api_versions is not None and api_versions.handler is not None
-        table.register(
-            ApiKey.API_VERSIONS, 0, 4, api_versions.handler, is_for_strangers=True
-        )
+        assert api_versions is not None
+        assert api_versions.handler is not None
+        table.register(ApiKey.API_VERSIONS, 0, 4, api_versions.handler, is_for_strangers=True)
         table.register(ApiKey.INIT_PRODUCER_ID, 0, 4, self._authenticate, is_for_strangers=True)
         table.register(ApiKey.LIST_OFFSETS, 1, 1, self._ask)
         self.broker.services.handlers = table
         self.listener = PlayedListener(lambda request: None, is_authenticated=False)
         self.listener.dispatcher = Dispatcher(self.broker.services)  # type: ignore[assignment]
         self.pending: Deferred[Any] | None = None
-        self.asked_by: list[str] = []
+        self.asked_by: list[Principal] = []
 
     def _authenticate(self, services: Any, context: Any, request: Any, now_ms: int) -> Any:
         self.pending = Deferred(is_exclusive=True)
         return self.pending
 
     def _ask(self, services: Any, context: Any, request: Any, now_ms: int) -> Any:
-        self.asked_by.append(context.connection.principal)
+        self.asked_by.append(context.principal)
         return ListOffsetsResponse()
 
 
@@ -207,10 +211,10 @@ def test_a_request_behind_a_pending_authentication_is_of_whom_it_finds() -> None
     assert player.pending is not None
     assert player.asked_by == []
     assert connection.info is not None
-    connection.info.authenticate("User:alice")
+    connection.info.authenticate(ALICE)
     player.pending.complete(InitProducerIdResponse())
     player.listener.take_turn()
-    assert player.asked_by == ["User:alice"] * 2
+    assert player.asked_by == [ALICE] * 2
     assert not transport.is_closed
 
 
@@ -218,7 +222,8 @@ def test_a_request_behind_an_authentication_that_fails_is_of_nobody() -> None:
     player = Authenticator()
     connection, transport = connect(player.listener)
     received(connection, AUTHENTICATE + ASK)
-    assert connection.info is not None and player.pending is not None
+    assert connection.info is not None
+    assert player.pending is not None
     connection.info.fail("wrong password")
     player.pending.complete(InitProducerIdResponse(error_code=58))
     player.listener.take_turn()
@@ -249,17 +254,18 @@ def test_who_may_wait_for_an_answer_is_still_a_stranger() -> None:
     received(connection, AUTHENTICATE)
     assert connection.info is not None
     assert connection.info.gate.state is GateState.AUTHENTICATING
+    data = bytearray(ASK[4:])
     with pytest.raises(CloseConnection, match="before authentication"):
-        data = bytearray(ASK[4:])
         player.listener.dispatcher.dispatch(connection.info, data, 0, len(data), 0)
 
 
 def test_a_stranger_has_a_deadline() -> None:
     harness = Harness()
+    _, known_transport = harness.connect()
+    harness.settings = ListenerSettings("SECRET", SecurityProtocol.PLAINTEXT, lambda peer: None)
     stranger, transport = harness.connect()
-    known, known_transport = harness.connect()
     assert stranger.info is not None
-    stranger.info.gate.is_authenticated = False
+    assert stranger.info.gate.state is GateState.UNAUTHENTICATED
     harness.pass_time(AUTHENTICATION_MS_MAX)
     assert not transport.is_closed
     harness.pass_time(2 * SWEEP_INTERVAL_MS)

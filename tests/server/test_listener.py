@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from data_plane.broker.principal import ListenerSettings
 from data_plane.server.connection import Connection
 from data_plane.server.listener import (
     CLOSE_DEADLINE_MS,
     CLOSE_LOGS_PER_SECOND_MAX,
     FRAME_BYTES_PER_MS_MIN,
     FRAME_DEADLINE_MS,
+    PLAINTEXT_SETTINGS,
     SWEEP_INTERVAL_MS,
     Listener,
 )
@@ -47,7 +49,14 @@ class PeerTransport(MemoryTransport):
 
 
 class Harness:
-    def __init__(self, *, is_inter_broker: bool = False, **properties: str) -> None:
+    def __init__(
+        self,
+        *,
+        is_inter_broker: bool = False,
+        settings: ListenerSettings = PLAINTEXT_SETTINGS,
+        **properties: str,
+    ) -> None:
+        self.settings = settings
         self.broker = BrokerPlayer(
             {name.replace("_", "."): value for name, value in properties.items()}
         )
@@ -67,7 +76,7 @@ class Harness:
 
     def connect(self, host: str = "10.0.0.1") -> tuple[Connection, PeerTransport]:
         self._port += 1
-        connection = Connection(self.listener)
+        connection = Connection(self.listener, self.settings)
         transport = PeerTransport(host, self._port)
         connection.connection_made(transport)
         return connection, transport
