@@ -11,7 +11,7 @@ Invariants
   to be called twice; a handler that raises is answered by the dispatcher.
 - Answers of one connection leave in the order of its requests, whatever the order of completion;
   the server keeps the slots, handlers need not care.
-- What follows an exclusive request (request_gate.py) on its connection is handled when that is done.
+- What follows an exclusive request on its connection (request_gate.py) waits until that is done.
 - A handler never blocks: slow file work goes to `Executor.submit`, whose `on_done` runs back on
   the loop.
 """
@@ -85,6 +85,8 @@ class ConnectionInfo:
     fail: Callable[[str], None] = lambda reason: None
     # Nothing further is read or handled for so many milliseconds. Set by the server.
     mute: Callable[[int], None] = lambda duration_ms: None
+    # Has what it takes counted with another namespace. Set by the server.
+    move: Callable[[str], None] = lambda namespace: None
     # What a handler calls that needs `buf[position:end]`, the request or a part of it, for longer.
     # Raises CloseConnection when there is no memory for it. Set by the server.
     keep: Callable[[bytearray | memoryview, int, int], KeptRequest] = keep_copy
@@ -103,9 +105,13 @@ class ConnectionInfo:
     def closed(self) -> bool:
         return self.gate.is_closed
 
-    def authenticate(self, principal: Principal) -> None:
-        """It is known who speaks. Called before the answer that says so is given."""
+    def authenticate(self, principal: Principal, namespace: str = DEFAULT_NAMESPACE) -> None:
+        """It is known who speaks, and for whom. Called before the answer that says so is given. A
+        namespace that may have no further connection has this one closed."""
         self.principal = principal
+        if namespace != self.namespace:
+            self.namespace = namespace
+            self.move(namespace)
         self.gate.authenticate()
 
 

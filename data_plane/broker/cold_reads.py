@@ -14,9 +14,8 @@ from data_plane.broker.services import Services
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 
-# Answers that clients do not read fill memory. The more of it is taken the less a fetch gets: half
-# of what is left, and never less than this (or one batch).
-UNSENT_BYTES_TOTAL_MAX = 512 << 20
+# Answers that clients do not read fill memory (`Services.unsent`). The more of it is taken the less
+# a fetch gets: half of what is left, and never less than this (or one batch).
 ANSWER_BYTES_MIN = 64 << 10
 
 
@@ -79,14 +78,13 @@ class ColdReads:
         # What consumers' reads may bring. Followers are few and read one answer each.
         self.consumers_bytes = 0
 
-    def answer_bytes_max(self) -> int:
+    def answer_bytes_max(self, namespace: str) -> int:
         """What the answer to a consumer may take."""
-        left = UNSENT_BYTES_TOTAL_MAX - self._services.unsent_bytes()
-        return max(ANSWER_BYTES_MIN, left // 2)
+        return max(ANSWER_BYTES_MIN, self._services.unsent.of(namespace).left() // 2)
 
-    def bytes_max(self) -> int:
+    def bytes_max(self, namespace: str) -> int:
         """What all cold reads of a consumer's fetch together may take."""
-        left = UNSENT_BYTES_TOTAL_MAX - self._services.unsent_bytes() - self.consumers_bytes
+        left = self._services.unsent.of(namespace).left() - self.consumers_bytes
         return max(ANSWER_BYTES_MIN, left // 2)
 
     def run(

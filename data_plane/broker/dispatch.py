@@ -278,6 +278,8 @@ class Dispatcher:
                 self._log_failure(context, error)
                 connection.close(f"response could not be encoded: {error!r}")
             elif frame is not None:
+                if self._services.quotas.is_active:
+                    throttle_frames(self._services, context, [frame])
                 frames.complete([frame])
             answer.held.release()
 

@@ -127,7 +127,8 @@ class FetchReads:
         if self._scans is not None:
             self._scans.start_over()
         if not self.rights.is_follower:
-            self._bytes_max = min(self._bytes_wanted, self._cold_reads.answer_bytes_max())
+            namespace = self._context.connection.namespace
+            self._bytes_max = min(self._bytes_wanted, self._cold_reads.answer_bytes_max(namespace))
             quotas = self._services.quotas
             if quotas.is_active:
                 self._bytes_max = min(self._bytes_max, quotas.fetch_bytes_max(self._context))
@@ -307,7 +308,7 @@ class FetchReads:
         if self.rights.is_follower:
             return bytes_max
         if not self.cold:
-            self._cold_bytes_max = self._cold_reads.bytes_max()
+            self._cold_bytes_max = self._cold_reads.bytes_max(self._context.namespace)
         bytes_max = max(0, min(bytes_max, self._cold_bytes_max - self._cold_bytes))
         self._cold_bytes += bytes_max
         return bytes_max
@@ -339,8 +340,8 @@ class FetchReads:
     ) -> PartitionResult | None:
         scans = self._scans
         if scans is None:
-            host = self._context.connection.host
-            scans = self._scans = FetchScans(self._services, self._cold_reads, host)
+            connection = self._context.connection
+            scans = self._scans = FetchScans(self._services, self._cold_reads, connection)
         bytes_max = min(target.wanted.partition_max_bytes, bytes_left)
         scan = scans.look_at(target, partition, limit, bytes_max)
         batches = scan.fitting(bytes_max)
@@ -447,7 +448,7 @@ class FetchReads:
             throttle_ms,
         )
         if not fetch_set.is_kept:
-            fetch_set.close()
+            self._fetches.closing.close(fetch_set)
         return frame
 
     # What is told beside records

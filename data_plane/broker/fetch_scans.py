@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from data_plane.broker.api import ConnectionInfo
 from data_plane.broker.cold_reads import ColdReads
 from data_plane.broker.fetch_sessions import FetchPartition
 from data_plane.broker.projected_reads import (
@@ -44,8 +45,8 @@ class FetchScans:
 
     __slots__ = (
         "_cold_reads",
+        "_connection",
         "_held_bytes",
-        "_host",
         "_is_over",
         "_loop_bytes_left",
         "_next_turn",
@@ -56,10 +57,12 @@ class FetchScans:
         "turns_count",
     )
 
-    def __init__(self, services: Services, cold_reads: ColdReads, host: str) -> None:
+    def __init__(
+        self, services: Services, cold_reads: ColdReads, connection: ConnectionInfo
+    ) -> None:
         self._services = services
         self._cold_reads = cold_reads
-        self._host = host
+        self._connection = connection
         self._scans: dict[FetchPartition, tuple[Scan, Log]] = {}
         self._next_turn: list[SliceScan] = []
         # What of the scans is in the results of this evaluation.
@@ -96,7 +99,8 @@ class FetchScans:
         if not scan.is_running:
             held_bytes = scan.size
             try:
-                self._scan_on(scan, log, limit, min(bytes_max, self._cold_reads.bytes_max()))
+                cold_bytes_max = self._cold_reads.bytes_max(self._connection.namespace)
+                self._scan_on(scan, log, limit, min(bytes_max, cold_bytes_max))
             except LogError as error:
                 # Told once what was found before it is sent.
                 scan.error = error
@@ -155,7 +159,7 @@ class FetchScans:
         if any(part.is_cold for part in parts):
             self._services.executor.submit(scan_all, done)
         else:
-            self._services.request_work.submit(self._host, scan_all, done)
+            self._services.request_work.submit(self._connection.host, scan_all, done)
 
     def send(self, target: FetchPartition, batches: Sequence[ShownBatch]) -> None:
         """These are in the results, unless they are made anew."""

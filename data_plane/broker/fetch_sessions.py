@@ -27,6 +27,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from data_plane.broker.budget import Budget, Share, TooManyNamespaces
+from data_plane.broker.namespaces import DEFAULT_NAMESPACE
 from data_plane.broker.projected_reads import Scan
 from data_plane.broker.projection import ProjectedPartition
 from data_plane.replica.partition import Partition
@@ -185,6 +187,7 @@ class FetchSet:
         "parked",
         "partitions_count",
         "session_id",
+        "share",
         "topics",
         "unreported",
         "uses_topic_ids",
@@ -192,6 +195,8 @@ class FetchSet:
 
     def __init__(self, uses_topic_ids: bool, now_ms: int, *, is_follower: bool = False) -> None:
         self.session_id = NO_SESSION_ID
+        # Of a session: its namespace's share of all.
+        self.share: Share | None = None
         self.is_follower = is_follower
         self.epoch = EPOCH_FINAL
         self.uses_topic_ids = uses_topic_ids
@@ -366,7 +371,7 @@ class ClosingSets:
 
 
 class FetchSessionCache:
-    """All sessions of the broker, least recently used first."""
+    """All sessions of the broker, least recently used first. A namespace knows its own alone."""
 
     def __init__(
         self,
@@ -375,7 +380,7 @@ class FetchSessionCache:
         close: Callable[[FetchSet], None] = FetchSet.close,
     ) -> None:
         """`close` is what becomes of a session that is over."""
-        self._slots_max = slots_max
+        self.slots = Budget(slots_max)
         self._random = source
         self._close = close
         self._sessions: OrderedDict[int, FetchSet] = OrderedDict()
@@ -394,10 +399,11 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         now_ms: int,
         *,
+        namespace: str = DEFAULT_NAMESPACE,
         is_follower: bool = False,
     ) -> FetchSet | ErrorCode:
         """The session that an incremental request goes on with, advanced to its next epoch."""
-        session = self._sessions.get(session_id)
+        session = self._of(namespace, session_id)
         if session is None or session.is_follower != is_follower:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != epoch:
@@ -409,10 +415,23 @@ class FetchSessionCache:
         self._sessions.move_to_end(session_id)
         return session
 
-    def keep(self, fetch_set: FetchSet, now_ms: int) -> bool:
-        """Make a full poll a session, when there is or can be made a slot for it."""
-        if len(self._sessions) >= self._slots_max and not self._evict(fetch_set, now_ms):
+    def _of(self, namespace: str, session_id: int) -> FetchSet | None:
+        session = self._sessions.get(session_id)
+        if session is None or session.share is None or session.share.namespace != namespace:
+            return None
+        return session
+
+    def keep(self, fetch_set: FetchSet, now_ms: int, namespace: str = DEFAULT_NAMESPACE) -> bool:
+        """Make a full poll a session, when there is or can be made a slot for it. A namespace that
+        has as many slots as it may have makes room among its own sessions."""
+        try:
+            share = self.slots.of(namespace)
+        except TooManyNamespaces:
             return False
+        if share.left() <= 0 and not self._evict(fetch_set, now_ms, share):
+            return False
+        share.add(1)
+        fetch_set.share = share
         session_id = NO_SESSION_ID
         while session_id == NO_SESSION_ID or session_id in self._sessions:
             session_id = self._random.randint(1, 2**31 - 1)
@@ -422,23 +441,33 @@ class FetchSessionCache:
         self._sessions[session_id] = fetch_set
         return True
 
+    def end(self, session_id: int, namespace: str) -> None:
+        """As `remove`, because a client says so."""
+        if self._of(namespace, session_id) is not None:
+            self.remove(session_id)
+
     def remove(self, session_id: int) -> None:
         """End a session. Its parked poll has nothing to wait for any more; a later request of the
         same connection would wait for its answer."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            if session.share is not None:
+                session.share.give_back(1)
+                session.share = None
             if session.parked is not None:
                 session.parked.finish_early()
             session.is_kept = False
             self._close(session)
 
-    def _evict(self, newcomer: FetchSet, now_ms: int) -> bool:
-        if self._slots_max == 0:
+    def _evict(self, newcomer: FetchSet, now_ms: int, share: Share) -> bool:
+        if self.slots.max == 0:
             return False
+        is_own_affair = share.is_full
         sessions = [
             session
             for session in self._sessions.values()
-            if newcomer.is_follower or not session.is_follower
+            if (newcomer.is_follower or not session.is_follower)
+            and (session.share is share or not is_own_affair)
         ]
         if sessions and now_ms - sessions[0].last_used_ms > EVICTION_AGE_MS:
             victim = sessions[0]

@@ -31,7 +31,7 @@ def for_full(
     uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
     is_follower = view.replica_id >= 0
     if view.session_id != NO_SESSION_ID:
-        fetches.cache.remove(view.session_id)
+        fetches.cache.end(view.session_id, context.namespace)
     if view.session_epoch != EPOCH_INITIAL or context.api_version < SESSIONS_VERSION:
         kept: FetchSet | None = context.connection.fetch_set
         # A second poll while the first one is open has a set of its own.
@@ -58,7 +58,7 @@ def keep(
     if view.session_epoch == EPOCH_INITIAL and context.api_version >= SESSIONS_VERSION:
         kept_count = fetches.kept_partitions_count() + fetch_set.partitions_count
         if fetch_set.partitions_count and kept_count <= KEPT_PARTITIONS_MAX:
-            fetches.cache.keep(fetch_set, now_ms)
+            fetches.cache.keep(fetch_set, now_ms, context.namespace)
     elif context.connection.fetch_set is fetch_set:
         fetches.connection_partitions_count += fetch_set.partitions_count - fetch_set.counted
         fetch_set.counted = fetch_set.partitions_count
@@ -83,6 +83,7 @@ def of_session(
         view.session_epoch,
         context.api_version >= TOPIC_IDS_VERSION,
         now_ms,
+        namespace=context.namespace,
         is_follower=view.replica_id >= 0,
     )
     if not isinstance(fetch_set, ErrorCode) and fetch_set.parked is not None:

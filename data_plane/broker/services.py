@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from data_plane.broker.budget import UNSENT_BYTES_TOTAL_MAX, Budget
 from data_plane.broker.image_application import ImageApplication
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.metrics import BrokerCounters
@@ -114,7 +115,7 @@ class Services:
     random: random.Random
     log: Logger
     # Answers that clients have not read; the server keeps the count.
-    unsent_bytes: Callable[[], int] = lambda: 0
+    unsent: Budget = field(default_factory=lambda: Budget(UNSENT_BYTES_TOTAL_MAX))
     advertised_host: str = "127.0.0.1"
     advertised_port: int = 9092
     rack: str | None = None

@@ -42,8 +42,10 @@ ASK_THEMSELVES = frozenset((int(ApiKey.PRODUCE), int(ApiKey.FETCH)))
 FIRST_FIELD_FROM = {
     int(ApiKey.LIST_OFFSETS): 2,
     int(ApiKey.METADATA): 3,
+    int(ApiKey.OFFSET_FETCH): 3,
     int(ApiKey.FIND_COORDINATOR): 1,
     int(ApiKey.DESCRIBE_GROUPS): 1,
+    int(ApiKey.LIST_GROUPS): 1,
     int(ApiKey.CREATE_TOPICS): 2,
     int(ApiKey.DESCRIBE_CONFIGS): 0,
     int(ApiKey.DELETE_GROUPS): 0,

@@ -139,7 +139,6 @@ class BrokerProcess:
         services = make_services(settings, ports, entry)
         self._make_listeners(services, taken, budget.connections_max)
         services.timers.on_earlier = self._timer.wake_at
-        services.unsent_bytes = lambda: self._listener.unsent_bytes
         self._add_metrics(services)
         self._services = services
         self._is_open = True

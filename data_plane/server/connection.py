@@ -3,9 +3,9 @@
 Requests are handled as soon as their frame is complete; several of one read are handled in one go.
 An answer that is not ready keeps a slot, and later answers queue behind it (outgoing.py).
 
-A request may be exclusive: because who speaks depends on it (`Deferred.is_exclusive`), or because it
-needs its bytes for longer than its handler runs (`ConnectionInfo.keep`). Until it is done the
-connection is not read and handles nothing further, and if it fails nothing behind it ever is:
+A request may be exclusive: who speaks may depend on it (`Deferred.is_exclusive`), or it needs its
+bytes for longer than its handler runs (`ConnectionInfo.keep`). Until it is done the connection is
+not read and handles nothing further, and if it fails nothing behind it ever is:
 request_gate.py says in which state what is handled; here that is done.
 
 Back-pressure: while too much is unsent or too many answers are open (outgoing.py) the connection is
@@ -15,7 +15,7 @@ wait in the backlog (at most one shared buffer's size, and counted with the half
 connections).
 
 Invariants
-- At most one half frame, and it is the last thing read. Reads for it never go beyond its end.
+- Reads for a half frame never go beyond its end.
 - Nothing is handled while the gate is not open; an answer for a closed connection is dropped.
 - No request is handled within the handling of another one, of whatever connection.
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -38,11 +38,15 @@ from data_plane.broker.api import (
     KeptRequest,
     keep_copy,
 )
+from data_plane.broker.budget import TooManyNamespaces
+from data_plane.broker.namespaces import DEFAULT_NAMESPACE
 from data_plane.broker.principal import ListenerSettings
 from data_plane.broker.request_gate import GateState
 from data_plane.broker.timers import Timer
 from data_plane.server.outgoing import UNSENT_BYTES_MAX, Outgoing, Slot
 from data_plane.server.receive_buffers import HalfFrame
+from data_plane.server.received import Received
+from data_plane.server.shares import Shares
 from data_plane.wire.errors import WireError
 from data_plane.wire.registry import API_BY_KEY
 
@@ -60,9 +64,6 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket."""
 
     __slots__ = (
-        "_backlog",
-        "_dispatched_half",
-        "_half",
         "_is_in_pass",
         "_is_reading",
         "_is_stopping",
@@ -70,7 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         "_listener",
         "_muted_until_ms",
         "_outgoing",
-        "_proven_bytes",
+        "_received",
+        "_shares",
         "_unmute_timer",
         "closing_since_ms",
         "info",
@@ -89,13 +91,11 @@ class Connection(asyncio.BufferedProtocol):
         self.opened_ms = 0
         self.last_active_ms = 0
         self.closing_since_ms: int | None = None
-        self._half: HalfFrame | None = None
-        self._backlog: bytearray | None = None
-        self._proven_bytes = 0
-        self._dispatched_half: HalfFrame | None = None
         self._muted_until_ms = 0
         self._unmute_timer: Timer | None = None
-        self._outgoing = Outgoing(listener)
+        self._shares = Shares.of(listener, DEFAULT_NAMESPACE)
+        self._received = Received(listener.memory, self._shares.received)
+        self._outgoing = Outgoing(listener, self._shares.unsent)
         self._is_in_pass = False
         self._is_reading = True
         self._is_turn_due = False
@@ -112,11 +112,12 @@ class Connection(asyncio.BufferedProtocol):
             self.info.close = self.close
             self.info.fail = self._close_when_answered
             self.info.mute = self._mute
+            self.info.move = self._move
             self.info.keep = self._keep_request
             transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=UNSENT_BYTES_MAX // 4)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        half = self._half
+        half = self._received.half
         if half is not None:
             return half.free_view()
         memory = self._listener.memory
@@ -131,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         now_ms = listener.clock.now_ms()
         self.last_active_ms = now_ms
         listener.bytes_in += nbytes
-        half = self._half
+        half = self._received.half
         must_wait = listener.share.is_used_up(now_ms)
         self._is_in_pass = True
         turns = listener.turns
@@ -141,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
                 if half is not None:
                     self._continue_half(half, nbytes, now_ms, must_wait=must_wait)
                 elif must_wait:
-                    self._keep_backlog(listener.memory.shared_view[:nbytes])
+                    self._received.keep_backlog(listener.memory.shared_view[:nbytes])
                 else:
                     memory = listener.memory
                     self._handle_frames(memory.shared, memory.shared_view, 0, nbytes, now_ms)
@@ -193,8 +194,8 @@ class Connection(asyncio.BufferedProtocol):
             self._resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._drop_half()
-        self._take_backlog()
+        self._received.drop_half()
+        self._received.take_backlog()
         self._outgoing.drop_all()
         info = self.info
         if info is None:
@@ -204,6 +205,8 @@ class Connection(asyncio.BufferedProtocol):
         info.close = info.fail = _closed_already
         info.keep = keep_copy
         info.mute = _muted_already
+        info.move = _closed_already
+        self._shares.connections.give_back(1)
         if self._unmute_timer is not None:
             self._unmute_timer.cancel()
         on_close, info.on_close = info.on_close, {}
@@ -235,14 +238,14 @@ class Connection(asyncio.BufferedProtocol):
                 raise CloseConnection(f"frame of {size} bytes, allowed are 0 to {frame_bytes_max}")
             frame_end = position + SIZE_BYTES + size
             if frame_end > end:
-                self._start_half(view[position:end], SIZE_BYTES + size, now_ms)
+                self._received.start_half(view[position:end], SIZE_BYTES + size, now_ms)
                 return
             if (
                 not gate.is_open
                 or is_full()
                 or (has_handled and listener.clock.now_ms() - now_ms > PASS_MS_MAX)
             ):
-                self._keep_backlog(view[position:end])
+                self._received.keep_backlog(view[position:end])
                 return
             has_handled = True
             self._take(dispatch(info, buf, position + SIZE_BYTES, frame_end, now_ms))
@@ -250,25 +253,7 @@ class Connection(asyncio.BufferedProtocol):
             if gate.is_over:
                 return
         if position < end:
-            self._start_half(view[position:end], SIZE_BYTES, now_ms)
-
-    def _keep_backlog(self, data: memoryview) -> None:
-        assert self._backlog is None, "a connection is not read while requests of it wait"
-        if not self._listener.memory.keep_waiting(len(data)):
-            raise CloseConnection("no memory left for requests that wait")
-        self._backlog = bytearray(data)
-
-    def _take_backlog(self) -> bytearray:
-        """What waits, which is not kept any longer; nothing when there is none."""
-        backlog, self._backlog = self._backlog or bytearray(), None
-        self._listener.memory.stop_waiting(len(backlog))
-        return backlog
-
-    def _start_half(self, data: memoryview, total: int, now_ms: int) -> None:
-        half = HalfFrame.start(self._listener.memory, data, total, self._proven_bytes, now_ms)
-        if half is None:
-            raise CloseConnection("no memory left for half frames")
-        self._half = half
+            self._received.start_half(view[position:end], SIZE_BYTES, now_ms)
 
     def _continue_half(
         self, half: HalfFrame, nbytes: int, now_ms: int, *, must_wait: bool = False
@@ -288,46 +273,23 @@ class Connection(asyncio.BufferedProtocol):
         assert info is not None
         if (must_wait or not info.gate.is_open) and half.is_whole:
             return
-        self._half = None
-        self._dispatched_half = half
+        received = self._received
+        received.begin_handling(half)
         try:
-            self._proven_bytes = max(self._proven_bytes, half.total)
-            self._take(
-                self._listener.dispatcher.dispatch(info, half.buffer, SIZE_BYTES, half.total, now_ms)
-            )
+            dispatch = self._listener.dispatcher.dispatch
+            self._take(dispatch(info, half.buffer, SIZE_BYTES, half.total, now_ms))
         finally:
-            # Unless the request is kept, and the buffer with it.
-            if self._dispatched_half is half:
-                self._dispatched_half = None
-                half.release()
+            received.end_handling(half)
 
     def _keep_request(self, buf: bytearray | memoryview, position: int, end: int) -> KeptRequest:
         """See `ConnectionInfo.keep`."""
-        memory = self._listener.memory
-        half = self._dispatched_half
-        if half is not None and buf is half.buffer:
-            self._dispatched_half = None
-            self._begin_exclusive()
-            return KeptRequest(half.buffer, 0, partial(self._release_kept, half.release))
-        size = end - position
-        if not memory.keep_waiting(size):
-            raise CloseConnection("no memory left for requests that wait")
-        self._begin_exclusive()
-        copy = bytearray(memoryview(buf)[position:end])
+        kept = self._received.keep_request(buf, position, end, self._end_exclusive)
+        assert self.info is not None
+        self.info.gate.begin_exclusive()
         if not self._is_in_pass:
             # Of a request that was handled earlier and turns out to be long.
             self._adjust_reading()
-        return KeptRequest(
-            copy, position, partial(self._release_kept, partial(memory.stop_waiting, size))
-        )
-
-    def _release_kept(self, give_back: Callable[[], None]) -> None:
-        give_back()
-        self._end_exclusive()
-
-    def _begin_exclusive(self) -> None:
-        assert self.info is not None
-        self.info.gate.begin_exclusive()
+        return kept
 
     def _end_exclusive(self) -> None:
         info = self.info
@@ -336,15 +298,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_in_pass and not info.closed:
             self._adjust_reading()
 
-    def _drop_half(self) -> None:
-        if self._half is not None:
-            self._half.release()
-            self._half = None
-
     @property
     def half_frame(self) -> HalfFrame | None:
         """The frame in progress; reading is on while there is one, unless paused."""
-        return self._half if self._is_reading else None
+        return self._received.half if self._is_reading else None
 
     # Answers out.
 
@@ -381,6 +338,31 @@ class Connection(asyncio.BufferedProtocol):
     def _exclusive_answered(self, slot: Slot, buffers: Sequence[Buffer]) -> None:
         self._slot_done(slot, buffers)
         self._end_exclusive()
+
+    # Whose it is.
+
+    def join(self, namespace: str) -> str | None:
+        """Count as a connection of this namespace, and with it all that it takes from now on. Why
+        not, if that cannot be."""
+        try:
+            shares = Shares.of(self._listener, namespace)
+        except TooManyNamespaces as error:
+            return str(error)
+        if not shares.connections.take(1):
+            return "its namespace has as many connections as it may have"
+        self._shares = shares
+        self._received.count_with(shares.received)
+        self._outgoing.count_with(shares.unsent)
+        return None
+
+    def _move(self, namespace: str) -> None:
+        """See `ConnectionInfo.move`."""
+        before = self._shares
+        refused = self.join(namespace)
+        if refused is not None:
+            self.close(refused)
+        else:
+            before.connections.give_back(1)
 
     # Back-pressure.
 
@@ -424,9 +406,10 @@ class Connection(asyncio.BufferedProtocol):
             if self.transport.is_closing():
                 return
             if should_read:
-                if self._half is not None:
+                half = self._received.half
+                if half is not None:
                     # Its client could not send the rest.
-                    self._half.started_ms = self._listener.clock.now_ms()
+                    half.started_ms = self._listener.clock.now_ms()
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
@@ -449,10 +432,11 @@ class Connection(asyncio.BufferedProtocol):
             turns = self._listener.turns
             turns.begin(self)
             try:
-                if self._half is not None:
-                    self._continue_half(self._half, 0, now_ms)
+                half = self._received.half
+                if half is not None:
+                    self._continue_half(half, 0, now_ms)
                 else:
-                    backlog = self._take_backlog()
+                    backlog = self._received.take_backlog()
                     self._handle_frames(backlog, memoryview(backlog), 0, len(backlog), now_ms)
                 self._is_in_pass = False
                 self._outgoing.flush(self.transport)
@@ -468,9 +452,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Nothing half read and nothing to answer."""
-        is_waiting = self._is_busy or self._outgoing.slots
-        return self._half is None and self._backlog is None and not is_waiting
+        """Nothing half read, nothing to answer, and nothing that keeps it from being read."""
+        info = self.info
+        is_waiting = self._outgoing.slots or (info is not None and not info.gate.is_open)
+        received = self._received
+        return received.half is None and received.backlog is None and not is_waiting
 
     @property
     def is_answered(self) -> bool:
@@ -512,7 +498,7 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.log_close(info, reason, is_expected=is_expected)
         info.gate.close()
         self._outgoing.drop_slots()
-        self._take_backlog()
+        self._received.take_backlog()
         transport.close()
 
     def _close_when_answered(self, reason: str) -> None:
@@ -523,8 +509,8 @@ class Connection(asyncio.BufferedProtocol):
         info.gate.fail()
         self.closing_since_ms = self._listener.clock.now_ms()
         self._listener.log_close(info, reason)
-        self._take_backlog()
-        self._drop_half()
+        self._received.take_backlog()
+        self._received.drop_half()
         if not self._is_in_pass:
             self._adjust_reading()
 
@@ -549,19 +535,18 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def has_backlog(self) -> bool:
         """Whether requests that were received wait for their turn."""
-        half = self._half
-        return self._backlog is not None or (half is not None and half.is_whole)
+        return self._received.has_waiting
 
     def drop_backlog(self) -> None:
         """Nothing is handled any more, nor read."""
-        self._take_backlog()
+        self._received.take_backlog()
         if self.has_backlog:
-            self._drop_half()
+            self._received.drop_half()
         self.stop_reading()
 
 
 def _closed_already(reason: str) -> None:
-    """What is left of `ConnectionInfo.close` when the connection is gone."""
+    """What is left of `ConnectionInfo.close` and its like when the connection is gone."""
 
 
 def _muted_already(duration_ms: int) -> None:

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from itertools import count
 
 from data_plane.broker.api import ConnectionInfo
+from data_plane.broker.budget import Budget
 from data_plane.broker.config.listener_definitions import connection_limits
 from data_plane.broker.dispatch import Dispatcher
 from data_plane.broker.principal import (
@@ -102,8 +103,9 @@ class Listener:
         self.connections: set[Connection] = set()
         self.bytes_in = 0
         self.bytes_out = 0
-        # What clients that do not keep up have left unread.
-        self.unsent_bytes = 0
+        # What clients that do not keep up have left unread, and how many there are.
+        self.unsent = Budget() if is_inter_broker else services.unsent
+        self.connections_budget = Budget()
         self.accepted_count = 0
         self.closed_for_cause_count = 0
         config = services.config
@@ -176,6 +178,8 @@ class Listener:
             refused = "the process may not open more descriptors (ulimit -n)"
         elif self._per_ip[host] >= self._connections_max(host):
             refused = "max.connections.per.ip is reached"
+        if refused is None:
+            refused = connection.join(info.namespace)
         if refused is not None:
             self.log_close(info, refused, is_expected=self._is_stopping)
             transport.abort()

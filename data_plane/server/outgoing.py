@@ -7,7 +7,7 @@ An answer that is not ready keeps a slot, and later answers queue behind it:
 
 What leaves its slot, or needs none, is collected until the pass ends, and goes to the transport
 with one write. What the transport cannot send at once is unsent; so is, for the account of all
-connections (`Listener.unsent_bytes`), what is held behind an answer that is not ready.
+connections (`Listener.unsent`), what is held behind an answer that is not ready.
 
 Invariants
 - Answers leave in the order of the slots, each once; only while there are none is one sent without.
@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from data_plane.broker.api import Buffer
+from data_plane.broker.budget import Share
 
 if TYPE_CHECKING:
     from data_plane.server.listener import Listener
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 # Answers made in one pass before the socket gets them and the other connections a turn.
 PASS_BYTES_MAX = 4 << 20
 # A client that leaves more than this unread is not served further. One answer may be larger; what
-# is left unread is counted (`Listener.unsent_bytes`), and Fetch gives less when it is much.
+# is left unread is counted (`Listener.unsent`), and Fetch gives less when it is much.
 UNSENT_BYTES_MAX = 64 << 10
 # Answers a connection may be waiting for; beyond, its requests wait in the socket.
 OPEN_SLOTS_MAX = 256
@@ -56,14 +57,17 @@ class Outgoing:
         "_held_bytes",
         "_listener",
         "_seen_unsent_bytes",
+        "_share",
         "_unsent_bytes",
         "buffers",
         "is_paused",
         "slots",
     )
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, share: Share) -> None:
+        """`share` is that of the connection's namespace in what all leave unread."""
         self._listener = listener
+        self._share = share
         # Answers that wait, or are not ready.
         self.slots: deque[Slot] = deque()
         self._held_bytes = 0
@@ -166,10 +170,16 @@ class Outgoing:
 
     # The account of all connections
 
+    def count_with(self, share: Share) -> None:
+        """The connection belongs to another namespace from now on."""
+        self._share.give_back(self._unsent_bytes + self._held_bytes)
+        share.add(self._unsent_bytes + self._held_bytes)
+        self._share = share
+
     def _count_unsent(self, unsent_bytes: int) -> None:
-        self._listener.unsent_bytes += unsent_bytes - self._unsent_bytes
+        self._share.add(unsent_bytes - self._unsent_bytes)
         self._unsent_bytes = unsent_bytes
 
     def _count_held(self, held_bytes: int) -> None:
-        self._listener.unsent_bytes += held_bytes - self._held_bytes
+        self._share.add(held_bytes - self._held_bytes)
         self._held_bytes = held_bytes

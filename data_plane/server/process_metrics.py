@@ -36,7 +36,7 @@ class ProcessCollector(Collector):
             (
                 "tidewheel_unsent_bytes",
                 "Answers that slow clients have not read.",
-                listener.unsent_bytes,
+                listener.unsent.used,
             ),
             ("tidewheel_file_jobs", "File work waiting or running.", self._executor.open_count),
             ("process_resident_memory_bytes", "Resident memory.", _resident_bytes()),

@@ -15,6 +15,8 @@ ones that a connection keeps until it has room for their answers.
 
 from __future__ import annotations
 
+from data_plane.broker.budget import Budget, Share
+
 SHARED_BYTES = 1 << 20
 # Of a connection whose requests have to wait for others.
 SMALL_READ_BYTES = 4096
@@ -31,7 +33,8 @@ POOLED_BUFFERS_MAX = 8
 
 
 class ReceiveMemory:
-    """The shared buffer, the account of all half frames, and the pool."""
+    """The shared buffer, the account of all half frames, and the pool. Who takes some says whose
+    share it is of."""
 
     def __init__(self, half_frames_bytes_max: int = HALF_FRAMES_BYTES_MAX) -> None:
         self.shared = bytearray(SHARED_BYTES)
@@ -40,35 +43,34 @@ class ReceiveMemory:
         self.half_frames_bytes = 0
         # Of whole frames that wait for their turn; their connections keep them.
         self.waiting_bytes = 0
-        self._half_frames_bytes_max = half_frames_bytes_max
+        # Both together.
+        self.budget = Budget(half_frames_bytes_max)
         self._pool: list[bytearray] = []
 
-    def reserve(self, size: int) -> bytearray | None:
+    def reserve(self, size: int, share: Share) -> bytearray | None:
         """A buffer of at least `size` bytes, or None when that would exceed the bound."""
         if size > POOLED_BUFFER_BYTES // 4 and size <= POOLED_BUFFER_BYTES:
             size = POOLED_BUFFER_BYTES
-        if not self._has_room_for(size):
+        if not share.take(size):
             return None
         self.half_frames_bytes += size
         if size == POOLED_BUFFER_BYTES and self._pool:
             return self._pool.pop()
         return bytearray(size)
 
-    def _has_room_for(self, size: int) -> bool:
-        taken_bytes = self.half_frames_bytes + self.waiting_bytes
-        return taken_bytes + size <= self._half_frames_bytes_max
-
-    def keep_waiting(self, size: int) -> bool:
+    def keep_waiting(self, size: int, share: Share) -> bool:
         """Count `size` bytes that wait for their turn; False when that would exceed the bound."""
-        if not self._has_room_for(size):
+        if not share.take(size):
             return False
         self.waiting_bytes += size
         return True
 
-    def stop_waiting(self, size: int) -> None:
+    def stop_waiting(self, size: int, share: Share) -> None:
+        share.give_back(size)
         self.waiting_bytes -= size
 
-    def release(self, buffer: bytearray) -> None:
+    def release(self, buffer: bytearray, share: Share) -> None:
+        share.give_back(len(buffer))
         self.half_frames_bytes -= len(buffer)
         if len(buffer) == POOLED_BUFFER_BYTES and len(self._pool) < POOLED_BUFFERS_MAX:
             self._pool.append(buffer)
@@ -77,16 +79,18 @@ class ReceiveMemory:
 class HalfFrame:
     """A frame (size prefix included) that has not arrived completely."""
 
-    __slots__ = ("_memory", "buffer", "received", "started_ms", "total", "view")
+    __slots__ = ("_memory", "_share", "buffer", "received", "started_ms", "total", "view")
 
     def __init__(
         self,
         memory: ReceiveMemory,
+        share: Share,
         buffer: bytearray,
         total: int,
         started_ms: int,
     ) -> None:
         self._memory = memory
+        self._share = share
         self.buffer = buffer
         self.view = memoryview(buffer)
         self.received = 0
@@ -98,6 +102,7 @@ class HalfFrame:
     def start(
         cls,
         memory: ReceiveMemory,
+        share: Share,
         data: memoryview,
         total: int,
         proven_bytes: int,
@@ -109,10 +114,10 @@ class HalfFrame:
             GROWTH_FACTOR * len(data),
             min(proven_bytes, POOLED_BUFFER_BYTES),
         )
-        buffer = memory.reserve(min(total, size))
+        buffer = memory.reserve(min(total, size), share)
         if buffer is None:
             return None
-        half = cls(memory, buffer, total, now_ms)
+        half = cls(memory, share, buffer, total, now_ms)
         half.view[: len(data)] = data
         half.received = len(data)
         return half
@@ -130,7 +135,8 @@ class HalfFrame:
         """Make room for more of the frame, if there is none. False when there is no memory."""
         if self.received < len(self.buffer) or self.received >= self.total:
             return True
-        buffer = self._memory.reserve(min(self.total, GROWTH_FACTOR * self.received))
+        size = min(self.total, GROWTH_FACTOR * self.received)
+        buffer = self._memory.reserve(size, self._share)
         if buffer is None:
             return False
         view = memoryview(buffer)
@@ -141,4 +147,4 @@ class HalfFrame:
 
     def release(self) -> None:
         self.view.release()
-        self._memory.release(self.buffer)
+        self._memory.release(self.buffer, self._share)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.cold_reads import ANSWER_BYTES_MIN, UNSENT_BYTES_TOTAL_MAX
+from data_plane.broker.budget import UNSENT_BYTES_TOTAL_MAX
+from data_plane.broker.cold_reads import ANSWER_BYTES_MIN
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.log import Log
 from data_plane.wire.errors import ErrorCode
@@ -54,22 +55,20 @@ def test_a_fetch_behind_one_that_reads_from_disk_gets_its_own_partitions(
 
 
 def test_cold_reads_of_one_fetch_share_what_memory_is_left(broker: BrokerPlayer) -> None:
-    broker.services.unsent_bytes = lambda: UNSENT_BYTES_TOTAL_MAX - 2 * 500_000
+    broker.services.unsent.used = UNSENT_BYTES_TOTAL_MAX - 2 * 500_000
     everything = {("orders", index): 0 for index in range(PARTITIONS_COUNT)}
     poll = broker.fetch(everything, partition_max_bytes=300_000)
     broker.run_jobs()
     assert 450_000 <= sum(sizes(poll)) <= 500_000
     # What was left out comes with the next one.
-    broker.services.unsent_bytes = lambda: 0
+    broker.services.unsent.used = 0
     poll = broker.fetch(everything)
     broker.run_jobs()
     assert min(sizes(poll)) > 400_000
 
 
-def test_cold_reads_under_way_leave_less_for_the_next(
-    broker: BrokerPlayer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("data_plane.broker.cold_reads.UNSENT_BYTES_TOTAL_MAX", 800_000)
+def test_cold_reads_under_way_leave_less_for_the_next(broker: BrokerPlayer) -> None:
+    broker.services.unsent.max = 800_000
     polls = [
         broker.fetch({("orders", 0): 0}, connection=broker.connect(), partition_max_bytes=1 << 20)
         for _ in range(8)
@@ -90,7 +89,7 @@ def test_a_batch_larger_than_what_is_left_is_read_all_the_same() -> None:
     broker.logs.close(broker.now_ms)
     broker = BrokerPlayer(disk=broker.fs, image=broker.services.image)
     broker.fs.is_cache_cold = True
-    broker.services.unsent_bytes = lambda: UNSENT_BYTES_TOTAL_MAX
+    broker.services.unsent.used = UNSENT_BYTES_TOTAL_MAX
     poll = broker.fetch({("orders", 0): 0})
     broker.run_jobs()
     assert len(values_of(only(poll.response).records)) == 1
@@ -102,7 +101,7 @@ def test_what_consumers_leave_unread_does_not_slow_replication_down(is_cold: boo
     for _ in range(40):
         broker.produce("orders", [bytes(10_000)], acks=1)
     broker.fs.is_cache_cold = is_cold
-    broker.services.unsent_bytes = lambda: UNSENT_BYTES_TOTAL_MAX
+    broker.services.unsent.used = UNSENT_BYTES_TOTAL_MAX
     poll = broker.follow(8, 0)
     assert broker.sessions.cold_reads.consumers_bytes == 0
     broker.run_jobs()

@@ -185,7 +185,7 @@ def test_answers_get_smaller_when_clients_do_not_read_theirs(
     broker: BrokerPlayer, unsent_bytes: int, batches_count: int
 ) -> None:
     fill(broker, 0, 100, size=1_000)
-    broker.services.unsent_bytes = lambda: unsent_bytes
+    broker.services.unsent.used = unsent_bytes
     part = only(broker.fetch({("orders", 0): 0}, min_bytes=1 << 20).response)
     assert abs(len(values_of(part.records)) - batches_count) <= 2
 

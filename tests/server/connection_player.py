@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from data_plane.broker.api import Buffer, ConnectionInfo, Deferred
+from data_plane.broker.budget import Budget
 from data_plane.broker.request_gate import RequestGate
 from data_plane.broker.timers import TimerQueue
 from data_plane.broker.turns import Turns, UnwatchedTurns
@@ -103,7 +104,8 @@ class PlayedListener:
         self.frame_bytes_max = frame_bytes_max
         self.bytes_in = 0
         self.bytes_out = 0
-        self.unsent_bytes = 0
+        self.unsent = Budget()
+        self.connections_budget = Budget()
         self.log: Any = None
         self.reasons: list[str] = []
         self.closed: list[Connection] = []
@@ -112,6 +114,7 @@ class PlayedListener:
         self.share = LoopShare(self.clock.now_ms, self.call_soon)
 
     def connection_opened(self, connection: Connection, transport: Any) -> ConnectionInfo:
+        assert connection.join("default") is None
         gate = RequestGate(is_authenticated=self._is_authenticated)
         return ConnectionInfo(1, "peer:1", "tenants", "peer", 1, gate=gate)
 

@@ -199,13 +199,13 @@ def test_what_slow_clients_leave_unread_is_counted() -> None:
     connection.pause_writing()
     other_transport.unsent = 100_000
     other.pause_writing()
-    assert listener.unsent_bytes == 400_000
+    assert listener.unsent.used == 400_000
     deferred[0].complete([bytes(50_000)])
-    assert listener.unsent_bytes == 450_000
+    assert listener.unsent.used == 450_000
     connection.resume_writing()
-    assert listener.unsent_bytes == 100_000
+    assert listener.unsent.used == 100_000
     other.connection_lost(None)
-    assert listener.unsent_bytes == 0
+    assert listener.unsent.used == 0
 
 
 def test_answers_held_behind_one_that_is_not_ready_count_as_unsent() -> None:
@@ -220,23 +220,23 @@ def test_answers_held_behind_one_that_is_not_ready_count_as_unsent() -> None:
     listener = PlayedListener(script)
     connection, transport = connect(listener)
     feed(connection, frame(b"A") + frame(b"B") + frame(b"ready"))
-    assert listener.unsent_bytes == PASS_BYTES_MAX // 2 + 1
+    assert listener.unsent.used == PASS_BYTES_MAX // 2 + 1
     assert transport.is_reading_now
     pending[b"B"].complete([bytes(PASS_BYTES_MAX // 2)])
-    assert listener.unsent_bytes == PASS_BYTES_MAX + 1
+    assert listener.unsent.used == PASS_BYTES_MAX + 1
     feed(connection, frame(b"C") + frame(b"ready"))
     # More answers would only be kept, too.
     assert b"C" not in pending
     assert not transport.is_reading_now
     pending[b"A"].complete(echo(b"A"))
     listener.take_turn()
-    assert listener.unsent_bytes == PASS_BYTES_MAX // 2 + 1
+    assert listener.unsent.used == PASS_BYTES_MAX // 2 + 1
     assert transport.is_reading_now
     assert len(transport.sent) == len(frame(b"A")) + PASS_BYTES_MAX + 1
     connection.connection_lost(None)
-    assert listener.unsent_bytes == 0
+    assert listener.unsent.used == 0
     pending[b"C"].complete([bytes(1_000)])
-    assert listener.unsent_bytes == 0
+    assert listener.unsent.used == 0
 
 
 def test_answers_held_by_a_connection_that_is_closed_are_let_go() -> None:
@@ -244,9 +244,9 @@ def test_answers_held_by_a_connection_that_is_closed_are_let_go() -> None:
     listener = PlayedListener(lambda request: answers.pop(0))
     connection, _ = connect(listener)
     feed(connection, frame(b"x") * 2)
-    assert listener.unsent_bytes == 1_000
+    assert listener.unsent.used == 1_000
     connection.close("a test")
-    assert listener.unsent_bytes == 0
+    assert listener.unsent.used == 0
 
 
 def test_requests_that_take_long_leave_the_others_a_turn() -> None:

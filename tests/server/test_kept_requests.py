@@ -29,7 +29,7 @@ class Keeper:
 
     def __init__(self, memory_bytes: int = 1 << 30) -> None:
         self.listener = PlayedListener(lambda request: [b""])
-        self.listener.memory._half_frames_bytes_max = memory_bytes
+        self.listener.memory.budget.max = memory_bytes
         self.listener.dispatcher = self  # type: ignore[assignment]
         self.handled: list[bytes] = []
         self.kept: list[KeptRequest] = []

@@ -268,7 +268,7 @@ def test_who_takes_nothing_of_its_answers_is_closed_and_who_is_slow_is_not() -> 
         transport.unsent = 900_000
         connection.pause_writing()
         # What it sent before it stopped to read waits, too.
-        connection._keep_backlog(memoryview(bytes(9)))
+        connection._received.keep_backlog(memoryview(bytes(9)))
     for _ in range(6):
         harness.pass_time(10_000)
         slow_transport.unsent -= 1_000

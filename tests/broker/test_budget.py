@@ -1,0 +1,156 @@
+"""Budgets and the shares of namespaces in them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.broker import budget as budget_module
+from data_plane.broker.api import ConnectionInfo
+from data_plane.broker.budget import Budget, TooManyNamespaces
+from data_plane.broker.cold_reads import ANSWER_BYTES_MIN
+from data_plane.broker.fetch_sessions import EVICTION_AGE_MS, FetchSessionCache
+from data_plane.broker.namespaces import WHOLE_BROKER
+from data_plane.wire.errors import ErrorCode
+from tests.broker.broker_player import BrokerPlayer, values_of
+from tests.broker.test_fetch import fill
+from tests.broker.test_fetch_sessions import make_set
+from tests.broker.test_produce import only
+
+NAMES = ("default", "acme", "globex")
+
+
+@given(
+    st.integers(0, 30),
+    st.none() | st.integers(0, 30),
+    st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 12), st.booleans())),
+)
+def test_nobody_takes_more_than_its_share_nor_all_more_than_there_is(
+    maximum: int, share_max: int | None, steps: list[tuple[str, int, bool]]
+) -> None:
+    budget = Budget(maximum, share_max)
+    shares = {name: budget.of(name) for name in NAMES}
+    taken = dict.fromkeys(NAMES, 0)
+    bound = maximum if share_max is None else min(maximum, share_max)
+    for name, amount, takes in steps:
+        share = shares[name]
+        if takes:
+            has_room = sum(taken.values()) + amount <= maximum
+            has_room = has_room and (share_max is None or taken[name] + amount <= share_max)
+            assert share.take(amount) is has_room
+            taken[name] += amount if has_room else 0
+        else:
+            amount = min(amount, taken[name])
+            share.give_back(amount)
+            taken[name] -= amount
+        assert {one: shares[one].used for one in NAMES} == taken
+        assert budget.used == sum(taken.values()) <= maximum
+        assert share.used <= bound
+        left = maximum - budget.used
+        assert share.left() == (left if share_max is None else min(left, share_max - share.used))
+
+
+def test_a_share_may_have_a_maximum_of_its_own() -> None:
+    budget = Budget(100, share_max=10)
+    small, large = budget.of("small"), budget.of("large")
+    large.share_max = 50
+    assert (small.left(), large.left()) == (10, 50)
+    assert large.take(50)
+    assert large.is_full
+    assert not small.is_full
+    # What is there already counts, be it too much.
+    small.add(60)
+    assert (small.left(), large.left(), budget.used) == (-50, -10, 110)
+
+
+def test_a_share_is_one_as_long_as_somebody_holds_it() -> None:
+    budget = Budget(100)
+    share = budget.of("acme")
+    share.take(5)
+    assert budget.of("acme") is share
+    share.give_back(5)
+    del share
+    assert len(budget._shares) == 0
+
+
+def test_there_is_a_bound_for_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget_module, "NAMESPACES_MAX", 2)
+    budget = Budget()
+    held = [budget.of(name) for name in NAMES[:2]]
+    with pytest.raises(TooManyNamespaces):
+        budget.of(NAMES[2])
+    held.pop()
+    held.append(budget.of(NAMES[2]))
+
+
+# Fetch sessions
+
+
+def test_a_namespace_has_no_more_sessions_than_its_share() -> None:
+    cache = FetchSessionCache(10, random.Random(1))
+    cache.slots.share_max = 2
+    for name in ("acme", "globex"):
+        assert cache.keep(make_set(5, 0), 0, name)
+        assert cache.keep(make_set(5, 0), 0, name)
+        assert not cache.keep(make_set(9, 1000), 1000, name)
+    assert len(cache) == 4
+
+
+def test_who_has_its_share_makes_room_among_its_own_sessions() -> None:
+    cache = FetchSessionCache(10, random.Random(1))
+    cache.slots.share_max = 1
+    foreign, own = make_set(1, 0), make_set(5, 0)
+    assert cache.keep(foreign, 0, "globex")
+    assert cache.keep(own, 0, "acme")
+    later_ms = EVICTION_AGE_MS + 1
+    newer = make_set(9, later_ms)
+    assert cache.keep(newer, later_ms, "acme")
+    assert (cache.evictions_count, cache.slots.used) == (1, 2)
+    assert foreign.session_id in cache._sessions
+    assert own.session_id not in cache._sessions
+    cache.remove(newer.session_id)
+    assert cache.slots.of("acme").used == 0
+
+
+def test_a_session_is_known_to_its_namespace_alone() -> None:
+    cache = FetchSessionCache(10, random.Random(1))
+    session = make_set(5, 0)
+    assert cache.keep(session, 0, "acme")
+    for other in ("globex", "default"):
+        found = cache.find(session.session_id, 1, False, 0, namespace=other)
+        assert found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        cache.end(session.session_id, other)
+    assert cache.find(session.session_id, 1, False, 0, namespace="acme") is session
+    cache.end(session.session_id, "acme")
+    assert len(cache) == 0
+
+
+# What clients leave unread
+
+
+def test_who_leaves_much_unread_gets_less_and_the_others_do_not() -> None:
+    broker = BrokerPlayer()
+    broker.create_topic("orders")
+    fill(broker, 0, 100, size=1_000)
+    unsent = broker.services.unsent
+    unsent.share_max = 4 * ANSWER_BYTES_MIN
+    connections: dict[str, ConnectionInfo] = {}
+    for name in ("acme", "globex"):
+        connections[name] = broker.connect()
+        connections[name].namespace = name
+        broker.services.namespaces.add(name, WHOLE_BROKER)
+    share = unsent.of("acme")
+    share.add(4 * ANSWER_BYTES_MIN - 10)
+
+    def records_count(name: str) -> int:
+        poll = broker.fetch({("orders", 0): 0}, connection=connections[name])
+        return len(values_of(only(poll.response).records))
+
+    assert records_count("globex") == 100
+    # A batch has some 1,070 bytes.
+    assert 58 <= records_count("acme") <= 62
+    share.give_back(share.used)
+    assert records_count("acme") == 100
