@@ -32,8 +32,7 @@ from data_plane.broker.config_validation import (
     similar_broker_property,
 )
 from data_plane.broker.controller_settings import controller_settings
-from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
-from data_plane.broker.log_threshold import ROOT_LOGGER, LogThreshold, check_level
+from data_plane.broker.log_threshold import ROOT_LOGGER, check_level
 from data_plane.broker.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topic_names import invalid_name_reason
@@ -304,7 +303,7 @@ def _decide_level(services: Services, resource: _Resource) -> str | None:
 
 
 def _set_levels(services: Services, levels: Sequence[str | None]) -> None:
-    threshold: LogThreshold | None = services.parts.get(LOG_THRESHOLD)
+    threshold = services.log_threshold
     for level in levels:
         if level is not None and threshold is not None:
             threshold.set(level)

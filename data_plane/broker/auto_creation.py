@@ -19,7 +19,6 @@ from data_plane.broker.topics import PARTITIONS_PER_REQUEST_MAX, new_topic_id
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage
 
-PART = "auto_creation"
 NAMES_MAX = 1_000
 
 
@@ -85,7 +84,6 @@ def _decide(
 
 def auto_creation_of(services: Services) -> AutoCreation:
     """The broker's one."""
-    part: AutoCreation | None = services.parts.get(PART)
-    if part is None:
-        part = services.parts[PART] = AutoCreation(services)
-    return part
+    if services.auto_creation is None:
+        services.auto_creation = AutoCreation(services)
+    return services.auto_creation

@@ -18,17 +18,11 @@ if TYPE_CHECKING:
     from data_plane.cell.controller import Controller
 
 NOBODY = -1
-# Where the part of a broker stands that is a member of a cell (membership.py).
-MEMBERSHIP_PART = "membership"
 
 
 def controller_of(services: Services) -> Controller | None:
     """This broker's half of the controller; None in a cell without a shared store."""
-    membership = services.parts.get(MEMBERSHIP_PART)
-    if membership is None:
-        return None
-    controller: Controller = membership.controller
-    return controller
+    return None if services.membership is None else services.membership.controller
 
 
 def controller_id(services: Services) -> int:

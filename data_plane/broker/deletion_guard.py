@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from data_plane.broker.metrics import BrokerCollector
     from data_plane.broker.services import Services
 
-PART = "deletion_guard"
-
 # So long a store may take to answer a broker that has just started.
 START_MS = 30_000
 

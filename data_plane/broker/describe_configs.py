@@ -19,8 +19,7 @@ from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_
 from data_plane.broker.config_validation import effective_config
 from data_plane.broker.frames import begin_frame, finish_frame
 from data_plane.broker.large_requests import LargeRequest, sliced
-from data_plane.broker.log_threshold import PART as LOG_THRESHOLD
-from data_plane.broker.log_threshold import ROOT_LOGGER, LogThreshold
+from data_plane.broker.log_threshold import ROOT_LOGGER
 from data_plane.broker.placement import NewPartitions, registered_brokers
 from data_plane.broker.refusal import Refusal
 from data_plane.broker.services import Services
@@ -331,7 +330,7 @@ def _loggers(
 
 
 def _log_level(services: Services) -> str:
-    threshold: LogThreshold | None = services.parts.get(LOG_THRESHOLD)
+    threshold = services.log_threshold
     return services.config.get_str("logging.level") if threshold is None else threshold.level
 
 

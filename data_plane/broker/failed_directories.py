@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from data_plane.broker.services import Services
     from data_plane.cell.metadata import TopicImage
 
-PART = "failed_directories"
-
 LOOK_INTERVAL_MS = 500
 # Partitions in one commit. More would hold up other commits.
 PARTITIONS_PER_COMMIT_MAX = 1000

@@ -35,7 +35,6 @@ from data_plane.broker.fetch_response import (
 )
 from data_plane.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, FetchSet
 from data_plane.broker.large_fetches import LargeFetch
-from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel import parse_fetch
@@ -61,7 +60,7 @@ def handle_fetch(
     view = inside_view(context, parse_fetch(buf, position, end, context.api_version))
     if view.replica_id >= 0 and not context.connection.is_inter_broker:
         return _refuse_follower(services, context, view)
-    fetches: OpenFetches = services.parts[PART]
+    fetches = services.fetches
     is_full = EPOCH_FINAL <= view.session_epoch <= EPOCH_INITIAL
     if is_full:
         fetch_set = fetch_sets.for_full(fetches, context, view, now_ms)

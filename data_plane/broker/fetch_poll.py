@@ -31,7 +31,6 @@ from data_plane.broker.fetch_reads import LOOKED_AT_MAX, FetchReads
 from data_plane.broker.fetch_response import encode_fetch_response, encode_full_response
 from data_plane.broker.fetch_sessions import NO_SESSION_ID, FetchPartition, FetchSet
 from data_plane.broker.large_requests import pause
-from data_plane.broker.open_fetches import PART
 from data_plane.broker.services import Services
 from data_plane.broker.timers import Timer
 from data_plane.wire.errors import ErrorCode
@@ -145,7 +144,7 @@ class Poll(FetchReads):
                 if target.partition is not None:
                     target.watch(target.partition)
         fetch_set.parked = self
-        self._services.parts[PART].parked[self] = None
+        self._fetches.parked[self] = None
         self._timer = self._services.timers.schedule(deadline_ms, self._timed_out)
         self._context.connection.on_close[self._abandon] = None
         return self._deferred
@@ -196,7 +195,7 @@ class Poll(FetchReads):
     def _unpark(self) -> None:
         if self._fetch_set.parked is self:
             self._fetch_set.parked = None
-        self._services.parts[PART].parked.pop(self, None)
+        self._fetches.parked.pop(self, None)
         self._services.wakes.forget(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -207,7 +206,7 @@ class Poll(FetchReads):
         self._unpark()
         self.drop_scans()
         if not self._fetch_set.is_kept:
-            self._services.parts[PART].closing.close(self._fetch_set)
+            self._fetches.closing.close(self._fetch_set)
 
     def _fail(self, error: Exception) -> None:
         self._services.log.error(
@@ -270,5 +269,5 @@ class Poll(FetchReads):
                 self._services, self._context, results, _NONE, fetch_set.session_id
             )
         if not fetch_set.is_kept:
-            self._services.parts[PART].closing.close(fetch_set)
+            self._fetches.closing.close(fetch_set)
         return frame

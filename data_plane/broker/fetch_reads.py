@@ -34,7 +34,6 @@ from data_plane.broker.fetch_results import (
 from data_plane.broker.fetch_rights import FetchRights
 from data_plane.broker.fetch_scans import FetchScans
 from data_plane.broker.fetch_sessions import NO_SESSION_ID, FetchPartition, FetchSet
-from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.partition_errors import UNKNOWN_PARTITION_CODES, check_leader_epoch
 from data_plane.broker.projected_reads import closing_batch, joined
 from data_plane.broker.replica_selector import NO_PREFERRED_REPLICA
@@ -89,8 +88,7 @@ class FetchReads:
         fetch_set: FetchSet,
         now_ms: int,
     ) -> None:
-        fetches: OpenFetches = services.parts[PART]
-        self._fetches = fetches
+        fetches = self._fetches = services.fetches
         self._services = services
         self._context = context
         self._fetch_set = fetch_set

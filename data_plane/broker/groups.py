@@ -285,9 +285,7 @@ class GroupService:
 
 def service_of(services: Services) -> GroupService:
     """The group service, for handlers."""
-    service = services.groups
-    assert isinstance(service, GroupService)
-    return service
+    return services.groups
 
 
 def client_of(context: RequestContext) -> ClientContext:

@@ -28,7 +28,6 @@ from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 0
 MAX_VERSION = 5
-PART = "producer_ids"
 
 # Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE.
 BLOCK_IDS = 1000
@@ -143,8 +142,7 @@ def handle_init_producer_id(
         return _error(ErrorCode.INVALID_REQUEST)
     # A producer that names its old id only gets a new one: its epoch means something for
     # transactional producers alone (KIP-360), and Kafka does the same.
-    producer_ids: ProducerIds = services.parts[PART]
-    return producer_ids.allocate()
+    return services.producer_ids.allocate()
 
 
 def register(table: HandlerTable) -> None:

@@ -23,8 +23,6 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from data_plane.broker.placement import NewPartitions
-from data_plane.broker.read_index import PART as READ_INDEX_PART
-from data_plane.broker.read_index import ReadIndex
 from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage
@@ -306,7 +304,7 @@ class BrokerInternalTopic:
     ) -> None:
         services = self._services
         replica = services.partitions.get_by_name(self._name, partition)
-        index: ReadIndex | None = services.parts.get(READ_INDEX_PART)
+        index = services.read_index
         if replica is None or replica.leader_epoch != epoch:
             on_done(False)
         elif index is None:

@@ -36,8 +36,6 @@ from data_plane.replica.partition import Partition
 if TYPE_CHECKING:
     from data_plane.replica.leadership import IsrProposal
 
-PART = "isr"
-
 # Proposals in one commit. More would hold up other commits.
 PROPOSALS_PER_COMMIT_MAX = 1000
 # How long to wait before a store that did not answer is asked again.

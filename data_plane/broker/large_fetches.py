@@ -43,7 +43,6 @@ from data_plane.broker.fetch_response import (
 )
 from data_plane.broker.fetch_sessions import EPOCH_FINAL, EPOCH_INITIAL, NO_SESSION_ID, FetchSet
 from data_plane.broker.large_requests import pause, sliced
-from data_plane.broker.open_fetches import PART, OpenFetches
 from data_plane.broker.produce_response import node_endpoints
 from data_plane.broker.request_work import OnDone
 from data_plane.broker.services import Services
@@ -79,7 +78,7 @@ class LargeFetch:
         self._kept = kept
         self._position = position
         self._end = end
-        self._fetches: OpenFetches = services.parts[PART]
+        self._fetches = services.fetches
         self._fetch_set: FetchSet | None = None
         self._reads: FetchReads | None = None
         self._now_ms = 0

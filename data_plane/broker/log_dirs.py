@@ -34,8 +34,7 @@ DESCRIBE_MIN_VERSION, DESCRIBE_MAX_VERSION = 1, 5
 ALTER_MIN_VERSION, ALTER_MAX_VERSION = 1, 2
 UNKNOWN_SPACE = (-1, -1)
 
-# The part that the composition root gives: path → (size, usable) in bytes; raises OSError.
-PART = "disk_space"
+# Path → (size, usable) in bytes; raises OSError.
 MeasureSpace = Callable[[str], tuple[int, int]]
 
 
@@ -45,7 +44,7 @@ def handle_describe_log_dirs(
     deferred: Deferred[DescribeLogDirsResponse] = Deferred()
     online = [item.path for item in services.logs.directories if item.failure is None]
 
-    measure_space: MeasureSpace | None = services.parts.get(PART)
+    measure_space = services.measure_space
 
     def measure() -> dict[str, tuple[int, int]]:
         return {path: _space_bytes(measure_space, path) for path in online}

@@ -33,8 +33,6 @@ from data_plane.log.errors import LogError, UnknownPartition
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
 
-PART = "log_ends"
-
 # Partitions in one commit. More would hold up other commits.
 REPORTS_PER_COMMIT_MAX = 1000
 # How often a report that stands is compared with the disk, and one that failed is tried again.

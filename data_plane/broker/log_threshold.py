@@ -10,7 +10,6 @@ from data_plane.broker.refusal import Refusal
 from data_plane.wire.errors import ErrorCode
 
 ROOT_LOGGER = "root"
-PART = "log_threshold"
 
 # Kafka's names, with the severities of the standard library.
 SEVERITIES = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}

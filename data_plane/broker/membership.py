@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from data_plane.broker.services import Services
     from data_plane.cell.controller import Controller, Plan
 
-PART = "membership"
-
 
 # How many times faster heartbeats come while a broker waits to be let in, or for the lease.
 URGENT_HEARTBEATS = 5

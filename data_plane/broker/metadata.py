@@ -51,7 +51,6 @@ from data_plane.wire.messages.metadata_response import (
 from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import ApiKey
 
-PART = "metadata"
 MIN_VERSION, MAX_VERSION = 0, 13
 NULL_IS_ALL_VERSION = 1
 TOPIC_ID_REQUEST_VERSION = 12
@@ -88,9 +87,9 @@ def _encoded_topics(services: Services, context: RequestContext) -> EncodedTopic
     if not context.names.is_identity:
         # What is kept has the names that are inside.
         return EncodedTopics(view_of(services))
-    encoded: EncodedTopics | None = services.parts.get(PART)
+    encoded = services.encoded_topics
     if encoded is None:
-        encoded = services.parts[PART] = EncodedTopics()
+        encoded = services.encoded_topics = EncodedTopics()
     failed_count = len(services.logs.offline_directories())
     if (
         encoded.brokers is not services.image.brokers

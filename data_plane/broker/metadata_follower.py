@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 # What a store had to tell: commits in order, or the whole image.
 MetadataUpdate = Sequence[Commit] | MetadataImage
 
-PART = "metadata_follower"
-
 POLL_INTERVAL_MS = 2_000
 RETRY_MS_MIN = 100
 RETRY_MS_MAX = 2_000

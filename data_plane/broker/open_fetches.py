@@ -17,8 +17,6 @@ from data_plane.broker.leader_throttle import LeaderThrottle
 from data_plane.broker.services import Services
 from data_plane.replica.partition import Partition
 
-PART = "fetch_sessions"
-
 
 class OpenFetches:
     """The component that holds all sessions and parked polls."""

@@ -40,8 +40,6 @@ from data_plane.replica.fetch_session import API_KEY, API_VERSION
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 
-PART: Final = "read_index"
-
 # Between two questions to a broker that could not say.
 RETRY_MS_MIN: Final = 10
 RETRY_MS_MAX: Final = 200

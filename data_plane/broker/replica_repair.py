@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from data_plane.cell.metadata import TopicImage
     from data_plane.log.log import Log
 
-PART = "replica_repair"
-
 LOOK_INTERVAL_MS = 500
 # Partitions in one commit. More would hold up other commits.
 PARTITIONS_PER_COMMIT_MAX = 1000

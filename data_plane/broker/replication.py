@@ -38,7 +38,6 @@ from data_plane.replica.throttle import Throttle
 if TYPE_CHECKING:
     from data_plane.broker.metrics import BrokerCollector
 
-PART = "replication"
 THROTTLED_RATE = "follower.replication.throttled.rate"
 # Problems of single partitions in the log; a leader that dies is one for each that it led.
 PROBLEM_LOGS_PER_SECOND_MAX = 10

@@ -42,8 +42,19 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from data_plane.broker.api import Executor, HandlerTable
+    from data_plane.broker.auto_creation import AutoCreation
+    from data_plane.broker.deletion_guard import DeletionGuard
+    from data_plane.broker.groups import GroupService
+    from data_plane.broker.init_producer_id import ProducerIds
+    from data_plane.broker.log_dirs import MeasureSpace
+    from data_plane.broker.log_threshold import LogThreshold
+    from data_plane.broker.membership import Membership
+    from data_plane.broker.metadata_encoding import EncodedTopics
+    from data_plane.broker.metadata_follower import MetadataFollower
     from data_plane.broker.metadata_writer import MetadataWriter
+    from data_plane.broker.open_fetches import OpenFetches
     from data_plane.broker.peers import Peers
+    from data_plane.broker.read_index import ReadIndex
     from data_plane.broker.topic_partitions import TopicPartitions
     from data_plane.cell.metadata import MetadataImage
     from data_plane.cell.metadata_store import MetadataStore
@@ -130,7 +141,22 @@ class Services:
     # must hold up neither.
     store_executor: Executor = field(init=False)
     peers: Peers = field(init=False)
-    groups: Any = None
+    groups: GroupService = field(init=False)
+    fetches: OpenFetches = field(init=False)
+    producer_ids: ProducerIds = field(init=False)
+    deletion_guard: DeletionGuard = field(init=False)
+    # Of a broker that has others.
+    membership: Membership | None = None
+    metadata_follower: MetadataFollower | None = None
+    read_index: ReadIndex | None = None
+    # What such a broker leaves for its next life, besides the logs, with its broker epoch.
+    kept_at_stop: list[Callable[[int | None], None]] = field(default_factory=list)
+    # Of the process that the broker runs in, if it gives them.
+    measure_space: MeasureSpace | None = None
+    log_threshold: LogThreshold | None = None
+    # Made when they are first needed.
+    auto_creation: AutoCreation | None = None
+    encoded_topics: EncodedTopics | None = None
     timers: TimerQueue = field(default_factory=TimerQueue)
     turns: Turns = field(default_factory=UnwatchedTurns)
     wakes: WakeQueue = field(default_factory=WakeQueue)
@@ -148,8 +174,6 @@ class Services:
     image_listeners: list[ImageListener] = field(default_factory=list)
     # Called with topic id and partition when retention has let a log of this broker begin later.
     retention_listeners: list[Callable[[UUID, int], None]] = field(default_factory=list)
-    # Parts that only one API family knows, by its module's name.
-    parts: dict[str, Any] = field(default_factory=dict)
 
     # What the names in requests stand for.
     namespaces: Namespaces = field(init=False)

@@ -23,8 +23,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from data_plane.broker import open_fetches
-from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.peers import Peers
 from data_plane.broker.principal import SecurityProtocol, listener_settings
 from data_plane.broker.services import Logger, Services
@@ -402,8 +400,7 @@ class BrokerProcess:
         for connection in self._connections():
             connection.stop_reading()
         # Some wait behind polls that wait.
-        fetches: OpenFetches = self._services.parts[open_fetches.PART]
-        fetches.stop(self._clock.now_ms())
+        self._services.fetches.stop(self._clock.now_ms())
         await self._until(
             lambda: not any(connection.has_backlog for connection in self._connections()),
             deadline_s,

@@ -9,11 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from data_plane.broker import membership as membership_part
-from data_plane.broker import metadata_follower
 from data_plane.broker.controlled_shutdown import ControlledShutdown
-from data_plane.broker.membership import Membership
-from data_plane.broker.metadata_follower import MetadataFollower
 from data_plane.broker.services import Services
 from data_plane.broker.turns import Turns
 from data_plane.cell.metadata_store import MetadataStore
@@ -72,8 +68,10 @@ class CellMember:
         """Begin to watch the store. Heartbeats are the services'."""
         self._services = services
         services.metrics.register(PeerCollector(lambda: [peers.counts for peers in self._peers]))
-        self._membership: Membership = services.parts[membership_part.PART]
-        follower: MetadataFollower = services.parts[metadata_follower.PART]
+        membership, follower = services.membership, services.metadata_follower
+        assert membership is not None
+        assert follower is not None
+        self._membership = membership
         self._membership.on_superseded = self._stop_superseded
         watch = StoreWatch(
             self._loop, self.store, lambda: services.newest_image.version, follower.request_update

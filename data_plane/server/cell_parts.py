@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from data_plane.broker import (
-    deletion_guard,
-    failed_directories,
-    init_producer_id,
-    isr,
-    log_ends,
-    membership,
-    metadata_follower,
-    read_index,
-    replica_repair,
-    replication,
-)
 from data_plane.broker.controller_settings import controller_settings
-from data_plane.broker.deletion_guard import DeletionGuard
 from data_plane.broker.failed_directories import FailedDirectories
-from data_plane.broker.init_producer_id import ProducerIds
 from data_plane.broker.isr import IsrManager
 from data_plane.broker.log_ends import LogEndReporter
 from data_plane.broker.membership import Membership
@@ -31,7 +17,6 @@ from data_plane.broker.replica_repair import ReplicaRepair
 from data_plane.broker.replication import ReplicationManager
 from data_plane.broker.services import Services
 from data_plane.cell.controller import Controller
-from data_plane.server.composition import KEPT_AT_STOP
 from data_plane.server.configuration import BrokerConfig
 from data_plane.server.entry import Entry, image_file, producer_id_file
 from data_plane.server.ports import Ports
@@ -58,8 +43,7 @@ def join_cell(
         entry.broker,
         entry.clean_broker_epoch,
     )
-    guard: DeletionGuard = services.parts[deletion_guard.PART]
-    guard.image_doubt = member.image_doubt
+    services.deletion_guard.image_doubt = member.image_doubt
     isr_manager = IsrManager(services)
     manager = ReplicationManager(services)
     failed = FailedDirectories(
@@ -70,26 +54,17 @@ def join_cell(
     )
     reporter = LogEndReporter(services, entry.broker.incarnation_id)
     index = ReadIndex(services, ports.make_peers(services), member.is_image_current)
-    producer_ids: ProducerIds = services.parts[init_producer_id.PART]
+    producer_ids = services.producer_ids
     ids_file = producer_id_file(settings, ports)
 
     def keep_producer_ids(broker_epoch: int | None) -> None:
         if broker_epoch is not None:
             ids_file.write(producer_ids.unused, broker_epoch)
 
-    services.parts.update(
-        {
-            metadata_follower.PART: follower,
-            membership.PART: member,
-            isr.PART: isr_manager,
-            replication.PART: manager,
-            failed_directories.PART: failed,
-            log_ends.PART: reporter,
-            replica_repair.PART: repair,
-            read_index.PART: index,
-            KEPT_AT_STOP: (lambda broker_epoch: follower.write_now(), keep_producer_ids),
-        }
-    )
+    services.metadata_follower = follower
+    services.membership = member
+    services.read_index = index
+    services.kept_at_stop += [lambda broker_epoch: follower.write_now(), keep_producer_ids]
     services.components[:0] = [follower]
     # Damage that is known is looked at before anything is fetched.
     services.components += [isr_manager, repair, manager, failed, reporter, index, member]

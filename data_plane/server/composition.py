@@ -14,25 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from data_plane.broker import (
     admin,
     api_versions,
-    deletion_guard,
     fetch,
     group_handlers,
     init_producer_id,
     list_offsets,
-    log_dirs,
-    log_threshold,
     offset_for_leader_epoch,
-    open_fetches,
     produce,
 )
 from data_plane.broker.api import HandlerTable
-from data_plane.broker.cell_view import MEMBERSHIP_PART
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.deletion_guard import DeletionGuard
 from data_plane.broker.group_commit import RETRY_MS as SYNC_RETRY_MS
@@ -56,12 +51,6 @@ from data_plane.server.configuration import BrokerConfig
 from data_plane.server.entry import Entry
 from data_plane.server.ports import Ports
 from data_plane.server.start_progress import StartProgress
-
-if TYPE_CHECKING:
-    from data_plane.broker.membership import Membership
-
-# What a member of a cell leaves for its next life, besides the logs: callables of the broker epoch.
-KEPT_AT_STOP = "kept_at_stop"
 
 
 def make_handlers() -> HandlerTable:
@@ -202,27 +191,21 @@ def _add_components(
 ) -> None:
     """What every broker has. The guard is first: the others ask for its permit."""
     guard = DeletionGuard(services, ports.wall_ms)
-    producer_ids = ProducerIds(services, entry.kept_producer_ids)
-    sessions = OpenFetches(services)
+    services.deletion_guard = guard
+    services.measure_space = ports.measure_space
+    services.log_threshold = ports.log_threshold
+    services.producer_ids = ProducerIds(services, entry.kept_producer_ids)
+    services.fetches = OpenFetches(services)
     services.groups = GroupService(services)
-    services.parts.update(
-        {
-            deletion_guard.PART: guard,
-            log_dirs.PART: ports.measure_space,
-            log_threshold.PART: ports.log_threshold,
-            init_producer_id.PART: producer_ids,
-            open_fetches.PART: sessions,
-        }
-    )
     services.components += [
         guard,
         LogMaintenance(services, ports.maintenance_lanes),
         services.groups,
-        sessions,
-        producer_ids,
+        services.fetches,
+        services.producer_ids,
     ]
     guard.add_metrics(collector)
-    _add_metrics(collector, services, sessions)
+    _add_metrics(collector, services)
 
 
 def _tell_of_partitions(logs: LogManager, log: Logger) -> Callable[[str, int, LogError], None]:
@@ -240,9 +223,9 @@ def _tell_of_partitions(logs: LogManager, log: Logger) -> Callable[[str, int, Lo
 def close_services(services: Services, now_ms: int) -> None:
     """Close what `make_services` has opened, in good order, and leave the mark of a clean stop.
     Nothing runs any more; blocks."""
-    membership: Membership | None = services.parts.get(MEMBERSHIP_PART)
+    membership = services.membership
     broker_epoch = None if membership is None else membership.broker_epoch_at_stop
-    for keep in services.parts.get(KEPT_AT_STOP, ()):
+    for keep in services.kept_at_stop:
         try:
             keep(broker_epoch)
         except OSError as error:
@@ -251,7 +234,8 @@ def close_services(services: Services, now_ms: int) -> None:
     services.store.close()
 
 
-def _add_metrics(collector: BrokerCollector, services: Services, sessions: OpenFetches) -> None:
+def _add_metrics(collector: BrokerCollector, services: Services) -> None:
+    sessions = services.fetches
     gauges: list[tuple[str, str, Callable[[], Any]]] = [
         (
             "tidewheel_offline_log_directories",

@@ -19,7 +19,6 @@ from data_plane.broker import (
     init_producer_id,
     list_offsets,
     offset_for_leader_epoch,
-    open_fetches,
     produce,
 )
 from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable
@@ -158,9 +157,9 @@ class BrokerPlayer:
             wall_clock=wall_clock,
         )
         self.services.metadata = MetadataWriter(self.services, lambda: self.now_ms)
-        self.services.parts[init_producer_id.PART] = ProducerIds(self.services)
+        self.services.producer_ids = ProducerIds(self.services)
         self.sessions = OpenFetches(self.services)
-        self.services.parts[open_fetches.PART] = self.sessions
+        self.services.fetches = self.sessions
         self.dispatcher = Dispatcher(self.services)
         self.close_reasons: list[str] = []
         self.connection = self.connect()

@@ -11,7 +11,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from data_plane.broker.cell_view import MEMBERSHIP_PART
 from data_plane.cell.changes import Change, ChangeBroker, ChangePartition, RegisterBroker
 from data_plane.cell.controller import Controller
 from data_plane.cell.metadata import BrokerImage, PartitionImage
@@ -46,7 +45,8 @@ class CellAdminPlayer(AdminPlayer):
             )
         )
         self.controller = Controller(ControllerSettings())
-        self.services.parts[MEMBERSHIP_PART] = SimpleNamespace(controller=self.controller)
+        membership: Any = SimpleNamespace(controller=self.controller)
+        self.services.membership = membership
         self.services.store.heartbeat(NODE_ID, f"{NODE_ID}-a", 10_000, wants_controller=True)
         self.hold_lease(NODE_ID)
 

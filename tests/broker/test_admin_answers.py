@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from data_plane.broker import log_dirs as log_dirs_api
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_partition_reassignments_request import (
@@ -167,9 +166,9 @@ def test_free_space_is_told_where_the_system_knows_it(player: AdminPlayer) -> No
         raise OSError(errno.EIO, path)
 
     assert space() == (-1, -1)
-    player.services.parts[log_dirs_api.PART] = lambda path: (1000, len(path))
+    player.services.measure_space = lambda path: (1000, len(path))
     assert space() == (1000, len("/data"))
-    player.services.parts[log_dirs_api.PART] = fail
+    player.services.measure_space = fail
     assert space() == (-1, -1)
 
 

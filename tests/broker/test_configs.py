@@ -6,7 +6,6 @@ from unittest import mock
 
 import pytest
 
-from data_plane.broker import log_threshold
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.log_maintenance import NEVER_MS, LogMaintenance, cleaner_backoff_ms
@@ -282,7 +281,7 @@ def test_log_levels_as_apache_kafka(
     level: str | None,
     outcome: Outcome,
 ) -> None:
-    threshold = player.services.parts[log_threshold.PART] = LogThreshold("WARN")
+    threshold = player.services.log_threshold = LogThreshold("WARN")
     change = (logger, operation, level)
     assert player.alter(BROKER_LOGGER, broker, change, validate_only=True) == outcome
     assert threshold.level == "WARN"

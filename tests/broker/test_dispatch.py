@@ -215,7 +215,7 @@ def test_ids_are_never_given_out_twice_not_even_after_a_crash(broker: BrokerPlay
     seen = {init_producer_id(broker).producer_id for _ in range(2 * BLOCK_IDS + 10)}
     assert len(seen) == 2 * BLOCK_IDS + 10
     # What a restart sees is the store alone.
-    broker.services.parts["producer_ids"] = ProducerIds(broker.services)
+    broker.services.producer_ids = ProducerIds(broker.services)
     seen |= {init_producer_id(broker).producer_id for _ in range(10)}
     assert len(seen) == 2 * BLOCK_IDS + 20
 

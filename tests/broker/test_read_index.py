@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker import read_index
 from data_plane.broker.api import Buffer
 from data_plane.broker.leader_probe import EpochAnswer, probe_epoch, read_epoch_answer
 from data_plane.broker.peers import OnResponse
@@ -66,7 +65,7 @@ class ReadingPlayer(CoordinatorPlayer):
         self.peers = Asked()
         self.is_image_current = False
         self.index = ReadIndex(self.services, self.peers, lambda now_ms: self.is_image_current)
-        self.services.parts[read_index.PART] = self.index
+        self.services.read_index = self.index
         self.services.components.append(self.index)
         self.send_commit(42)
         self.follow_offsets()

@@ -10,7 +10,6 @@ from typing import Any
 
 import uvloop
 
-from data_plane.broker import open_fetches
 from data_plane.log.lanes import Lane
 from data_plane.server.broker_process import TICK_INTERVAL_MS_MAX, BrokerProcess
 from tests.broker.doubles import RememberingLog
@@ -96,7 +95,9 @@ class Player:
             tick=lambda now_ms: self._do("tick"),
             stop=lambda now_ms: note("services stop"),
             config=SimpleNamespace(get_int=lambda name: drain_ms),
-            parts={open_fetches.PART: SimpleNamespace(stop=lambda now_ms: note("polls end"))},
+            fetches=SimpleNamespace(stop=lambda now_ms: note("polls end")),
+            membership=None,
+            kept_at_stop=[],
             logs=SimpleNamespace(close=lambda now_ms, broker_epoch: note("logs close")),
             store=SimpleNamespace(close=lambda: note("store closes")),
             log=self.log,

@@ -18,13 +18,11 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from data_plane.broker import membership
 from data_plane.broker.controlled_shutdown import ControlledShutdown
 from data_plane.broker.dispatch import Dispatcher
 from data_plane.broker.image_steps import CHANGES_PER_STEP_MAX
 from data_plane.broker.log_threshold import LogThreshold
 from data_plane.broker.loop_bounds import LoopBounds
-from data_plane.broker.membership import Membership
 from data_plane.broker.services import Services
 from data_plane.log.lanes import Lane
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX
@@ -378,7 +376,8 @@ class Node:
         if services is None:
             self.die(keeps_page_cache=True)
             return
-        member: Membership = services.parts[membership.PART]
+        member = services.membership
+        assert member is not None
         shutdown = ControlledShutdown(services, member, self._left)
         shutdown.begin(self.clock.now_ms())
 

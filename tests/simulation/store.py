@@ -226,7 +226,7 @@ class CellStore:
 
     def _poke(self, node: Node) -> None:
         if node.services is not None and not self.is_cut_off(node.name):
-            follower = node.services.parts.get("metadata_follower")
+            follower = node.services.metadata_follower
             if follower is not None:
                 follower.request_update()
 

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from data_plane.broker import open_fetches
 from data_plane.broker.alter_configs import Operation
 from data_plane.broker.leader_throttle import ALL_REPLICAS, RATE, REPLICAS
-from data_plane.broker.open_fetches import OpenFetches
 from data_plane.broker.replication import THROTTLED_RATE
 from data_plane.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -161,8 +159,7 @@ class Throttler(Administrator):
         for node in self.cell.nodes.values():
             if node.services is None:
                 continue
-            fetches: OpenFetches = node.services.parts[open_fetches.PART]
-            held_count = fetches.throttle.held_count
+            held_count = node.services.fetches.throttle.held_count
             known = self._held.get((node.node_id, node.life), 0)
             self.world.count("fetches held by a throttle", held_count - known)
             self._held[(node.node_id, node.life)] = held_count
