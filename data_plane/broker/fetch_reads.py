@@ -156,7 +156,7 @@ class FetchReads:
         rights = self.rights
         if (
             partition is None
-            or (partition.resigned is not ErrorCode.NONE and not rights.may_read(partition))
+            or (partition.leader_error is not ErrorCode.NONE and not rights.may_read(partition))
             or target.is_outdated
         ):
             partition = self._look_up(target)

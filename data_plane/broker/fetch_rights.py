@@ -82,9 +82,8 @@ class FetchRights:
 
     def may_read(self, partition: Partition) -> bool:
         """Whether this replica is one to read at."""
-        return partition.resigned is ErrorCode.NONE or (
-            self.reads_at_followers and partition.is_follower
-        )
+        role = partition.role
+        return role.leads or (self.reads_at_followers and role.serves_consumers)
 
     def projected(self, target: FetchPartition) -> ProjectedPartition | None:
         """Through what the records that `target` names are read; None for the log as it is."""

@@ -143,7 +143,7 @@ def _look_up(
     """Fill in the answer, or add a search that will."""
     projections = services.projections
     partition = projections.leading(topic, topic_id, wanted.partition_index)
-    if partition is None or partition.resigned is not ErrorCode.NONE:
+    if partition is None or partition.leader_error is not ErrorCode.NONE:
         error = projections.error(
             topic, topic_id, wanted.partition_index, wanted.current_leader_epoch
         )

@@ -56,7 +56,7 @@ def _answer(
     answer = EpochEndOffset(partition=wanted.partition)
     projections = services.projections
     partition = projections.leading(topic, topic_id, wanted.partition)
-    if partition is None or partition.resigned is not ErrorCode.NONE:
+    if partition is None or partition.leader_error is not ErrorCode.NONE:
         error = projections.error(topic, topic_id, wanted.partition, wanted.current_leader_epoch)
         answer.error_code = int(error)
         return answer

@@ -380,7 +380,7 @@ class _Produce:
         partitions = self._services.partitions
         index = piece.partition_index
         partition = partitions.get(topic_id, index)
-        if partition is None or partition.resigned is not ErrorCode.NONE:
+        if partition is None or partition.leader_error is not ErrorCode.NONE:
             answer.fail(self._why_not_here(topic_id, index))
             return None
         if partition.topic in partitions.internal_topics:

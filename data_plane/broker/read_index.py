@@ -38,7 +38,6 @@ from data_plane.broker.timers import Timer
 from data_plane.cell.metadata import MetadataImage
 from data_plane.replica.fetch_session import API_KEY, API_VERSION
 from data_plane.replica.partition import Partition
-from data_plane.wire.errors import ErrorCode
 
 # Between two questions to a broker that could not say.
 RETRY_MS_MIN: Final = 10
@@ -81,8 +80,8 @@ class ReadIndex:
         """Call `on_done` once, perhaps before this returns: with True when this broker led
         `partition` after the call, with False when it does not, or it cannot be shown until
         `deadline_ms`."""
-        if partition.resigned is not ErrorCode.NONE or partition.leadership is None:
-            on_done(partition.resigned is ErrorCode.NONE)
+        if not partition.role.counts_followers:
+            on_done(partition.role.leads)
             return
         one = self._next.get(partition)
         if one is None:
@@ -148,7 +147,7 @@ class _Round:
             return
         self._owner.begun(self)
         partition, leadership = self.partition, self.partition.leadership
-        if partition.resigned is not ErrorCode.NONE or partition.leader_epoch != self._leader_epoch:
+        if not partition.role.leads or partition.leader_epoch != self._leader_epoch:
             self.finish(is_confirmed=False)
             return
         members: frozenset[int] = frozenset()

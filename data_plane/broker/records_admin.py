@@ -157,8 +157,8 @@ class _WaitingDelete:
 
     def _is_finished(self, one: _Unfinished) -> bool:
         partition, result = one.partition, one.result
-        if partition.resigned is not ErrorCode.NONE:
-            result.error_code = int(partition.resigned)
+        if partition.leader_error is not ErrorCode.NONE:
+            result.error_code = int(partition.leader_error)
             result.low_watermark = NO_LOW_WATERMARK
             return True
         result.low_watermark = _low_watermark(partition, self._services.image)

@@ -1,4 +1,4 @@
-"""One local replica of a partition: its role, how far it is committed, who waits for that.
+"""One local replica of a partition: how far it is committed, and who waits for that.
 
     offset    0 ............ 5 ............ 8 ........ 11
               |  committed   |  appended,   |  (next)
@@ -7,17 +7,20 @@
 
 Leading: a record is committed when every replica of the maximal ISR has it (leadership.py), this
 one's own copy included, which may have to be synced to count (own_copy.py). A partition with one
-replica has no `leadership`, and is committed by the append or its sync.
+replica is committed by the append or its sync.
 
 Following: batches come as the leader stored them; the high watermark is the leader's as far as the
 log reaches; the log is truncated where it left the leader's (truncation.py), by a thread where that
 takes long. Meanwhile the replica is busy and not fetched. Whether it still follows, in the same
 leader epoch, decides on what the thread has made.
 
-The role, the leader epoch and the ISR come from the metadata image by `follow_image`, and from
-nowhere else. What stops a leader is an image with a newer epoch, or followers that have one.
+What it may do depends on its role alone (role.py). The role, the leader epoch and the ISR come from
+the metadata image by `follow_image`, and from nowhere else. What stops a leader is an image with a
+newer epoch, or followers that have one.
 
 Invariants
+- `leader_error` is NONE exactly while it leads, `leadership` is there exactly while it leads with
+  others; both change with the role, and only with it.
 - The high watermark never moves back while this replica leads, and never passes the log end. A
   follower's moves back only when the log is truncated below it (unclean election).
 - `when_committed`, `when_appended` and `when_free` call every callback exactly once, also when
@@ -48,6 +51,7 @@ from data_plane.replica.leadership import (
 )
 from data_plane.replica.own_copy import OwnCopy
 from data_plane.replica.ports import Host, LogEndWatcher, Watcher
+from data_plane.replica.role import Role
 from data_plane.replica.waiters import Done, OffsetWaiters, Waiter
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import BatchHeader
@@ -70,16 +74,16 @@ class Partition:
         "epoch_start_offset",
         "high_watermark",
         "index",
-        "is_closed",
         "is_writable",
         "leader_epoch",
+        "leader_error",
         "leader_id",
         "leadership",
         "log",
         "log_end_watchers",
         "node_id",
         "own_copy",
-        "resigned",
+        "role",
         "topic",
         "watchers",
     )
@@ -91,12 +95,12 @@ class Partition:
         self.node_id = node_id
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
-        # The error that a leader's requests get; NONE exactly while this replica leads.
-        self.resigned = _NOT_LEADER
-        self.is_closed = False
         # Whether the image has it in a state in which records are taken, from leaders apart.
         self.is_writable = True
-        # Only while leading a partition with other replicas.
+        # These three change together (`_become`). What requests to a leader are told, and its
+        # followers.
+        self.role = Role.NEW
+        self.leader_error = _NOT_LEADER
         self.leadership: Leadership | None = None
         # Where the log ended when this epoch of leading began.
         self.epoch_start_offset = 0
@@ -117,12 +121,16 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        return self.resigned is ErrorCode.NONE
+        return self.role.leads
 
     @property
     def is_follower(self) -> bool:
-        """Whether it holds a copy that consumers may read, of another broker's."""
-        return self.resigned is _NOT_LEADER and not self.is_closed and self.leader_epoch >= 0
+        """Whether it holds a copy of what another broker leads, or nobody."""
+        return self.role.follows
+
+    @property
+    def is_closed(self) -> bool:
+        return self.role is Role.CLOSED
 
     @property
     def last_stable_offset(self) -> int:
@@ -142,7 +150,7 @@ class Partition:
     ) -> bool:
         """Take the role that the image gives. Whether role, leader or leader epoch changed. Without
         a time, the first call that has one begins what is measured."""
-        if self.is_closed or state.leader_epoch < self.leader_epoch:
+        if not self.role.follows_images or state.leader_epoch < self.leader_epoch:
             return False
         is_news = (state.leader, state.leader_epoch) != (self.leader_id, self.leader_epoch)
         was_leader = self.is_leader
@@ -151,8 +159,7 @@ class Partition:
         if state.leader == self.node_id:
             self._lead(state, settings, now_ms, is_new_epoch=is_news or not was_leader)
         else:
-            self.leadership = None
-            self.resigned = _NOT_LEADER
+            self._become(Role.FOLLOWER, _NOT_LEADER)
             if was_leader:
                 self._fail_waiters(_NOT_LEADER)
             if self.own_copy.begin_sync():
@@ -171,17 +178,16 @@ class Partition:
     ) -> None:
         if is_new_epoch:
             self.epoch_start_offset = self.log.log_end_offset
+        begins_sync = False
         if not self.is_leader:
-            self.resigned = ErrorCode.NONE
-            self.leadership = None
             self.high_watermark = self.log.high_watermark
-            if self.own_copy.count_anew():
-                self._host.request_sync(self)
+            begins_sync = self.own_copy.count_anew()
         leadership = self.leadership
         if state.replicas == (self.node_id,):
-            self.leadership = None
+            self._become(Role.SOLE_LEADER, ErrorCode.NONE)
         elif leadership is None:
-            self.leadership = Leadership(self.node_id, state, settings, self._host)
+            leadership = Leadership(self.node_id, state, settings, self._host)
+            self._become(Role.LEADER, ErrorCode.NONE, leadership)
         else:
             leadership.settings = settings
             if is_new_epoch:
@@ -189,14 +195,19 @@ class Partition:
             elif leadership.update(state):
                 for reader in self.log_end_watchers:
                     reader.report_again()
+        if begins_sync:
+            self._host.request_sync(self)
         self.review(now_ms)
+
+    def _become(self, role: Role, error: ErrorCode, leadership: Leadership | None = None) -> None:
+        assert role.leads is (error is ErrorCode.NONE)
+        assert role.counts_followers is (leadership is not None)
+        self.role, self.leader_error, self.leadership = role, error, leadership
 
     def close(self, error: ErrorCode) -> None:
         """The end of this replica (deleted, moved away, its disk failed): fail what waits, and
         wake the readers, who will find the error."""
-        self.is_closed = True
-        self.resigned = error
-        self.leadership = None
+        self._become(Role.CLOSED, error)
         self._fail_waiters(error)
         self._tell_all()
 
@@ -213,11 +224,12 @@ class Partition:
         origin: str = "client",
         prepared_for: LogConfig | None = None,
     ) -> AppendResult:
-        """Append record batches; offsets and epoch are written into `buf` in place. Only while
-        `resigned` is NONE. See `Log.append_as_leader`.
+        """Append record batches; offsets and epoch are written into `buf` in place. Only as a
+        leader. See `Log.append_as_leader`.
 
         Raises the log's AppendError, and then nothing is stored; POLICY_VIOLATION when the state of
         the partition forbids it."""
+        assert self.leader_error is ErrorCode.NONE, "only a leader takes what clients produce"
         if not self.is_writable:
             raise AppendError(
                 ErrorCode.POLICY_VIOLATION, f"{self.topic}-{self.index} takes no records now"
@@ -259,8 +271,8 @@ class Partition:
     def _wait(
         self, waiters: OffsetWaiters, offset: int, reached: int, callback: Done
     ) -> Waiter | None:
-        if self.resigned is not ErrorCode.NONE:
-            callback(self.resigned)
+        if self.leader_error is not ErrorCode.NONE:
+            callback(self.leader_error)
         elif offset < reached:
             callback(ErrorCode.NONE)
         else:
@@ -447,7 +459,7 @@ class Partition:
         self._host.request_cut(self, job)
 
     def _check_follower(self) -> None:
-        if not self.is_follower:
+        if not self.role.follows:
             raise StaleLeaderEpoch(f"{self.topic}-{self.index} does not follow")
 
     def _log_was_cut(self) -> None:

@@ -529,7 +529,7 @@ def test_a_leader_that_is_replaced_fails_what_waits_and_follows() -> None:
     cell.lead(2)
     assert fates == [(0, ErrorCode.NOT_LEADER_OR_FOLLOWER), (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     assert (watcher.changes, reader.changes) == (1, 1)
-    assert old.partition.resigned is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert old.partition.leader_error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     cell.leader.append()
     cell.catch_up(1, 3)
     assert old.batches() == cell.leader.batches()
