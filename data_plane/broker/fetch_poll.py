@@ -62,7 +62,8 @@ class Poll(FetchReads):
         is_full: bool,
         now_ms: int,
     ) -> None:
-        super().__init__(services, context, view, fetch_set, now_ms)
+        # Once a request: `super()` is dearer than all else that is done here.
+        FetchReads.__init__(self, services, context, view, fetch_set, now_ms)
         self._is_full = is_full
         self._is_session_opening = is_full and fetch_set.session_id != NO_SESSION_ID
         # Of very many dirty partitions: those not looked at yet, and whether that goes on soon.
