@@ -62,7 +62,7 @@ class Poll(FetchReads):
         is_full: bool,
         now_ms: int,
     ) -> None:
-        # Once a request: `super()` is dearer than all else that is done here.
+        # By name: `super()` costs 0.7 % of a small fetch.
         FetchReads.__init__(self, services, context, view, fetch_set, now_ms)
         self._is_full = is_full
         self._is_session_opening = is_full and fetch_set.session_id != NO_SESSION_ID
