@@ -22,6 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from data_plane.broker.budget import Share
 from data_plane.broker.namespaces import DEFAULT_NAMESPACE, Ids, RequestNames, Topics
 from data_plane.broker.principal import ANONYMOUS, Principal
 from data_plane.broker.request_gate import RequestGate
@@ -90,6 +91,8 @@ class ConnectionInfo:
     # What a handler calls that needs `buf[position:end]`, the request or a part of it, for longer.
     # Raises CloseConnection when there is no memory for it. Set by the server.
     keep: Callable[[bytearray | memoryview, int, int], KeptRequest] = keep_copy
+    # Its namespace's share of what clients leave unread. Set by the server, which keeps the count.
+    unsent: Share | None = None
     # What its last Fetch without a session asked for (fetch_sessions.FetchSet).
     fetch_set: Any = None
     # Tenant listeners refuse what belongs between brokers.

@@ -47,18 +47,18 @@ class Share:
     @property
     def is_full(self) -> bool:
         """Whether the namespace, whatever the others do, may take nothing more."""
-        share_max = self._max()
+        share_max = self._budget.share_max if self.share_max is None else self.share_max
         return share_max is not None and self.used >= share_max
 
     def left(self) -> int:
         """How much the namespace may still take. Negative where more than there is was added."""
+        # Written out: every fetch of a consumer asks.
         budget = self._budget
         left = budget.max - budget.used
-        share_max = self._max()
+        share_max = self.share_max
+        if share_max is None:
+            share_max = budget.share_max
         return left if share_max is None else min(left, share_max - self.used)
-
-    def _max(self) -> int | None:
-        return self._budget.share_max if self.share_max is None else self.share_max
 
     def take(self, amount: int) -> bool:
         """Take `amount` if there is so much left."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from data_plane.broker.api import Buffer
+from data_plane.broker.api import Buffer, ConnectionInfo
+from data_plane.broker.budget import Share
 from data_plane.broker.fetch_response import PartitionResult
 from data_plane.broker.services import Services
 from data_plane.log.errors import LogError
@@ -78,13 +79,17 @@ class ColdReads:
         # What consumers' reads may bring. Followers are few and read one answer each.
         self.consumers_bytes = 0
 
-    def answer_bytes_max(self, namespace: str) -> int:
+    def answer_bytes_max(self, connection: ConnectionInfo) -> int:
         """What the answer to a consumer may take."""
-        return max(ANSWER_BYTES_MIN, self._services.unsent.of(namespace).left() // 2)
+        share = connection.unsent or self._unsent(connection)
+        return max(ANSWER_BYTES_MIN, share.left() // 2)
 
-    def bytes_max(self, namespace: str) -> int:
+    def _unsent(self, connection: ConnectionInfo) -> Share:
+        return connection.unsent or self._services.unsent.of(connection.namespace)
+
+    def bytes_max(self, connection: ConnectionInfo) -> int:
         """What all cold reads of a consumer's fetch together may take."""
-        left = self._services.unsent.of(namespace).left() - self.consumers_bytes
+        left = self._unsent(connection).left() - self.consumers_bytes
         return max(ANSWER_BYTES_MIN, left // 2)
 
     def run(

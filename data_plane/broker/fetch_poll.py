@@ -247,9 +247,11 @@ class Poll(FetchReads):
         return deferred
 
     def _encode(self) -> list[Buffer]:
-        throttle_ms = self.throttle_ms()
-        if throttle_ms > 0:
-            return self.throttled_answer(throttle_ms, is_session_opening=self._is_session_opening)
+        if self._services.quotas.is_active:
+            throttle_ms = self.throttle_ms()
+            if throttle_ms > 0:
+                is_opening = self._is_session_opening
+                return self.throttled_answer(throttle_ms, is_session_opening=is_opening)
         fetch_set = self._fetch_set
         if self._untold and not self._is_full:
             self.add_untold()

@@ -125,8 +125,8 @@ class FetchReads:
         if self._scans is not None:
             self._scans.start_over()
         if not self.rights.is_follower:
-            namespace = self._context.connection.namespace
-            self._bytes_max = min(self._bytes_wanted, self._cold_reads.answer_bytes_max(namespace))
+            answer_bytes_max = self._cold_reads.answer_bytes_max(self._context.connection)
+            self._bytes_max = min(self._bytes_wanted, answer_bytes_max)
             quotas = self._services.quotas
             if quotas.is_active:
                 self._bytes_max = min(self._bytes_max, quotas.fetch_bytes_max(self._context))
@@ -306,7 +306,7 @@ class FetchReads:
         if self.rights.is_follower:
             return bytes_max
         if not self.cold:
-            self._cold_bytes_max = self._cold_reads.bytes_max(self._context.namespace)
+            self._cold_bytes_max = self._cold_reads.bytes_max(self._context.connection)
         bytes_max = max(0, min(bytes_max, self._cold_bytes_max - self._cold_bytes))
         self._cold_bytes += bytes_max
         return bytes_max

@@ -99,7 +99,7 @@ class FetchScans:
         if not scan.is_running:
             held_bytes = scan.size
             try:
-                cold_bytes_max = self._cold_reads.bytes_max(self._connection.namespace)
+                cold_bytes_max = self._cold_reads.bytes_max(self._connection)
                 self._scan_on(scan, log, limit, min(bytes_max, cold_bytes_max))
             except LogError as error:
                 # Told once what was found before it is sent.

@@ -101,7 +101,8 @@ def encode_produce_response(
         topics.append((topic.name, topic.topic_id, results))
     head = begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
     endpoints = node_endpoints(services, leader_hints) if leader_hints else ()
-    throttle_ms = throttle_produce(services, context, request_bytes)
+    is_throttling = services.quotas.is_active
+    throttle_ms = throttle_produce(services, context, request_bytes) if is_throttling else 0
     return [kernel.encode_produce_response(bytes(head), version, topics, throttle_ms, endpoints)]
 
 

@@ -113,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
             self.info.fail = self._close_when_answered
             self.info.mute = self._mute
             self.info.move = self._move
+            self.info.unsent = self._shares.unsent
             self.info.keep = self._keep_request
             transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=UNSENT_BYTES_MAX // 4)
 
@@ -363,6 +364,9 @@ class Connection(asyncio.BufferedProtocol):
             self.close(refused)
         else:
             before.connections.give_back(1)
+            info = self.info
+            assert info is not None
+            info.unsent = self._shares.unsent
 
     # Back-pressure.
 
@@ -396,7 +400,11 @@ class Connection(asyncio.BufferedProtocol):
         info = self.info
         is_open = info is not None and info.gate.is_open
         must_pause = not is_open or self._outgoing.is_full()
-        has_backlog = self.has_backlog
+        received = self._received
+        # As `has_backlog`, which would cost a call or two for each pass.
+        has_backlog = received.backlog is not None or (
+            received.half is not None and received.half.is_whole
+        )
         if has_backlog and not must_pause and not self._is_turn_due:
             self._is_turn_due = True
             self._listener.share.wait(self)
@@ -406,7 +414,7 @@ class Connection(asyncio.BufferedProtocol):
             if self.transport.is_closing():
                 return
             if should_read:
-                half = self._received.half
+                half = received.half
                 if half is not None:
                     # Its client could not send the rest.
                     half.started_ms = self._listener.clock.now_ms()
