@@ -28,7 +28,6 @@ EMPTY_NAMES |= {"manager.py", "managers.py"}
 EMPTY_NAMES_ALLOWED = {"data_plane/log/manager.py": "LogManager is Kafka's own noun for it"}
 LONG_MODULES_ALLOWED = {
     "data_plane/broker/fetch.py": "one request's path from parse to answer, hand-tuned",
-    "data_plane/broker/fetch_poll.py": "one Fetch from its first evaluation to its answer",
     "data_plane/log/log.py": "the only writer of a partition; its parts are modules already",
     "data_plane/replica/partition.py": "one class: a replica's role, and all that is done with it",
     "data_plane/server/connection.py": "one protocol object: all of its callbacks share its state",
