@@ -204,8 +204,7 @@ def _store(
     wall_ms: int,
 ) -> None:
     """Write once, then let indexes, folds and ends follow."""
-    config = log.config
-    size = end - start
+    config, size = log.config, end - start
     assert log.segments_if_loaded is not None
     segment = log.segments_if_loaded[-1]
     if (
@@ -232,9 +231,8 @@ def _store(
     finally:
         data.release()
     segment.recently_used = True
-    folds = log.folds_if_loaded
+    folds, producers = log.folds_if_loaded, log.producers_if_loaded
     assert folds is not None
-    producers = log.producers_if_loaded
     assert producers is not None
     offset_ms = log.log_directory.vouched_date.offset_ms
     appended_ms = UNKNOWN_MS if offset_ms is None else now_ms + offset_ms

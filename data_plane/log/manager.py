@@ -45,7 +45,7 @@ from data_plane.log.errors import (
     LogDirFailure,
     UnknownPartition,
 )
-from data_plane.log.file_system import File, FileSystem, OsFileSystem, SyncSite
+from data_plane.log.file_system import File, FileSystem, OsFileSystem
 from data_plane.log.flush import run_together
 from data_plane.log.fold import FoldFactory
 from data_plane.log.lanes import Job, StopSign
@@ -60,6 +60,8 @@ from data_plane.log.partition_folders import (
     DELETE_SUFFIX,
     PartitionFolder,
     find_partitions,
+    make_directories,
+    make_folders,
     read_topic,
     refuse_duplicates,
 )
@@ -223,22 +225,11 @@ class LogManager:
             directory.broker_epoch = broker_epoch
 
     def _lock(self, directory: LogDirectory) -> None:
-        self._make_directories(directory.path)
+        make_directories(self._fs, directory.path)
         lock = self._fs.lock(f"{directory.path}/{LOCK_FILE}")
         if lock is None:
             raise DirectoryLocked(f"{directory.path} is in use by another process")
         self._locks[directory.path] = lock
-
-    def _make_directories(self, path: str) -> None:
-        """Make the data directory, parents included; their names are durable on return."""
-        parent = path.rpartition("/")[0]
-        try:
-            is_new = self._fs.make_directory(path)
-        except FileNotFoundError:
-            self._make_directories(parent)
-            is_new = self._fs.make_directory(path)
-        if is_new:
-            self._fs.sync_directory(parent or "/", SyncSite.DATA_FOLDER)
 
     def _start_directory(
         self,
@@ -262,16 +253,8 @@ class LogManager:
             key = (topic_id, partition)
             entry = state.logs.get(f"{topic_id}/{partition}")
             topic = entry.topic if entry is not None else read_topic(self._fs, folder)
-            log = Log(
-                directory,
-                folder,
-                topic_id,
-                topic,
-                partition,
-                self.default_config if config_of is None else config_of(topic_id),
-                self._fold_factories,
-                self.segment_listeners,
-            )
+            config = None if config_of is None else config_of(topic_id)
+            log = self._new_log(directory, folder, topic_id, topic, partition, config)
             summary = entry.summary if entry is not None else None
             log.damaged_from = directory.damage.get(damage_key(log), NOT_DAMAGED)
             self._open(log, summary, state, may_lose)
@@ -393,18 +376,9 @@ class LogManager:
         directory = self._choose_directory()
         topic_folder = f"{directory.topics_path}/{topic_id}"
         folder = f"{topic_folder}/{partition_files.PARTITION_PREFIX}{partition}"
-        log = Log(
-            directory,
-            folder,
-            topic_id,
-            topic,
-            partition,
-            config if config is not None else self.default_config,
-            self._fold_factories,
-            self.segment_listeners,
-        )
+        log = self._new_log(directory, folder, topic_id, topic, partition, config)
         try:
-            self._make_folders(topic_folder, folder)
+            make_folders(self._fs, topic_folder, folder)
             identity = {
                 "format_version": FORMAT_VERSION,
                 "partition": partition,
@@ -423,21 +397,25 @@ class LogManager:
         self._counts[directory.path] = self._counts.get(directory.path, 0) + 1
         return log
 
+    def _new_log(
+        self,
+        directory: LogDirectory,
+        folder: str,
+        topic_id: UUID,
+        topic: str,
+        partition: int,
+        config: LogConfig | None,
+    ) -> Log:
+        if config is None:
+            config = self.default_config
+        factories, listeners = self._fold_factories, self.segment_listeners
+        return Log(directory, folder, topic_id, topic, partition, config, factories, listeners)
+
     def _choose_directory(self) -> LogDirectory:
         online = [directory for directory in self.directories if directory.failure is None]
         if not online:
             self.directories[0].check_online()
         return min(online, key=lambda directory: self._counts.get(directory.path, 0))
-
-    def _make_folders(self, topic_folder: str, folder: str) -> None:
-        while True:
-            self._fs.make_directory(topic_folder)
-            try:
-                self._fs.make_directory(folder)
-            except FileNotFoundError:
-                # The thread that removes a deleted partition has just taken its topic's folder.
-                continue
-            return
 
     def delete(self, topic_id: UUID, partition: int, now_ms: int) -> None:
         """Take a log away; its files go later. Raises UnknownPartition, LogDirFailure."""

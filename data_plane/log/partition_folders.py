@@ -1,4 +1,4 @@
-"""Which partitions have a folder on a disk, and that none of them has two.
+"""A disk's folders: which partitions have one, and that none of them has two.
 
 <data>/topics/<topic uuid>/Partition-<n>/       <uuid>/Partition-<n>.<unique>-delete/
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from data_plane.log.errors import DuplicateLog
+from data_plane.log.file_system import SyncSite
 from data_plane.log.partition_files import PARTITION_FILE, PARTITION_PREFIX
 
 if TYPE_CHECKING:
@@ -24,6 +25,31 @@ class PartitionFolder(NamedTuple):
     topic_id: UUID
     partition: int
     folder: str
+
+
+def make_directories(fs: FileSystem, path: str) -> None:
+    """Make a data directory, parents included; their names are durable on return. Raises
+    OSError."""
+    parent = path.rpartition("/")[0]
+    try:
+        is_new = fs.make_directory(path)
+    except FileNotFoundError:
+        make_directories(fs, parent)
+        is_new = fs.make_directory(path)
+    if is_new:
+        fs.sync_directory(parent or "/", SyncSite.DATA_FOLDER)
+
+
+def make_folders(fs: FileSystem, topic_folder: str, folder: str) -> None:
+    """Make a partition's folder in its topic's. Raises OSError."""
+    while True:
+        fs.make_directory(topic_folder)
+        try:
+            fs.make_directory(folder)
+        except FileNotFoundError:
+            # The thread that removes a deleted partition has just taken its topic's folder.
+            continue
+        return
 
 
 def find_partitions(directory: LogDirectory) -> tuple[list[PartitionFolder], list[str]]:

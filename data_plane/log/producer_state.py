@@ -24,7 +24,6 @@ Deliberately absent: transaction verification (KIP-890) and the coordinator's si
 
 from __future__ import annotations
 
-import struct
 from bisect import insort
 from collections.abc import Iterator
 from heapq import merge
@@ -46,7 +45,8 @@ from data_plane.log.producer_snapshot import (
 )
 from data_plane.log.versioned_map import FrozenView, VersionedMap
 from data_plane.log.vouched_date import UNKNOWN_MS
-from data_plane.wire.errors import ErrorCode
+from data_plane.wire.control_batches import EndTransactionMarker, read_end_transaction_marker
+from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.records import BatchHeader, decode_batch
 
 CACHED_BATCHES = 5
@@ -57,11 +57,6 @@ EXPIRED_SLICE_ENTRIES = 2_000
 SEQUENCE_MASK = 0x7FFFFFFF
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
-
-_MARKER_KEY = struct.Struct(">hh")
-_MARKER_VALUE = struct.Struct(">hi")
-ABORT_MARKER = 0
-COMMIT_MARKER = 1
 
 
 class CachedBatch(NamedTuple):
@@ -169,25 +164,14 @@ class CompletedTransaction(NamedTuple):
     aborted: bool
 
 
-class Marker(NamedTuple):
-    """A transaction's end marker."""
-
-    commit: bool
-    coordinator_epoch: int
-
-
-def decode_marker(header: BatchHeader, buf: Buffer, position: int) -> Marker | None:
-    """The end marker in a control batch; None for other control records."""
+def decode_marker(buf: Buffer, position: int) -> EndTransactionMarker | None:
+    """The end marker in a control batch; None for other control records, and for malformed ones:
+    what is stored already is not refused here."""
     records = decode_batch(buf, position)
-    if not records or records[0].key is None or len(records[0].key) < _MARKER_KEY.size:
+    try:
+        return read_end_transaction_marker(records[0]) if records else None
+    except InvalidRecords:
         return None
-    kind = _MARKER_KEY.unpack_from(records[0].key)[1]
-    value = records[0].value
-    if kind not in (ABORT_MARKER, COMMIT_MARKER) or value is None:
-        return None
-    if len(value) < _MARKER_VALUE.size:
-        return None
-    return Marker(kind == COMMIT_MARKER, _MARKER_VALUE.unpack_from(value)[1])
 
 
 class ProducerStates:
@@ -346,7 +330,7 @@ class ProducerStates:
     def _apply_marker(
         self, entry: ProducerEntry, header: BatchHeader, buf: Buffer, position: int
     ) -> None:
-        marker = decode_marker(header, buf, position)
+        marker = decode_marker(buf, position)
         if marker is None:
             return
         entry.enter_epoch(header.producer_epoch)
@@ -360,7 +344,7 @@ class ProducerStates:
         if first_offset < 0:
             return
         self.ongoing.pop(first_offset, None)
-        if not marker.commit:
+        if not marker.is_commit:
             stable = min(self.ongoing) if self.ongoing else header.base_offset + 1
             self.aborted.append(
                 AbortedTransaction(entry.producer_id, first_offset, header.base_offset, stable)

@@ -134,14 +134,17 @@ def recover(
     kept[-1].sealed = False
     if kept[-1].next_offset < log_start:
         return _start_anew(log, kept, log_start)
-    active = kept[-1]
+    _note_first_append(kept[-1], summary)
+    epochs.truncate_from_start(log_start)
+    _forget_gaps_above(log, kept[-1].next_offset)
+    return LoadedLog(kept, folds, epochs, log_start, recovery_point)
+
+
+def _note_first_append(active: Segment, summary: LogSummary | None) -> None:
     if summary is not None and summary.active_base_offset == active.base_offset:
         active.first_append_ms = summary.first_append_ms
     if active.size and active.first_append_ms < 0:
-        active.first_append_ms = fs.modified_ms(active.path())
-    epochs.truncate_from_start(log_start)
-    _forget_gaps_above(log, active.next_offset)
-    return LoadedLog(kept, folds, epochs, log_start, recovery_point)
+        active.first_append_ms = active.directory.fs.modified_ms(active.path())
 
 
 def _read_mark(log: LogState, names: list[str]) -> tuple[int, bool]:
