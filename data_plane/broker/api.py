@@ -243,6 +243,18 @@ Handler = Callable[[Any, RequestContext, Any, int], Any]
 RawHandler = Callable[[Any, RequestContext, bytearray | memoryview, int, int, int], Any]
 
 
+class Slices(NamedTuple):
+    """How a request with very many items is handled a slice at a time (large_requests.py). Its
+    handler keeps nothing of the request's bytes, and its responses are nobody else's.
+
+    - `cut` makes small requests of one, in a thread.
+    - `merge` adds to a response the one to the next small request.
+    """
+
+    cut: Callable[[Any], list[Any]]
+    merge: Callable[[Any, Any], None]
+
+
 @dataclass(frozen=True, slots=True)
 class HandlerEntry:
     """One supported API: the versions that really work and the function that answers it."""
@@ -257,6 +269,7 @@ class HandlerEntry:
     raw_handler: RawHandler | None = None
     # Whether it is answered before it is known who asks.
     is_for_strangers: bool = False
+    slices: Slices | None = None
 
 
 class HandlerTable:
@@ -273,6 +286,7 @@ class HandlerTable:
         handler: Handler,
         *,
         is_for_strangers: bool = False,
+        slices: Slices | None = None,
     ) -> None:
         assert api_key not in self._entries, f"{api_key.name} is registered twice"
         assert 0 <= min_version <= max_version
@@ -283,6 +297,7 @@ class HandlerTable:
             min_version,
             handler,
             is_for_strangers=is_for_strangers,
+            slices=slices,
         )
 
     def register_raw(

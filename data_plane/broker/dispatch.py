@@ -23,10 +23,8 @@ from __future__ import annotations
 import struct
 import traceback
 from collections.abc import Callable
-from copy import copy
 from typing import Any
 
-from data_plane.broker import list_offsets, offset_fetch
 from data_plane.broker.api import (
     Buffer,
     CloseConnection,
@@ -36,17 +34,15 @@ from data_plane.broker.api import (
     KeptRequest,
     LongAnswer,
     RequestContext,
+    Slices,
 )
 from data_plane.broker.frames import API_VERSIONS_KEY, encode_frame, new_response
-from data_plane.broker.large_requests import LargeRequest, sliced
+from data_plane.broker.large_requests import LargeRequest
 from data_plane.broker.services import Services
 from data_plane.broker.throttling import ASK_THEMSELVES, throttle_frames, throttle_message
 from data_plane.wire.errors import ErrorCode, MalformedFrame, WireError
 from data_plane.wire.primitives import Reader
-from data_plane.wire.registry import API_BY_KEY, ApiKey, ApiSpec
-
-Cut = Callable[[Any], list[Any]]
-Merge = Callable[[Any, Any], None]
+from data_plane.wire.registry import API_BY_KEY, ApiSpec
 
 _HEADER = struct.Struct(">hhih")
 
@@ -119,8 +115,8 @@ class Dispatcher:
         if entry.raw_handler is not None:
             answer = self._call_raw(entry.raw_handler, context, buf, position, end, now_ms)
             return self._throttled(context, answer) if self._services.quotas.is_active else answer
-        if end - position > self._request_bytes_max and api_key in LARGE_APIS:
-            later = self._call_in_slices(entry, spec, context, buf, position, end)
+        if entry.slices is not None and end - position > self._request_bytes_max:
+            later = self._call_in_slices(entry, entry.slices, spec, context, buf, position, end)
             return self._throttled(context, later) if self._services.quotas.is_active else later
         return self._call(entry, spec, context, Reader(buf, position, end), now_ms)
 
@@ -187,15 +183,14 @@ class Dispatcher:
     def _call_in_slices(
         self,
         entry: HandlerEntry,
+        slices: Slices,
         spec: ApiSpec,
         context: RequestContext,
         buf: bytearray | memoryview,
         position: int,
         end: int,
     ) -> Deferred[Any]:
-        """A request of an API in LARGE_APIS, whose handlers keep nothing of its bytes and whose
-        responses are nobody else's."""
-        cut, merge = LARGE_APIS[context.api_key]
+        cut, merge = slices
         version = context.api_version
         handler = entry.handler
         assert handler is not None
@@ -335,32 +330,6 @@ class Dispatcher:
         )
 
 
-def _by_field(asked: str, answered: str) -> tuple[Cut, Merge]:
-    """For requests with a list `asked`, and responses with a list `answered`."""
-
-    def cut(request: Any) -> list[Any]:
-        parts = []
-        for items in sliced(list(dict.fromkeys(getattr(request, asked)))):
-            part = copy(request)
-            setattr(part, asked, items)
-            parts.append(part)
-        return parts
-
-    def merge(response: Any, more: Any) -> None:
-        getattr(response, answered).extend(getattr(more, answered))
-
-    return cut, merge
-
-
-# APIs whose requests may have very many items: what makes small requests of one, in a thread, and
-# what adds the answer to the next one to that to those before it.
-LARGE_APIS: dict[int, tuple[Cut, Merge]] = {
-    int(ApiKey.FIND_COORDINATOR): _by_field("coordinator_keys", "coordinators"),
-    int(ApiKey.DESCRIBE_GROUPS): _by_field("groups", "groups"),
-    int(ApiKey.DELETE_GROUPS): _by_field("groups_names", "results"),
-    int(ApiKey.LIST_OFFSETS): (list_offsets.cut, list_offsets.merge),
-    int(ApiKey.OFFSET_FETCH): (offset_fetch.cut, offset_fetch.merge),
-}
 # The cache of decoded client ids holds at most these many, of at most this size.
 CLIENT_IDS_MAX = 1024
 CLIENT_ID_CACHED_BYTES_MAX = 256

@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from data_plane.broker.api import Deferred, HandlerTable, LongAnswer, RequestContext
 from data_plane.broker.groups import GroupService, Reply, client_of, service_of
-from data_plane.broker.offset_fetch import handle_offset_fetch
+from data_plane.broker.large_requests import slices_of
+from data_plane.broker.offset_fetch import OFFSET_FETCH_SLICES, handle_offset_fetch
 from data_plane.broker.offset_handlers import handle_offset_commit, handle_offset_delete
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import BrokerImage
@@ -62,20 +63,27 @@ GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 def register(table: HandlerTable) -> None:
     """Serve everything above."""
-    for api_key, min_version, max_version, handler in (
-        (ApiKey.FIND_COORDINATOR, 0, 6, handle_find_coordinator),
-        (ApiKey.JOIN_GROUP, 0, 9, handle_join_group),
-        (ApiKey.SYNC_GROUP, 0, 5, handle_sync_group),
-        (ApiKey.HEARTBEAT, 0, 4, handle_heartbeat),
-        (ApiKey.LEAVE_GROUP, 0, 5, handle_leave_group),
-        (ApiKey.OFFSET_COMMIT, 2, 10, handle_offset_commit),
-        (ApiKey.OFFSET_FETCH, 1, 10, handle_offset_fetch),
-        (ApiKey.OFFSET_DELETE, 0, 0, handle_offset_delete),
-        (ApiKey.DESCRIBE_GROUPS, 0, 6, handle_describe_groups),
-        (ApiKey.LIST_GROUPS, 0, 5, handle_list_groups),
-        (ApiKey.DELETE_GROUPS, 0, 2, handle_delete_groups),
+    coordinators = slices_of("coordinator_keys", "coordinators")
+    for api_key, min_version, max_version, handler, slices in (
+        (
+            ApiKey.FIND_COORDINATOR,
+            0,
+            6,
+            handle_find_coordinator,
+            slices_of("coordinator_keys", "coordinators"),
+        ),
+        (ApiKey.JOIN_GROUP, 0, 9, handle_join_group, None),
+        (ApiKey.SYNC_GROUP, 0, 5, handle_sync_group, None),
+        (ApiKey.HEARTBEAT, 0, 4, handle_heartbeat, None),
+        (ApiKey.LEAVE_GROUP, 0, 5, handle_leave_group, None),
+        (ApiKey.OFFSET_COMMIT, 2, 10, handle_offset_commit, None),
+        (ApiKey.OFFSET_FETCH, 1, 10, handle_offset_fetch, OFFSET_FETCH_SLICES),
+        (ApiKey.OFFSET_DELETE, 0, 0, handle_offset_delete, None),
+        (ApiKey.DESCRIBE_GROUPS, 0, 6, handle_describe_groups, slices_of("groups", "groups")),
+        (ApiKey.LIST_GROUPS, 0, 5, handle_list_groups, None),
+        (ApiKey.DELETE_GROUPS, 0, 2, handle_delete_groups, slices_of("groups_names", "results")),
     ):
-        table.register(api_key, min_version, max_version, handler)
+        table.register(api_key, min_version, max_version, handler, slices=slices)
 
 
 # ---- FindCoordinator

@@ -14,6 +14,7 @@ Deliberately absent: what the slices mean; each API's handler sees an ordinary, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +24,7 @@ from data_plane.broker.api import (
     Deferred,
     KeptRequest,
     RequestContext,
+    Slices,
 )
 from data_plane.broker.request_work import OnDone
 from data_plane.wire.errors import WireError
@@ -151,3 +153,20 @@ def _nothing() -> None:
 def sliced(items: Sequence[T], items_max: int = SLICE_ITEMS_MAX) -> list[Sequence[T]]:
     """At least one slice, so that there is an answer."""
     return [items[start : start + items_max] for start in range(0, max(1, len(items)), items_max)]
+
+
+def slices_of(asked: str, answered: str) -> Slices:
+    """For requests with a list `asked`, and responses with a list `answered`."""
+
+    def cut(request: Any) -> list[Any]:
+        parts = []
+        for items in sliced(list(dict.fromkeys(getattr(request, asked)))):
+            part = copy(request)
+            setattr(part, asked, items)
+            parts.append(part)
+        return parts
+
+    def merge(response: Any, more: Any) -> None:
+        getattr(response, answered).extend(getattr(more, answered))
+
+    return Slices(cut, merge)

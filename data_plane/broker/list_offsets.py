@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from copy import copy
 
-from data_plane.broker.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.api import Deferred, HandlerTable, RequestContext, Slices
 from data_plane.broker.large_requests import SLICE_ITEMS_MAX, sliced
 from data_plane.broker.partition_errors import check_leader_epoch
 from data_plane.broker.services import Services
@@ -250,4 +250,10 @@ def merge(response: ListOffsetsResponse, more: ListOffsetsResponse) -> None:
 
 
 def register(table: HandlerTable) -> None:
-    table.register(ApiKey.LIST_OFFSETS, MIN_VERSION, MAX_VERSION, handle_list_offsets)
+    table.register(
+        ApiKey.LIST_OFFSETS,
+        MIN_VERSION,
+        MAX_VERSION,
+        handle_list_offsets,
+        slices=Slices(cut, merge),
+    )

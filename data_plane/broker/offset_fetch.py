@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from data_plane.broker.api import Deferred, LongAnswer, RequestContext
+from data_plane.broker.api import Deferred, LongAnswer, RequestContext, Slices
 from data_plane.broker.groups import Reply, service_of
 from data_plane.broker.large_requests import SLICE_ITEMS_MAX, sliced
 from data_plane.broker.services import Services
@@ -321,3 +321,6 @@ def _slices(topics: Sequence[AnyTopic] | None) -> list[Any]:
             slices[-1].append(piece)
             room -= len(indexes) + 1
     return slices
+
+
+OFFSET_FETCH_SLICES: Final = Slices(cut, merge)
