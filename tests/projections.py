@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from uuid import UUID
 
-from data_plane.broker.projection import ProjectedPartition, Projection, SourceBatch
+from data_plane.broker.fetch.projection import ProjectedPartition, Projection, SourceBatch
 from data_plane.broker.services import Services
 from data_plane.server.__main__ import main
 from data_plane.wire.kernel import list_keys

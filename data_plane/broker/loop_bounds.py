@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from data_plane.broker.image_steps import CHANGES_PER_STEP_MAX
-from data_plane.broker.large_requests import LARGE_BYTES
-from data_plane.broker.produce_checks import HERE_UNPACKED_BYTES_MAX
+from data_plane.broker.cell.image_steps import CHANGES_PER_STEP_MAX
+from data_plane.broker.produce.produce_checks import HERE_UNPACKED_BYTES_MAX
+from data_plane.broker.request.large_requests import LARGE_BYTES
 from data_plane.groups.chores import WORK_PER_TURN_MAX
 from data_plane.groups.config import CHORE_APPENDS_MAX, TOMBSTONES_PER_APPEND_MAX
 

@@ -20,18 +20,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from data_plane.broker.budget import UNSENT_BYTES_TOTAL_MAX, Budget
-from data_plane.broker.image_application import ImageApplication
+from data_plane.broker.cell.image_application import ImageApplication
+from data_plane.broker.fetch.projection import Projections
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
-from data_plane.broker.metrics import BrokerCounters
-from data_plane.broker.namespaces import Namespaces
-from data_plane.broker.projection import Projections
-from data_plane.broker.quotas import NoQuotas, QuotaManager
-from data_plane.broker.request_work import RequestWork
-from data_plane.broker.timers import TimerQueue
-from data_plane.broker.turns import Turns, UnwatchedTurns
-from data_plane.broker.waiting import WakeQueue
-from data_plane.broker.wall_clock import WallClock
+from data_plane.broker.request.budget import UNSENT_BYTES_TOTAL_MAX, Budget
+from data_plane.broker.request.metrics import BrokerCounters
+from data_plane.broker.request.namespaces import Namespaces
+from data_plane.broker.request.quotas import NoQuotas, QuotaManager
+from data_plane.broker.request.request_work import RequestWork
+from data_plane.broker.request.timers import TimerQueue
+from data_plane.broker.request.turns import Turns, UnwatchedTurns
+from data_plane.broker.request.waiting import WakeQueue
+from data_plane.broker.request.wall_clock import WallClock
 from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures
 from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.wire.compression import Unpacker
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from data_plane.broker.api import Executor, HandlerTable
-    from data_plane.broker.auto_creation import AutoCreation
-    from data_plane.broker.deletion_guard import DeletionGuard
-    from data_plane.broker.groups import GroupService
-    from data_plane.broker.init_producer_id import ProducerIds
-    from data_plane.broker.log_dirs import MeasureSpace
-    from data_plane.broker.log_threshold import LogThreshold
-    from data_plane.broker.membership import Membership
-    from data_plane.broker.metadata_encoding import EncodedTopics
-    from data_plane.broker.metadata_follower import MetadataFollower
-    from data_plane.broker.metadata_writer import MetadataWriter
-    from data_plane.broker.open_fetches import OpenFetches
-    from data_plane.broker.peers import Peers
-    from data_plane.broker.read_index import ReadIndex
-    from data_plane.broker.topic_partitions import TopicPartitions
+    from data_plane.broker.admin.log_dirs import MeasureSpace
+    from data_plane.broker.admin.log_threshold import LogThreshold
+    from data_plane.broker.cell.broker_lifecycle import Membership
+    from data_plane.broker.cell.deletion_guard import DeletionGuard
+    from data_plane.broker.cell.metadata_follower import MetadataFollower
+    from data_plane.broker.cell.metadata_writer import MetadataWriter
+    from data_plane.broker.coordinators.groups import GroupService
+    from data_plane.broker.fetch.open_fetches import OpenFetches
+    from data_plane.broker.produce.init_producer_id import ProducerIds
+    from data_plane.broker.replicas.read_index import ReadIndex
+    from data_plane.broker.replicas.topic_partitions import TopicPartitions
+    from data_plane.broker.request.api import Executor, HandlerTable
+    from data_plane.broker.request.peers import Peers
+    from data_plane.broker.topics.auto_creation import AutoCreation
+    from data_plane.broker.topics.metadata_encoding import EncodedTopics
     from data_plane.cell.metadata import MetadataImage
     from data_plane.cell.metadata_store import MetadataStore
     from data_plane.log.manager import LogManager
@@ -105,7 +105,7 @@ class Services:
 
     - `partitions.get(topic_id, index)` / `.get_by_name(topic, index)` → replica `Partition` or
       None; `Partition.append_as_leader`, `.when_committed`, `.log`.
-    - `groups` is the component of data_plane/broker/groups.py.
+    - `groups` is the component of data_plane/broker/coordinators/groups.py.
     - `timers.schedule(deadline_ms, callback)` for answers that must not wait for ever.
     - `random` is seeded by the simulator; nothing else in the broker draws random numbers.
     - `metrics.register(collector)` for a component's own series; hot paths add to `counters`.

@@ -1,6 +1,6 @@
 """What the controller goes by besides image and live brokers: properties, as plain values.
 
-The broker room reads them from its configuration (data_plane/broker/controller_settings.py) and
+The broker room reads them from its configuration (broker/cell/controller_settings.py) and
 replaces the whole value when one changes. Topic properties are looked up here, since a decision
 needs them for every topic of the image that it decides on.
 """

@@ -17,7 +17,7 @@ Rules of the house
 - No call takes longer because there are many groups or offsets: see chores.
 
 Deliberately absent: authorization, the existence of topics and their ids, versions of answers
-(`data_plane.broker.groups` does these); transactional commits; KIP-848 groups.
+(`data_plane.broker.coordinators.groups` does these); transactional commits; KIP-848 groups.
 """
 
 from __future__ import annotations

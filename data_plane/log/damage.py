@@ -9,7 +9,7 @@ it, and taken out again when the damaged part is gone. To note too much does no 
 filled again.
 
 Deliberately absent: finding damage (recovery.py, scrubber.py, reads.py), and what is done about it
-(data_plane/broker/replica_repair.py).
+(data_plane/broker/replicas/replica_repair.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What background work may delete at the moment, and why not.
 
 A log knows neither how old the settings are that it works by, nor whether the date is right. Who
-does (data_plane/broker/deletion_guard.py) says so with each tick. What has been decided already
+does (broker/cell/deletion_guard.py) says so with each tick. What has been decided already
 goes on: files of segments that have left their log, folders of partitions that were deleted.
 """
 

@@ -2,7 +2,7 @@
 
 How old a record without a timestamp is, and how long a producer has been silent, is measured from
 the append. A date that was wrong then makes it seem older than it is, for as long as it is kept. So
-an append is noted by a date that somebody vouches for (data_plane/broker/wall_clock.py); while
+an append is noted by a date that somebody vouches for (broker/request/wall_clock.py); while
 nobody does, it is known only that the record was there when somebody looked, by a date that was
 vouched for then.
 

@@ -30,7 +30,7 @@ Invariants
 - A failure of one partition pauses that partition and no other.
 - At most IN_FLIGHT_MAX requests; every pause ends by itself.
 
-Deliberately absent: sockets, clocks, which broker leads (data_plane/broker/replication.py); how a
+Deliberately absent: sockets, clocks, which broker leads (broker/replicas/replication.py); how a
 log is truncated and when records are committed (partition.py).
 """
 

@@ -23,8 +23,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from data_plane.broker.peers import Peers
-from data_plane.broker.principal import SecurityProtocol, listener_settings
+from data_plane.broker.request.peers import Peers
+from data_plane.broker.request.principal import SecurityProtocol, listener_settings
 from data_plane.broker.services import Logger, Services
 from data_plane.cell.metadata_store import MetadataStore, StoreUnavailable
 from data_plane.log.file_system import OsFileSystem

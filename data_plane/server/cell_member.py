@@ -9,9 +9,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from data_plane.broker.controlled_shutdown import ControlledShutdown
+from data_plane.broker.cell.controlled_shutdown import ControlledShutdown
+from data_plane.broker.request.turns import Turns
 from data_plane.broker.services import Services
-from data_plane.broker.turns import Turns
 from data_plane.cell.metadata_store import MetadataStore
 from data_plane.server.clock import Clock
 from data_plane.server.configuration import BrokerConfig

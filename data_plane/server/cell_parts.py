@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from data_plane.broker.controller_settings import controller_settings
-from data_plane.broker.failed_directories import FailedDirectories
-from data_plane.broker.isr import IsrManager
-from data_plane.broker.log_ends import LogEndReporter
-from data_plane.broker.membership import Membership
-from data_plane.broker.metadata_follower import MetadataFollower
-from data_plane.broker.metrics import BrokerCollector
-from data_plane.broker.read_index import ReadIndex
-from data_plane.broker.replica_repair import ReplicaRepair
-from data_plane.broker.replication import ReplicationManager
+from data_plane.broker.cell.broker_lifecycle import Membership
+from data_plane.broker.cell.controller_settings import controller_settings
+from data_plane.broker.cell.metadata_follower import MetadataFollower
+from data_plane.broker.replicas.failed_directories import FailedDirectories
+from data_plane.broker.replicas.isr_changes import IsrManager
+from data_plane.broker.replicas.log_ends import LogEndReporter
+from data_plane.broker.replicas.read_index import ReadIndex
+from data_plane.broker.replicas.replica_repair import ReplicaRepair
+from data_plane.broker.replicas.replication import ReplicationManager
+from data_plane.broker.request.metrics import BrokerCollector
 from data_plane.broker.services import Services
 from data_plane.cell.controller import Controller
 from data_plane.server.configuration import BrokerConfig

@@ -3,7 +3,7 @@
 `now_ms` is steady: it began as the wall clock's time and goes on by elapsed time, which nobody can
 set. Deadlines, sessions, leases and timers go by it, and a clock that is set moves none of them;
 time that passed while the process was stopped or the machine asleep has passed. `wall_ms` is what
-the wall clock shows, wherever it jumps; what is made of that is data_plane/broker/wall_clock.py's.
+the wall clock shows, wherever it jumps; what is made of that is broker/request/wall_clock.py's.
 """
 
 from __future__ import annotations

@@ -17,32 +17,27 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from data_plane.broker import (
-    admin,
-    api_versions,
-    fetch,
-    group_handlers,
-    init_producer_id,
-    list_offsets,
-    offset_for_leader_epoch,
-    produce,
-)
-from data_plane.broker.api import HandlerTable
+from data_plane.broker.admin import handlers
+from data_plane.broker.cell.deletion_guard import DeletionGuard
+from data_plane.broker.cell.metadata_writer import MetadataWriter
 from data_plane.broker.config.effective import EffectiveConfig
-from data_plane.broker.deletion_guard import DeletionGuard
-from data_plane.broker.group_commit import RETRY_MS as SYNC_RETRY_MS
-from data_plane.broker.group_commit import GroupCommit
-from data_plane.broker.groups import GroupService
-from data_plane.broker.init_producer_id import ProducerIds
-from data_plane.broker.log_maintenance import LogMaintenance
-from data_plane.broker.metadata_writer import MetadataWriter
-from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
-from data_plane.broker.open_fetches import OpenFetches
+from data_plane.broker.coordinators import group_handlers
+from data_plane.broker.coordinators.groups import GroupService
+from data_plane.broker.fetch import fetch_handler, list_offsets, offset_for_leader_epoch
+from data_plane.broker.fetch.open_fetches import OpenFetches
+from data_plane.broker.produce import init_producer_id, produce_handler
+from data_plane.broker.produce.init_producer_id import ProducerIds
+from data_plane.broker.replicas.fsync_batches import RETRY_MS as SYNC_RETRY_MS
+from data_plane.broker.replicas.fsync_batches import GroupCommit
+from data_plane.broker.replicas.log_maintenance import LogMaintenance
+from data_plane.broker.replicas.stray_logs import delete_strays
+from data_plane.broker.replicas.topic_partitions import TopicPartitions
+from data_plane.broker.request import api_versions
+from data_plane.broker.request.api import HandlerTable
+from data_plane.broker.request.metrics import BrokerCollector, BrokerCounters, make_registry
+from data_plane.broker.request.timers import TimerQueue
+from data_plane.broker.request.wall_clock import WallClock
 from data_plane.broker.services import Logger, Services
-from data_plane.broker.stray_logs import delete_strays
-from data_plane.broker.timers import TimerQueue
-from data_plane.broker.topic_partitions import TopicPartitions
-from data_plane.broker.wall_clock import WallClock
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import LogDirFailure, LogError
 from data_plane.log.manager import LogManager
@@ -58,15 +53,15 @@ def make_handlers() -> HandlerTable:
     table = HandlerTable()
     for module in (
         api_versions,
-        produce,
-        fetch,
+        produce_handler,
+        fetch_handler,
         list_offsets,
         offset_for_leader_epoch,
         init_producer_id,
         group_handlers,
     ):
         module.register(table)
-    admin.register_admin(table)
+    handlers.register_admin(table)
     return table
 
 

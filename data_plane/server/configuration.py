@@ -30,7 +30,7 @@ from data_plane.broker.config.listener_definitions import (
     refuses_every_address,
 )
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
-from data_plane.broker.principal import SecurityProtocol
+from data_plane.broker.request.principal import SecurityProtocol
 from data_plane.server.inter_broker_tls import (
     AUTHORITY,
     CERTIFICATE,

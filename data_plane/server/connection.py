@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from data_plane.broker.api import (
+from data_plane.broker.request.api import (
     Buffer,
     CloseConnection,
     ConnectionInfo,
@@ -38,11 +38,11 @@ from data_plane.broker.api import (
     KeptRequest,
     keep_copy,
 )
-from data_plane.broker.budget import TooManyNamespaces
-from data_plane.broker.namespaces import DEFAULT_NAMESPACE
-from data_plane.broker.principal import ListenerSettings
-from data_plane.broker.request_gate import GateState
-from data_plane.broker.timers import Timer
+from data_plane.broker.request.budget import TooManyNamespaces
+from data_plane.broker.request.namespaces import DEFAULT_NAMESPACE
+from data_plane.broker.request.principal import ListenerSettings
+from data_plane.broker.request.request_gate import GateState
+from data_plane.broker.request.timers import Timer
 from data_plane.server.outgoing import UNSENT_BYTES_MAX, Outgoing, Slot
 from data_plane.server.receive_buffers import HalfFrame
 from data_plane.server.received import Received

@@ -27,8 +27,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from data_plane.broker.controller_settings import controller_settings
-from data_plane.broker.log_maintenance import cleaner_backoff_ms
+from data_plane.broker.cell.controller_settings import controller_settings
+from data_plane.broker.replicas.log_maintenance import cleaner_backoff_ms
 from data_plane.broker.services import Config
 from data_plane.cell.features import incarnation_with
 from data_plane.cell.identity import (

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from data_plane.broker.turns import Turns, UnwatchedTurns
+from data_plane.broker.request.turns import Turns, UnwatchedTurns
 
 HTTP_CONNECTIONS_MAX = 64
 PEER_CONNECTIONS_MAX = 32

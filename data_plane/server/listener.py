@@ -22,18 +22,18 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 
-from data_plane.broker.api import ConnectionInfo
-from data_plane.broker.budget import Budget
 from data_plane.broker.config.listener_definitions import connection_limits
-from data_plane.broker.dispatch import Dispatcher
-from data_plane.broker.principal import (
+from data_plane.broker.request.api import ConnectionInfo
+from data_plane.broker.request.budget import Budget
+from data_plane.broker.request.dispatch import Dispatcher
+from data_plane.broker.request.principal import (
     ANONYMOUS,
     AcceptedPeer,
     ListenerSettings,
     SecurityProtocol,
     listener_settings,
 )
-from data_plane.broker.request_gate import RequestGate
+from data_plane.broker.request.request_gate import RequestGate
 from data_plane.broker.services import Logger, Services
 from data_plane.server.clock import Clock
 from data_plane.server.connection import Connection

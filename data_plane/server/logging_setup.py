@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from data_plane.broker.log_threshold import LogThreshold
+from data_plane.broker.admin.log_threshold import LogThreshold
 
 
 @contextlib.contextmanager

@@ -23,8 +23,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from data_plane.broker.api import Buffer
-from data_plane.broker.budget import Share
+from data_plane.broker.request.api import Buffer
+from data_plane.broker.request.budget import Share
 
 if TYPE_CHECKING:
     from data_plane.server.listener import Listener

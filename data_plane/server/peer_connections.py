@@ -32,8 +32,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from data_plane.broker.api import Buffer
-from data_plane.broker.peers import OnResponse
+from data_plane.broker.request.api import Buffer
+from data_plane.broker.request.peers import OnResponse
 from data_plane.broker.services import Services
 from data_plane.server.clock import Clock
 from data_plane.server.peer_framing import FrameBuffer

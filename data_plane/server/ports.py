@@ -10,12 +10,12 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from data_plane.broker.api import Executor
-from data_plane.broker.log_threshold import LogThreshold
+from data_plane.broker.admin.log_threshold import LogThreshold
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
-from data_plane.broker.peers import OnResponse, Peers
+from data_plane.broker.request.api import Executor
+from data_plane.broker.request.peers import OnResponse, Peers
+from data_plane.broker.request.turns import Turns, UnwatchedTurns
 from data_plane.broker.services import Logger, Services
-from data_plane.broker.turns import Turns, UnwatchedTurns
 from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures
 from data_plane.cell.metadata_store import MetadataStore
 from data_plane.log.file_system import FileSystem

@@ -15,7 +15,7 @@ ones that a connection keeps until it has room for their answers.
 
 from __future__ import annotations
 
-from data_plane.broker.budget import Budget, Share
+from data_plane.broker.request.budget import Budget, Share
 
 SHARED_BYTES = 1 << 20
 # Of a connection whose requests have to wait for others.

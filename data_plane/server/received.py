@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from data_plane.broker.api import CloseConnection, KeptRequest
-from data_plane.broker.budget import Share
+from data_plane.broker.request.api import CloseConnection, KeptRequest
+from data_plane.broker.request.budget import Share
 from data_plane.server.receive_buffers import HalfFrame, ReceiveMemory
 
 

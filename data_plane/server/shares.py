@@ -1,10 +1,10 @@
-"""What one connection takes of what all share, counted with its namespace (broker/budget.py)."""
+"""What one connection takes of what all share, by namespace (broker/request/budget.py)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_plane.broker.budget import Share
+from data_plane.broker.request.budget import Share
 
 if TYPE_CHECKING:
     from data_plane.server.listener import Listener

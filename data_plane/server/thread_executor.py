@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from data_plane.broker.turns import Turns, UnwatchedTurns
+from data_plane.broker.request.turns import Turns, UnwatchedTurns
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from data_plane.broker import admin
+from data_plane.broker.admin import handlers
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
 from data_plane.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
@@ -50,7 +50,7 @@ class AdminPlayer(BrokerPlayer):
         topics: TopicProperties = KAFKA_TOPIC_PROPERTIES,
     ) -> None:
         super().__init__(properties, seed=seed, topics=topics)
-        admin.register_admin(self.services.handlers)
+        handlers.register_admin(self.services.handlers)
 
     def create(
         self, *topics: CreatableTopic, version: int = 7, validate_only: bool = False

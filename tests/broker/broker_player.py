@@ -13,26 +13,21 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from data_plane.broker import (
-    api_versions,
-    fetch,
-    init_producer_id,
-    list_offsets,
-    offset_for_leader_epoch,
-    produce,
-)
-from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable
+from data_plane.broker.cell.metadata_writer import MetadataWriter
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
-from data_plane.broker.dispatch import Dispatcher
-from data_plane.broker.group_commit import RETRY_MS, GroupCommit
-from data_plane.broker.init_producer_id import ProducerIds
-from data_plane.broker.metadata_writer import MetadataWriter
-from data_plane.broker.metrics import BrokerCollector, BrokerCounters, make_registry
-from data_plane.broker.open_fetches import OpenFetches
+from data_plane.broker.fetch import fetch_handler, list_offsets, offset_for_leader_epoch
+from data_plane.broker.fetch.open_fetches import OpenFetches
+from data_plane.broker.produce import init_producer_id, produce_handler
+from data_plane.broker.produce.init_producer_id import ProducerIds
+from data_plane.broker.replicas.fsync_batches import RETRY_MS, GroupCommit
+from data_plane.broker.replicas.topic_partitions import TopicPartitions
+from data_plane.broker.request import api_versions
+from data_plane.broker.request.api import ConnectionInfo, Deferred, HandlerTable
+from data_plane.broker.request.dispatch import Dispatcher
+from data_plane.broker.request.metrics import BrokerCollector, BrokerCounters, make_registry
+from data_plane.broker.request.wall_clock import WallClock
 from data_plane.broker.services import Services
-from data_plane.broker.topic_partitions import TopicPartitions
-from data_plane.broker.wall_clock import WallClock
 from data_plane.cell.changes import AlterConfigs, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.metadata_store import InMemoryMetadataStore
@@ -133,8 +128,8 @@ class BrokerPlayer:
         handlers = HandlerTable()
         for module in (
             api_versions,
-            produce,
-            fetch,
+            produce_handler,
+            fetch_handler,
             list_offsets,
             offset_for_leader_epoch,
             init_producer_id,

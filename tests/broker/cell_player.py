@@ -14,9 +14,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from data_plane.broker.api import Buffer, ConnectionInfo, Deferred
-from data_plane.broker.peers import OnResponse
-from data_plane.broker.replication import ReplicationManager
+from data_plane.broker.replicas.replication import ReplicationManager
+from data_plane.broker.request.api import Buffer, ConnectionInfo, Deferred
+from data_plane.broker.request.peers import OnResponse
 from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from data_plane.replica.fetch_session import API_KEY, API_VERSION
 from data_plane.replica.partition import Partition

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from data_plane.broker.api import RequestContext
+from data_plane.broker.request.api import RequestContext
 
 NOW_MS = 1_700_000_000_000
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from data_plane.broker.coordinator_log import CoordinatorLog
-from data_plane.broker.internal_topic import (
+from data_plane.broker.coordinators.coordinator_log import CoordinatorLog
+from data_plane.broker.coordinators.internal_topic import (
     BrokerInternalTopic,
     InternalTopicSettings,
     LoggedBatch,

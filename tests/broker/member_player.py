@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
+from data_plane.broker.cell.metadata_follower import MetadataFollower
+from data_plane.broker.cell.metadata_writer import MetadataWriter
 from data_plane.broker.config.effective import EffectiveConfig
-from data_plane.broker.metadata_follower import MetadataFollower
-from data_plane.broker.metadata_writer import MetadataWriter
 from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from data_plane.broker import group_handlers
-from data_plane.broker.api import ConnectionInfo
-from data_plane.broker.groups import GroupService
+from data_plane.broker.coordinators import group_handlers
+from data_plane.broker.coordinators.groups import GroupService
+from data_plane.broker.request.api import ConnectionInfo
 from data_plane.cell.changes import Change, ChangePartition, RegisterBroker
 from data_plane.cell.metadata import BrokerImage
 from data_plane.cell.partition_state import next_epochs

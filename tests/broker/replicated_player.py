@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from data_plane.broker.isr import IsrManager
+from data_plane.broker.replicas.isr_changes import IsrManager
 from data_plane.cell.changes import Change, ChangePartition, CreateTopic, RegisterBroker
 from data_plane.cell.metadata import BrokerImage, PartitionImage
 from data_plane.replica.partition import Partition

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker import auto_creation
-from data_plane.broker.offset_fetch import without_repetitions
-from data_plane.broker.refusal import Refusal
+from data_plane.broker.coordinators.offset_fetch import without_repetitions
+from data_plane.broker.request.refusal import Refusal
+from data_plane.broker.topics import auto_creation
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.placement import Placer
 from data_plane.groups import partitioning
@@ -211,7 +211,7 @@ def test_topics_asked_for_together_are_made_in_one_commit(
         counts.append(1)
         return Placer(brokers, image)
 
-    monkeypatch.setattr("data_plane.broker.placement.Placer", counted)
+    monkeypatch.setattr("data_plane.broker.topics.requested_replicas.Placer", counted)
     version = player.services.image.version
     names = [f"new-{number}" for number in range(40)]
     # The second request is one for what is being made already, and one more.
@@ -234,7 +234,7 @@ def test_topics_that_could_not_be_made_may_be_asked_for_again(
         raise Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers")
 
     with monkeypatch.context() as patch:
-        patch.setattr("data_plane.broker.auto_creation.NewPartitions", refuse)
+        patch.setattr("data_plane.broker.topics.auto_creation.NewPartitions", refuse)
         ask_about(player, "a", "b")
         player.run_jobs()
     assert names_of(player) == {"t"}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker import budget as budget_module
-from data_plane.broker.api import ConnectionInfo
-from data_plane.broker.budget import Budget, TooManyNamespaces
-from data_plane.broker.cold_reads import ANSWER_BYTES_MIN
-from data_plane.broker.fetch_sessions import EVICTION_AGE_MS, FetchSessionCache
-from data_plane.broker.namespaces import WHOLE_BROKER
+from data_plane.broker.fetch.cold_reads import ANSWER_BYTES_MIN
+from data_plane.broker.fetch.fetch_sessions import EVICTION_AGE_MS, FetchSessionCache
+from data_plane.broker.request import budget as budget_module
+from data_plane.broker.request.api import ConnectionInfo
+from data_plane.broker.request.budget import Budget, TooManyNamespaces
+from data_plane.broker.request.namespaces import WHOLE_BROKER
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, values_of
 from tests.broker.test_fetch import fill

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.budget import UNSENT_BYTES_TOTAL_MAX
-from data_plane.broker.cold_reads import ANSWER_BYTES_MIN
+from data_plane.broker.fetch.cold_reads import ANSWER_BYTES_MIN
+from data_plane.broker.request.budget import UNSENT_BYTES_TOTAL_MAX
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.log import Log
 from data_plane.wire.errors import ErrorCode

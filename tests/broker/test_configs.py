@@ -6,10 +6,10 @@ from unittest import mock
 
 import pytest
 
+from data_plane.broker.admin.log_threshold import LogThreshold
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
-from data_plane.broker.log_maintenance import NEVER_MS, LogMaintenance, cleaner_backoff_ms
-from data_plane.broker.log_threshold import LogThreshold
+from data_plane.broker.replicas.log_maintenance import NEVER_MS, LogMaintenance, cleaner_backoff_ms
 from data_plane.cell.metadata import ResourceType
 from data_plane.log.lanes import Lane
 from data_plane.wire.errors import ErrorCode

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.replica_selector import RACK_AWARE
+from data_plane.broker.fetch.replica_selector import RACK_AWARE
 from data_plane.cell.changes import ChangeBroker
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import NODE_ID, NOW_MS, values_of

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker.coordinator_log import LOAD_RETRY_MS_MIN
-from data_plane.broker.internal_topic import Producer, read_log
+from data_plane.broker.coordinators.coordinator_log import LOAD_RETRY_MS_MIN
+from data_plane.broker.coordinators.internal_topic import Producer, read_log
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import PartitionImage
 from data_plane.log.sim_file_system import SimFileSystem

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from data_plane.broker import records_admin
-from data_plane.broker.api import ConnectionInfo, RequestContext
-from data_plane.broker.deletion_guard import START_MS, DeletionGuard
-from data_plane.broker.log_maintenance import LogMaintenance
-from data_plane.broker.wall_clock import WallClock
+from data_plane.broker.admin import delete_records
+from data_plane.broker.cell.deletion_guard import START_MS, DeletionGuard
+from data_plane.broker.replicas.log_maintenance import LogMaintenance
+from data_plane.broker.request.api import ConnectionInfo, RequestContext
+from data_plane.broker.request.wall_clock import WallClock
 from data_plane.log.lanes import Lane
 from data_plane.log.permit import PERMITTED
 from data_plane.replica.partition import Partition
@@ -124,7 +124,7 @@ def test_nothing_goes_while_nobody_vouches_for_the_image() -> None:
 
 def test_deleting_records_on_request_waits_for_an_image_that_is_vouched_for() -> None:
     broker = Broker()
-    records_admin.register(broker.services.handlers)
+    delete_records.register(broker.services.handlers)
     broker.append(20)
     partition = broker.services.partitions.get_by_name("t", 0)
     request = DeleteRecordsRequest(

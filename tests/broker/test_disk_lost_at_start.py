@@ -12,8 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker.failed_directories import LOOK_INTERVAL_MS, FailedDirectories
-from data_plane.broker.topic_partitions import TopicPartitions
+from data_plane.broker.replicas.failed_directories import LOOK_INTERVAL_MS, FailedDirectories
+from data_plane.broker.replicas.topic_partitions import TopicPartitions
 from data_plane.cell.changes import CreateTopic
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
 from data_plane.log.config import LogConfig

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.api import CloseConnection, Deferred, HandlerTable, RequestContext
-from data_plane.broker.dispatch import CLIENT_IDS_MAX, Dispatcher
-from data_plane.broker.init_producer_id import BLOCK_IDS, WAITING_MAX, ProducerIds
+from data_plane.broker.produce.init_producer_id import BLOCK_IDS, WAITING_MAX, ProducerIds
+from data_plane.broker.request.api import CloseConnection, Deferred, HandlerTable, RequestContext
+from data_plane.broker.request.dispatch import CLIENT_IDS_MAX, Dispatcher
 from data_plane.wire.errors import ErrorCode, WireError
 from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
 from data_plane.wire.messages.init_producer_id_request import InitProducerIdRequest

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.failed_directories import (
+from data_plane.broker.replicas.failed_directories import (
     LOOK_INTERVAL_MS,
     PARTITIONS_PER_COMMIT_MAX,
     FailedDirectories,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.fetch_sessions import FetchSet
+from data_plane.broker.fetch.fetch_sessions import FetchSet
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from data_plane.wire.registry import ApiKey
@@ -650,7 +650,7 @@ def test_polls_of_one_connection_may_overlap(broker: BrokerPlayer) -> None:
 def test_remembered_partitions_are_bounded(
     broker: BrokerPlayer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data_plane.broker.fetch_sets.KEPT_PARTITIONS_MAX", 3)
+    monkeypatch.setattr("data_plane.broker.fetch.fetch_sets.KEPT_PARTITIONS_MAX", 3)
     connections = [broker.connect() for _ in range(3)]
     two: Wanted = {("orders", 0): 0, ("orders", 1): 0}
     broker.fetch(two, connection=connections[0])

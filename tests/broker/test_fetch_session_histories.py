@@ -16,7 +16,7 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker import fetch, fetch_poll, fetch_reads, large_fetches
+from data_plane.broker.fetch import fetch_handler, fetch_poll, fetch_reads, large_fetches
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import PartitionImage
 from data_plane.log.errors import LogError
@@ -284,7 +284,7 @@ def test_a_session_tells_what_a_full_fetch_does(version: int) -> None:
 
 @pytest.mark.parametrize("version", [11, 12, 17, 18])
 def test_a_session_in_slices_does_too(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "LARGE_FETCH_BYTES", 0)
+    monkeypatch.setattr(fetch_handler, "LARGE_FETCH_BYTES", 0)
     monkeypatch.setattr(large_fetches, "NAMED_MAX", 1)
     monkeypatch.setattr(large_fetches, "LOOKED_AT_MAX", 1)
     monkeypatch.setattr(large_fetches, "TOLD_MAX", 1)

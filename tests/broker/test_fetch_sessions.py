@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from data_plane.broker.fetch_sessions import (
+from data_plane.broker.fetch.fetch_sessions import (
     EPOCH_MAX,
     EVICTION_AGE_MS,
     NO_SESSION_ID,

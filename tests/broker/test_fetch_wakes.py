@@ -19,9 +19,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from data_plane.broker.api import ConnectionInfo
-from data_plane.broker.fetch_poll import Poll
-from data_plane.broker.waiting import WakeQueue
+from data_plane.broker.fetch.fetch_poll import Poll
+from data_plane.broker.request.api import ConnectionInfo
+from data_plane.broker.request.waiting import WakeQueue
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, Pending, values_of
 

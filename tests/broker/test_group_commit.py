@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from data_plane.broker.group_commit import RETRY_MS
+from data_plane.broker.replicas.fsync_batches import RETRY_MS
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer

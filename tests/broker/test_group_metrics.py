@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker import group_metrics
-from data_plane.broker.group_metrics import GroupMetrics
+from data_plane.broker.coordinators import group_metrics
+from data_plane.broker.coordinators.group_metrics import GroupMetrics
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 from data_plane.groups.shard import GroupCounters
 

@@ -13,9 +13,9 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker import coordinator_log, group_handlers
-from data_plane.broker.groups import GroupService
-from data_plane.broker.internal_topic import read_log, records_of
+from data_plane.broker.coordinators import coordinator_log, group_handlers
+from data_plane.broker.coordinators.groups import GroupService
+from data_plane.broker.coordinators.internal_topic import read_log, records_of
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import PartitionImage
 from data_plane.groups.record_formats import (

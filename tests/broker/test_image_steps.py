@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.image_steps import CHANGES_PER_STEP_MAX, ImageSteps
-from data_plane.broker.replication import OPENED_PER_MS_MAX
+from data_plane.broker.cell.image_steps import CHANGES_PER_STEP_MAX, ImageSteps
+from data_plane.broker.replicas.replication import OPENED_PER_MS_MAX
 from data_plane.cell.changes import Change, ChangePartition, CreateTopic, RegisterBroker
 from data_plane.cell.metadata import (
     BrokerImage,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker import group_handlers
-from data_plane.broker.groups import GroupService
-from data_plane.broker.large_requests import LARGE_BYTES, SLICE_ITEMS_MAX
+from data_plane.broker.coordinators import group_handlers
+from data_plane.broker.coordinators.groups import GroupService
+from data_plane.broker.request.large_requests import LARGE_BYTES, SLICE_ITEMS_MAX
 from data_plane.groups import coordinator, offset_lookups
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey, encode_committed_offset
 from data_plane.wire.errors import ErrorCode

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker import fetch, fetch_poll, fetch_reads, fetch_sessions, large_fetches
+from data_plane.broker.fetch import (
+    fetch_handler,
+    fetch_poll,
+    fetch_reads,
+    fetch_sessions,
+    large_fetches,
+)
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, Pending, values_of
 from tests.broker.counted_turns import BrokerTurns
@@ -24,7 +30,7 @@ CALLS_MAX = 1_000
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerPlayer]:
-    monkeypatch.setattr(fetch, "LARGE_FETCH_BYTES", LARGE_FETCH_BYTES)
+    monkeypatch.setattr(fetch_handler, "LARGE_FETCH_BYTES", LARGE_FETCH_BYTES)
     monkeypatch.setattr(fetch_poll, "LOOKED_AT_MAX", LOOKED_AT_MAX)
     monkeypatch.setattr(fetch_reads, "LOOKED_AT_MAX", LOOKED_AT_MAX)
     for name in ("NAMED_MAX", "LOOKED_AT_MAX", "TOLD_MAX"):
@@ -74,7 +80,7 @@ def test_an_answer_in_slices_is_what_it_would_be_at_once(
     wanted = {**all_of(), ("orders", 7): 9, ("others", 0): 0, ("others", 1): 0, ("none", 0): 0}
     response = send_and_count(broker, turns, wanted, version=version, session_epoch=epoch).response
     check(turns)
-    monkeypatch.setattr(fetch, "LARGE_FETCH_BYTES", 1 << 30)
+    monkeypatch.setattr(fetch_handler, "LARGE_FETCH_BYTES", 1 << 30)
     at_once = broker.fetch(
         wanted, version=version, session_epoch=epoch, connection=broker.connect()
     ).response
@@ -270,7 +276,7 @@ def test_a_session_whose_change_is_cut_short_is_over(broker: BrokerPlayer) -> No
 def test_more_partitions_than_are_remembered(
     broker: BrokerPlayer, turns: BrokerTurns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data_plane.broker.fetch_sets.KEPT_PARTITIONS_MAX", COUNT - 1)
+    monkeypatch.setattr("data_plane.broker.fetch.fetch_sets.KEPT_PARTITIONS_MAX", COUNT - 1)
     poll = send_and_count(broker, turns, all_of(), session_epoch=0, max_wait_ms=WAIT_MS)
     broker.pass_time(WAIT_MS)
     response = turns.answered(poll).response

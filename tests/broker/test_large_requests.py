@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker import group_handlers
-from data_plane.broker.auto_creation import NAMES_MAX
-from data_plane.broker.groups import GroupService
-from data_plane.broker.large_requests import LARGE_BYTES, SLICE_ITEMS_MAX
+from data_plane.broker.coordinators import group_handlers
+from data_plane.broker.coordinators.groups import GroupService
+from data_plane.broker.request.large_requests import LARGE_BYTES, SLICE_ITEMS_MAX
+from data_plane.broker.topics.auto_creation import NAMES_MAX
 from data_plane.cell.changes import RegisterBroker
 from data_plane.cell.metadata import BrokerImage
 from data_plane.wire.errors import ErrorCode

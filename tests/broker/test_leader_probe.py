@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from data_plane.broker.leader_probe import is_served
+from data_plane.broker.replicas.leader_probe import is_served
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.fetch_response import (
     EpochEndOffset,

@@ -9,7 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker.log_ends import LOOK_INTERVAL_MS, REPORTS_PER_COMMIT_MAX, LogEndReporter
+from data_plane.broker.replicas.log_ends import (
+    LOOK_INTERVAL_MS,
+    REPORTS_PER_COMMIT_MAX,
+    LogEndReporter,
+)
 from data_plane.cell.changes import ChangePartition, CreateTopic, RegisterBroker
 from data_plane.cell.metadata import BrokerImage, LogEnd, PartitionImage
 from data_plane.cell.partition_state import next_epochs, with_isr, with_leader

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
-from data_plane.broker.few_at_once import AT_ONCE_MAX
-from data_plane.broker.internal_topic import BrokerInternalTopic
-from data_plane.broker.offsets_topic import OFFSETS_TOPIC
+from data_plane.broker.coordinators.internal_topic import BrokerInternalTopic
+from data_plane.broker.coordinators.offsets_topic import OFFSETS_TOPIC
+from data_plane.broker.request.few_at_once import AT_ONCE_MAX
 from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from dataclasses import replace
 
-from data_plane.broker.log_maintenance import TICK_INTERVAL_MS, LogMaintenance
+from data_plane.broker.replicas.log_maintenance import TICK_INTERVAL_MS, LogMaintenance
 from data_plane.log.lanes import Lane
 from data_plane.log.log import Log
 from data_plane.log.sim_file_system import Fault

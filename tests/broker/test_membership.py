@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker.controlled_shutdown import ControlledShutdown
-from data_plane.broker.membership import Membership
-from data_plane.broker.wall_clock import WallClock
+from data_plane.broker.cell.broker_lifecycle import Membership
+from data_plane.broker.cell.controlled_shutdown import ControlledShutdown
+from data_plane.broker.request.wall_clock import WallClock
 from data_plane.cell.changes import (
     Change,
     ChangeBroker,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker import metadata_encoding
-from data_plane.broker.cell_view import View
-from data_plane.broker.metadata_encoding import (
+from data_plane.broker.cell.cell_view import View
+from data_plane.broker.topics import metadata_encoding
+from data_plane.broker.topics.metadata_encoding import (
     EncodedTopics,
     Item,
     describe_partition,

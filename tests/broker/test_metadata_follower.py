@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from data_plane.broker.metadata_follower import POLL_INTERVAL_MS
+from data_plane.broker.cell.metadata_follower import POLL_INTERVAL_MS
 from data_plane.cell.changes import AllocateProducerIds
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import FEED_COMMITS_KEPT, Commit

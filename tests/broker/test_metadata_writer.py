@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.metadata_writer import DECISIONS_PER_COMMIT_MAX, OUTCOME_TIMEOUT_MS
+from data_plane.broker.cell.metadata_writer import DECISIONS_PER_COMMIT_MAX, OUTCOME_TIMEOUT_MS
 from data_plane.cell.changes import (
     AllocateProducerIds,
     Change,

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 from crc32c import crc32c
 
-from data_plane.broker import produce_checks
-from data_plane.broker.api import CloseConnection
-from data_plane.broker.produce_checks import BATCH_PARTS_MAX, RECORDS_OUTLINED_MAX
+from data_plane.broker.produce import produce_checks
+from data_plane.broker.produce.produce_checks import BATCH_PARTS_MAX, RECORDS_OUTLINED_MAX
+from data_plane.broker.request.api import CloseConnection
 from data_plane.log import validation
 from data_plane.wire.compression import Compression, compress
 from data_plane.wire.errors import ErrorCode

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.api import ConnectionInfo
-from data_plane.broker.produce import (
+from data_plane.broker.produce.produce_checks import HERE_BYTES_MAX, HERE_UNPACKED_BYTES_MAX
+from data_plane.broker.produce.produce_handler import (
     PARTITIONS_AT_ONCE_MAX,
     PARTITIONS_MAX,
     UNANSWERED_WORK_MAX,
 )
-from data_plane.broker.produce_checks import HERE_BYTES_MAX, HERE_UNPACKED_BYTES_MAX
-from data_plane.broker.request_work import WORK_AT_ONCE_MAX, RequestWork
+from data_plane.broker.request.api import ConnectionInfo
+from data_plane.broker.request.request_work import WORK_AT_ONCE_MAX, RequestWork
 from data_plane.wire.compression import Compression, Unpacker
 from data_plane.wire.errors import ErrorCode, MalformedFrame
 from data_plane.wire.messages.produce_request import (

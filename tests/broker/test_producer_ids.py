@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from data_plane.broker.api import Deferred
-from data_plane.broker.init_producer_id import BLOCK_IDS, ProducerIds
+from data_plane.broker.produce.init_producer_id import BLOCK_IDS, ProducerIds
+from data_plane.broker.request.api import Deferred
 from data_plane.wire.errors import ErrorCode
 from tests.broker.member_player import Member
 

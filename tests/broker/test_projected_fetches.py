@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker import fetch_scans, projected_reads
-from data_plane.broker.open_fetches import OpenFetches
-from data_plane.broker.projection import SourceBatch
+from data_plane.broker.fetch import fetch_scans, projected_reads
+from data_plane.broker.fetch.open_fetches import OpenFetches
+from data_plane.broker.fetch.projection import SourceBatch
 from data_plane.log.log import COORDINATOR
 from data_plane.wire.compression import Compression
 from data_plane.wire.control_batches import EndTransactionMarker, build_end_transaction_marker
@@ -283,7 +283,7 @@ def test_long_scans_go_to_threads_in_slices(
 ) -> None:
     slices_of(monkeypatch, 5_000)
     if is_large:
-        monkeypatch.setattr("data_plane.broker.fetch.LARGE_FETCH_BYTES", 1)
+        monkeypatch.setattr("data_plane.broker.fetch.fetch_handler.LARGE_FETCH_BYTES", 1)
     for _ in range(40):
         broker.append(b"drop", size=1_000, codec=Compression.GZIP if is_large else 0)
     broker.append(KEEP, size=1_000)
@@ -463,7 +463,7 @@ def test_a_batch_that_cannot_be_unpacked_is_an_error_behind_what_precedes_it(
         raise InvalidRecords(ErrorCode.CORRUPT_MESSAGE, "not gzip")
 
     monkeypatch.setattr(
-        "data_plane.broker.projection.unpacked_records",
+        "data_plane.broker.fetch.projection.unpacked_records",
         lambda buffer, header: (
             unpack()
             if header.compression

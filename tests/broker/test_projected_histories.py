@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_plane.broker import (
-    fetch,
+from data_plane.broker.fetch import (
+    fetch_handler,
     fetch_poll,
     fetch_reads,
     fetch_scans,
@@ -289,7 +289,7 @@ def test_clients_see_what_the_projection_shows(
         patch.setattr(fetch_scans, "LOOP_SCAN_BYTES_MAX", sizes[1])
         patch.setattr(projected_reads, "SLICE_UNPACKED_BYTES_MAX", sizes[0])
         if in_slices:
-            patch.setattr(fetch, "LARGE_FETCH_BYTES", 0)
+            patch.setattr(fetch_handler, "LARGE_FETCH_BYTES", 0)
             patch.setattr(fetch_poll, "LOOKED_AT_MAX", 1)
             patch.setattr(fetch_reads, "LOOKED_AT_MAX", 1)
             patch.setattr(large_fetches, "LOOKED_AT_MAX", 1)

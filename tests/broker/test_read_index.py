@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.api import Buffer
-from data_plane.broker.leader_probe import EpochAnswer, probe_epoch, read_epoch_answer
-from data_plane.broker.peers import OnResponse
-from data_plane.broker.read_index import RETRY_MS_MIN, ReadIndex
+from data_plane.broker.replicas.leader_probe import EpochAnswer, probe_epoch, read_epoch_answer
+from data_plane.broker.replicas.read_index import RETRY_MS_MIN, ReadIndex
+from data_plane.broker.request.api import Buffer
+from data_plane.broker.request.peers import OnResponse
 from data_plane.cell.changes import ChangeBroker
 from data_plane.replica.leadership import ReplicationSettings
 from data_plane.wire.errors import ErrorCode

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from data_plane.broker import admin
-from data_plane.broker.log_maintenance import LogMaintenance
+from data_plane.broker.admin import handlers
+from data_plane.broker.replicas.log_maintenance import LogMaintenance
 from data_plane.cell.changes import ChangeBroker
 from data_plane.log.lanes import Lane
 from data_plane.log.maintenance import MaintenanceConfig
@@ -36,7 +36,7 @@ class RecordsPlayer(ReplicatedPlayer):
 
     def __init__(self) -> None:
         super().__init__()
-        admin.register_admin(self.services.handlers)
+        handlers.register_admin(self.services.handlers)
         self.produce("orders", [b"%d" % number for number in range(5)])
         self.catch_up()
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.few_at_once import FewAtOnce
-from data_plane.broker.replica_repair import LOOK_INTERVAL_MS, ReplicaRepair
+from data_plane.broker.replicas.replica_repair import LOOK_INTERVAL_MS, ReplicaRepair
+from data_plane.broker.request.few_at_once import FewAtOnce
 from data_plane.cell.changes import Change, apply_changes
 from data_plane.cell.metadata import MetadataImage, PartitionImage
 from data_plane.cell.partition_state import without_damaged

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.stray_logs import delete_strays
-from data_plane.broker.timers import REBUILD_ENTRIES_MIN
+from data_plane.broker.replicas.stray_logs import delete_strays
+from data_plane.broker.request.timers import REBUILD_ENTRIES_MIN
 from data_plane.cell.changes import Change, ChangeBroker, ChangePartition, apply_change
 from data_plane.cell.metadata import NO_LEADER, MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_plane.broker.replication import PROBLEM_LOGS_PER_SECOND_MAX, REOPEN_MS
+from data_plane.broker.replicas.replication import PROBLEM_LOGS_PER_SECOND_MAX, REOPEN_MS
 from data_plane.cell.metadata import ConfigResource, ResourceType
 from data_plane.log.sim_file_system import Fault
 from data_plane.replica.fetcher import BACKOFF_MS_MIN, INTERRUPT_AFTER_MS

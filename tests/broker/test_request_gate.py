@@ -1,4 +1,4 @@
-"""The table of data_plane/broker/request_gate.py, row by row, and its invariants in any history."""
+"""The table of broker/request/request_gate.py, row by row, and its invariants in any history."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.request_gate import GateState, RequestGate
+from data_plane.broker.request.request_gate import GateState, RequestGate
 
 Step = Callable[[RequestGate], None]
 

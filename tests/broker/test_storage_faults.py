@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.stray_logs import delete_strays
+from data_plane.broker.replicas.stray_logs import delete_strays
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_topic_partitions_request import (

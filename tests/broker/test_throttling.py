@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.api import CloseConnection
-from data_plane.broker.frames import encode_frame, new_response
-from data_plane.broker.throttling import ASK_THEMSELVES, FIRST_FIELD_FROM, THROTTLE_MS_MAX
+from data_plane.broker.request.api import CloseConnection
+from data_plane.broker.request.frames import encode_frame, new_response
+from data_plane.broker.request.throttling import ASK_THEMSELVES, FIRST_FIELD_FROM, THROTTLE_MS_MAX
 from data_plane.server.composition import make_handlers
 from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
 from data_plane.wire.messages.list_offsets_request import (

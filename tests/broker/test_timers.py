@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.timers import REBUILD_ENTRIES_MIN, Timer, TimerQueue
+from data_plane.broker.request.timers import REBUILD_ENTRIES_MIN, Timer, TimerQueue
 
 
 def test_timers_run_in_order_and_once() -> None:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker.auto_creation import auto_creation_of
+from data_plane.broker.topics.auto_creation import auto_creation_of
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -116,7 +116,7 @@ def test_an_assignment_of_very_many_partitions_is_checked_in_passing(
     def check(assignments: Sequence[Sequence[int]]) -> None:
         looked_at.append(len(assignments))
 
-    monkeypatch.setattr("data_plane.broker.topics.check_same_replication", check)
+    monkeypatch.setattr("data_plane.broker.topics.create_topics.check_same_replication", check)
     partitions = [(index, [NODE_ID]) for index in range(1_000)]
     topic = new_topic("wide", -1, -1, assignments=partitions)
     assert AdminPlayer().create_outcome(topic) == (0, None)

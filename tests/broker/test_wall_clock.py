@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.wall_clock import StoreOffset, WallClock
+from data_plane.broker.request.wall_clock import StoreOffset, WallClock
 
 JUMP_MS = 60_000
 SETTLE_MS = 300_000

@@ -15,19 +15,19 @@ from typing import Any, TypeVar, cast
 
 from prometheus_client import CollectorRegistry
 
-from data_plane.broker.api import ConnectionInfo, Deferred, HandlerTable, RequestContext
+from data_plane.broker.cell.metadata_writer import MetadataWriter
 from data_plane.broker.config.effective import EffectiveConfig
-from data_plane.broker.group_handlers import register
-from data_plane.broker.groups import GroupService
-from data_plane.broker.internal_topic import (
+from data_plane.broker.coordinators.group_handlers import register
+from data_plane.broker.coordinators.groups import GroupService
+from data_plane.broker.coordinators.internal_topic import (
     BrokerInternalTopic,
     LoggedBatch,
     PartitionReader,
     Producer,
 )
-from data_plane.broker.metadata_writer import MetadataWriter
-from data_plane.broker.metrics import BrokerCounters
-from data_plane.broker.offsets_topic import OFFSETS_TOPIC
+from data_plane.broker.coordinators.offsets_topic import OFFSETS_TOPIC
+from data_plane.broker.request.api import ConnectionInfo, Deferred, HandlerTable, RequestContext
+from data_plane.broker.request.metrics import BrokerCounters
 from data_plane.broker.services import Services
 from data_plane.cell.changes import ChangePartition, CreateTopic, DeleteTopic
 from data_plane.cell.metadata import MetadataImage

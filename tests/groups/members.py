@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from data_plane.broker.api import Deferred
+from data_plane.broker.request.api import Deferred
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
 from data_plane.wire.messages.find_coordinator_request import FindCoordinatorRequest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data_plane.broker.api import Deferred
+from data_plane.broker.request.api import Deferred
 from data_plane.wire.registry import ApiKey
 from tests.groups import scripts
 from tests.groups.local_player import LocalPlayer

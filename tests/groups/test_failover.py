@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from data_plane.broker.coordinator_log import (
+from data_plane.broker.coordinators.coordinator_log import (
     LOAD_RETRY_MS_MAX,
     LOAD_RETRY_MS_MIN,
     LOADS_AT_ONCE_MAX,

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from data_plane.broker.group_handlers import register
-from data_plane.broker.groups import GroupService
+from data_plane.broker.coordinators.group_handlers import register
+from data_plane.broker.coordinators.groups import GroupService
 from data_plane.cell.changes import CreateTopic, DeleteTopic
 from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
 from data_plane.log.file_system import SyncSite

@@ -1,5 +1,5 @@
 """As test_replication_model, with copies that turn out to be damaged: they are given up, cut and
-filled again (data_plane/broker/replica_repair.py), and the cell goes on counting on nobody in vain.
+filled again (broker/replicas/replica_repair.py), and the cell goes on counting on nobody in vain.
 
 Fetches and ISR proposals of before are under way at every moment, images come late, processes end
 between any two steps. What was acknowledged must be in every member of ISR and ELR all the time: a

@@ -8,11 +8,11 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from data_plane.broker.api import Buffer, ConnectionInfo, Deferred
-from data_plane.broker.budget import Budget
-from data_plane.broker.request_gate import RequestGate
-from data_plane.broker.timers import TimerQueue
-from data_plane.broker.turns import Turns, UnwatchedTurns
+from data_plane.broker.request.api import Buffer, ConnectionInfo, Deferred
+from data_plane.broker.request.budget import Budget
+from data_plane.broker.request.request_gate import RequestGate
+from data_plane.broker.request.timers import TimerQueue
+from data_plane.broker.request.turns import Turns, UnwatchedTurns
 from data_plane.server.connection import Connection
 from data_plane.server.listener import PLAINTEXT_SETTINGS
 from data_plane.server.loop_share import LoopShare

@@ -14,7 +14,7 @@ from typing import Any
 import uvloop
 
 from data_plane.broker.config.effective import EffectiveConfig
-from data_plane.broker.turns import UnwatchedTurns
+from data_plane.broker.request.turns import UnwatchedTurns
 from data_plane.cell.metadata import BrokerImage, MetadataImage
 from data_plane.server.clock import Clock
 from data_plane.server.peer_connections import PeerConnections

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.api import Buffer, CloseConnection, Deferred
+from data_plane.broker.request.api import Buffer, CloseConnection, Deferred
 from data_plane.server.outgoing import OPEN_SLOTS_MAX, PASS_BYTES_MAX
 from data_plane.server.receive_buffers import POOLED_BUFFER_BYTES, ReceiveMemory
 from data_plane.wire.errors import MalformedFrame

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.api import Buffer, CloseConnection, Deferred, HandlerTable
-from data_plane.broker.dispatch import Dispatcher
-from data_plane.broker.principal import ListenerSettings, Principal, SecurityProtocol
-from data_plane.broker.request_gate import GateState
+from data_plane.broker.request.api import Buffer, CloseConnection, Deferred, HandlerTable
+from data_plane.broker.request.dispatch import Dispatcher
+from data_plane.broker.request.principal import ListenerSettings, Principal, SecurityProtocol
+from data_plane.broker.request.request_gate import GateState
 from data_plane.server.listener import AUTHENTICATION_MS_MAX, CLOSE_DEADLINE_MS, SWEEP_INTERVAL_MS
 from data_plane.wire.headers import RequestHeader, encode_request_header
 from data_plane.wire.messages.api_versions_request import ApiVersionsRequest

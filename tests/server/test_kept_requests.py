@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.api import Buffer, Deferred, KeptRequest
-from data_plane.broker.produce_checks import HERE_UNPACKED_BYTES_MAX
+from data_plane.broker.produce.produce_checks import HERE_UNPACKED_BYTES_MAX
+from data_plane.broker.request.api import Buffer, Deferred, KeptRequest
 from data_plane.server.connection import Connection
 from data_plane.wire.compression import Compression
 from data_plane.wire.headers import RequestHeader, encode_request_header

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.principal import ListenerSettings
+from data_plane.broker.request.principal import ListenerSettings
 from data_plane.server.connection import Connection
 from data_plane.server.listener import (
     CLOSE_DEADLINE_MS,

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from data_plane.broker.request_gate import GateState
+from data_plane.broker.request.request_gate import GateState
 from data_plane.server.connection import Connection
 from tests.broker.broker_player import make_batch
 from tests.broker.test_throttling import Throttled

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from data_plane.broker import budget as budget_module
-from data_plane.broker.api import Deferred
-from data_plane.broker.principal import Principal
+from data_plane.broker.request import budget as budget_module
+from data_plane.broker.request.api import Deferred
+from data_plane.broker.request.principal import Principal
 from data_plane.server.outgoing import PASS_BYTES_MAX
 from data_plane.server.receive_buffers import FRAME_BUFFER_BYTES_MIN
 from tests.server.connection_player import PlayedListener, connect, feed, frame

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from data_plane.broker.alter_configs import Operation
+from data_plane.broker.admin.alter_configs import Operation
 from data_plane.cell.controller import DRAIN_PROPERTY
 from data_plane.wire.messages.incremental_alter_configs_request import (
     AlterableConfig,

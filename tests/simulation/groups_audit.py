@@ -12,9 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from data_plane.broker.groups import service_of
-from data_plane.broker.internal_topic import BrokerInternalTopic, PartitionReader, records_of
-from data_plane.broker.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC_SETTINGS
+from data_plane.broker.coordinators.groups import service_of
+from data_plane.broker.coordinators.internal_topic import (
+    BrokerInternalTopic,
+    PartitionReader,
+    records_of,
+)
+from data_plane.broker.coordinators.offsets_topic import OFFSETS_TOPIC as OFFSETS_TOPIC_SETTINGS
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.loading import Folded, fold_records
 from data_plane.groups.record_formats import GroupRecord

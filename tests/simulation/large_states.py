@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from random import Random
 from typing import TYPE_CHECKING
 
-from data_plane.broker.groups import service_of
+from data_plane.broker.coordinators.groups import service_of
 from data_plane.broker.loop_bounds import LoopBounds
 from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.group import GroupState

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.broker.coordinator_log import CoordinatorLog
-from data_plane.broker.init_producer_id import ProducerIds
-from data_plane.broker.internal_topic import BrokerInternalTopic
+from data_plane.broker.coordinators.coordinator_log import CoordinatorLog
+from data_plane.broker.coordinators.internal_topic import BrokerInternalTopic
+from data_plane.broker.produce.init_producer_id import ProducerIds
 from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.loading import Folded
 from data_plane.groups.offset_commits import OffsetCommits
@@ -131,11 +131,11 @@ def _duplicates_stored(patch: Patch) -> None:
 
 def _duplicate_acknowledged_at_once(patch: Patch) -> None:
     """What was stored before may not be committed yet; its repetition is answered as if it were."""
-    from data_plane.broker import produce
+    from data_plane.broker.produce import produce_handler
 
     is_duplicate = [False]
     append_as_leader: Any = Partition.__dict__["append_as_leader"]
-    original: Any = produce._Produce.__dict__["_store"]
+    original: Any = produce_handler._Produce.__dict__["_store"]
 
     def append_and_note(self: Partition, *args: Any, **options: Any) -> Any:
         result = append_as_leader(self, *args, **options)
@@ -150,7 +150,7 @@ def _duplicate_acknowledged_at_once(patch: Patch) -> None:
             del self._waiting[count:]
 
     patch.set(Partition, "append_as_leader", append_and_note)
-    patch.set(produce._Produce, "_store", store)
+    patch.set(produce_handler._Produce, "_store", store)
 
 
 def _duplicate_has_another_offset(patch: Patch) -> None:
@@ -224,7 +224,7 @@ def _sync_does_nothing(patch: Patch) -> None:
 
 
 def _timeout_is_success(patch: Patch) -> None:
-    from data_plane.broker import produce_waits
+    from data_plane.broker.produce import produce_waits
 
     original: Any = produce_waits.WaitingProduce.__dict__["_timed_out"]
 
@@ -237,7 +237,7 @@ def _timeout_is_success(patch: Patch) -> None:
 
 def _consumers_read_everything(patch: Patch) -> None:
     """Consumers are given records above the high watermark."""
-    from data_plane.broker.fetch_reads import FetchReads
+    from data_plane.broker.fetch.fetch_reads import FetchReads
 
     original: Any = FetchReads.__dict__["_read_records"]
 
@@ -248,7 +248,7 @@ def _consumers_read_everything(patch: Patch) -> None:
 
 
 def _epoch_ignored_on_fetch(patch: Patch) -> None:
-    from data_plane.broker.fetch_reads import FetchReads
+    from data_plane.broker.fetch.fetch_reads import FetchReads
 
     original: Any = FetchReads.__dict__["_read"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.broker import produce, produce_waits
+from data_plane.broker.produce import produce_handler, produce_waits
 from data_plane.wire.errors import ErrorCode
 from tests.simulation.mutant import BUNDLES, Mutant, Patch
 
@@ -25,7 +25,7 @@ def _first_commit_answers_all(patch: Patch) -> None:
 
 def _refusal_answers_all(patch: Patch) -> None:
     """Those before the refused one are answered as they are appended."""
-    original: Any = produce._Produce.__dict__["_append"]
+    original: Any = produce_handler._Produce.__dict__["_append"]
 
     def append(self: Any, topic: Any, piece: Any, answer: Any, now_ms: int) -> Any:
         is_done = original(self, topic, piece, answer, now_ms)
@@ -33,7 +33,7 @@ def _refusal_answers_all(patch: Patch) -> None:
             self._waiting.clear()
         return is_done
 
-    patch.set(produce._Produce, "_append", append)
+    patch.set(produce_handler._Produce, "_append", append)
 
 
 def _timeout_of_one(patch: Patch) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from data_plane.broker import isr, membership, metadata_follower, metadata_writer, topic_partitions
-from data_plane.broker.isr import IsrManager
-from data_plane.broker.membership import Membership
-from data_plane.broker.metadata_writer import MetadataWriter
+from data_plane.broker.cell import broker_lifecycle, metadata_follower, metadata_writer
+from data_plane.broker.cell.broker_lifecycle import Membership
+from data_plane.broker.cell.metadata_writer import MetadataWriter
+from data_plane.broker.replicas import isr_changes, topic_partitions
+from data_plane.broker.replicas.isr_changes import IsrManager
 from data_plane.cell import controller, election, partition_state, reassignment, registration
 from data_plane.cell.changes import ChangePartition, apply_changes
 from data_plane.cell.liveness import LivenessTracker
@@ -30,7 +31,7 @@ def _unclean_restart_keeps_isr(patch: Patch) -> None:
         known = image.brokers.get(broker.node_id)
         return original(image, broker, None if known is None else known.broker_epoch, *rest)
 
-    for module in (entry, membership):
+    for module in (entry, broker_lifecycle):
         patch.set(module, "decide_registration", decide_registration)
 
 
@@ -40,7 +41,7 @@ def _registration_keeps_leadership(patch: Patch) -> None:
     def decide_registration(image: MetadataImage, broker: Any, *rest: Any) -> Any:
         return original(image, broker, *rest)[:1]
 
-    for module in (entry, membership):
+    for module in (entry, broker_lifecycle):
         patch.set(module, "decide_registration", decide_registration)
 
 
@@ -49,7 +50,7 @@ def _stale_broker_epoch_joins(patch: Patch) -> None:
         broker = image.brokers.get(node_id)
         return broker is not None and not broker.is_fenced
 
-    for module in (isr, topic_partitions, partition_state):
+    for module in (isr_changes, topic_partitions, partition_state):
         patch.set(module, "may_join_isr", may_join_isr)
 
 
@@ -58,7 +59,7 @@ def _fenced_broker_joins(patch: Patch) -> None:
         broker = image.brokers.get(node_id)
         return broker is not None and broker.broker_epoch == broker_epoch
 
-    for module in (isr, topic_partitions, partition_state):
+    for module in (isr_changes, topic_partitions, partition_state):
         patch.set(module, "may_join_isr", may_join_isr)
 
 
@@ -123,7 +124,7 @@ def _elr_outlives_its_reason(patch: Patch) -> None:
     def with_settled_elr(partition: PartitionImage, min_isr: int) -> PartitionImage:
         return partition
 
-    for module in (partition_state, election, isr):
+    for module in (partition_state, election, isr_changes):
         patch.set(module, "with_isr", with_isr)
     patch.set(controller, "with_settled_elr", with_settled_elr)
 

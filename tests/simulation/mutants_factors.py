@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from data_plane.broker import reassignments
+from data_plane.broker.admin import reassignments
 from data_plane.cell import controller, reassignment
 from data_plane.cell.metadata import NO_LEADER, PartitionImage
 from data_plane.cell.reassignment import is_reassigning, target_of

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from data_plane.broker.api import KeptRequest
-from data_plane.broker.image_steps import ImageSteps
-from data_plane.broker.produce import _Produce
+from data_plane.broker.cell.image_steps import ImageSteps
+from data_plane.broker.produce.produce_handler import _Produce
+from data_plane.broker.request.api import KeptRequest
 from data_plane.cell.metadata import MetadataImage
 from data_plane.groups.appends import Appends
 from data_plane.groups.chores import Chores

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.broker import fetch_reads, projected_reads
-from data_plane.broker.fetch_scans import FetchScans
-from data_plane.broker.projected_reads import Scan
+from data_plane.broker.fetch import fetch_reads, projected_reads
+from data_plane.broker.fetch.fetch_scans import FetchScans
+from data_plane.broker.fetch.projected_reads import Scan
 from data_plane.wire.control_batches import skip_batch
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options

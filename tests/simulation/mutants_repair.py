@@ -1,12 +1,12 @@
-"""Planted bugs of what is done about damaged copies (data_plane/broker/replica_repair.py)."""
+"""Planted bugs of what is done about damaged copies (broker/replicas/replica_repair.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.broker import replica_repair
-from data_plane.broker.replica_repair import ReplicaRepair
+from data_plane.broker.replicas import replica_repair
+from data_plane.broker.replicas.replica_repair import ReplicaRepair
 from data_plane.cell.metadata import NO_LEADER, PartitionImage
 from data_plane.cell.partition_state import without_damaged
 from data_plane.replica.partition import Partition

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.broker.membership import Membership
-from data_plane.broker.wall_clock import WallClock
+from data_plane.broker.cell.broker_lifecycle import Membership
+from data_plane.broker.request.wall_clock import WallClock
 from data_plane.log import flush, loading, partition_files, retention, truncation
 from data_plane.log.checkpoints import encode_value, write_unsynced
 from data_plane.log.log import Log

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from data_plane.broker.isr import IsrManager
-from data_plane.broker.metadata_writer import MetadataWriter
+from data_plane.broker.cell.metadata_writer import MetadataWriter
+from data_plane.broker.replicas.isr_changes import IsrManager
 from data_plane.cell import controller, election, registration
 from data_plane.cell.changes import InvalidChange
 from data_plane.cell.metadata import PartitionImage

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_plane.broker.fetch_reads import FetchReads
-from data_plane.broker.fetch_sessions import FetchPartition, FetchSet
+from data_plane.broker.fetch.fetch_reads import FetchReads
+from data_plane.broker.fetch.fetch_sessions import FetchPartition, FetchSet
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.mutant import Mutant, Patch

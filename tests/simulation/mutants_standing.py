@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from data_plane.broker import isr, topic_partitions
+from data_plane.broker.replicas import isr_changes, topic_partitions
 from data_plane.cell import controller, election, partition_state
 from data_plane.cell.liveness import LivenessTracker
 from data_plane.cell.metadata import MetadataImage, PartitionImage
@@ -57,7 +57,7 @@ def _stopping_broker_joins(patch: Patch) -> None:
         is_known = broker is not None and broker.broker_epoch == broker_epoch
         return is_known and not image.brokers[node_id].is_fenced
 
-    for module in (isr, topic_partitions, partition_state):
+    for module in (isr_changes, topic_partitions, partition_state):
         patch.set(module, "may_join_isr", may_join_isr)
 
 

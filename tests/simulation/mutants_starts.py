@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from data_plane.broker.coordinator_log import CoordinatorLog
-from data_plane.broker.wall_clock import WallClock
+from data_plane.broker.coordinators.coordinator_log import CoordinatorLog
+from data_plane.broker.request.wall_clock import WallClock
 from data_plane.log import loading, recovery, retention
 from data_plane.log.fold import Fold
 from data_plane.log.maintenance import _TrackedJob

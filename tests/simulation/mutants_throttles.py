@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from data_plane.broker.leader_throttle import LeaderThrottle
-from data_plane.broker.replication import ReplicationManager
+from data_plane.broker.fetch.leader_throttle import LeaderThrottle
+from data_plane.broker.replicas.replication import ReplicationManager
 from data_plane.cell.metadata import PartitionImage
 from data_plane.replica.fetcher import ReplicaFetcher
 from data_plane.replica.leadership import Leadership

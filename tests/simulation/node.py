@@ -18,11 +18,11 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from data_plane.broker.controlled_shutdown import ControlledShutdown
-from data_plane.broker.dispatch import Dispatcher
-from data_plane.broker.image_steps import CHANGES_PER_STEP_MAX
-from data_plane.broker.log_threshold import LogThreshold
+from data_plane.broker.admin.log_threshold import LogThreshold
+from data_plane.broker.cell.controlled_shutdown import ControlledShutdown
+from data_plane.broker.cell.image_steps import CHANGES_PER_STEP_MAX
 from data_plane.broker.loop_bounds import LoopBounds
+from data_plane.broker.request.dispatch import Dispatcher
 from data_plane.broker.services import Services
 from data_plane.log.lanes import Lane
 from data_plane.log.open_files import OPEN_SEGMENTS_MAX

@@ -1,4 +1,4 @@
-"""The Peers port over the simulated network: see data_plane/broker/peers.py for the contract."""
+"""The Peers port over the simulated network: see broker/request/peers.py for the contract."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from data_plane.broker.api import Buffer
-from data_plane.broker.peers import OnResponse
+from data_plane.broker.request.api import Buffer
+from data_plane.broker.request.peers import OnResponse
 from data_plane.broker.services import Services
 from data_plane.wire.headers import (
     RequestHeader,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from data_plane.broker.projection import ProjectedPartition
+from data_plane.broker.fetch.projection import ProjectedPartition
 from data_plane.broker.services import Services
 from data_plane.wire.records import decode_batch, is_crc_valid, iter_batch_headers
 from data_plane.wire.registry import ApiKey

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from data_plane.broker.api import CloseConnection, ConnectionInfo, Deferred, KeptRequest
-from data_plane.broker.dispatch import Dispatcher
+from data_plane.broker.request.api import CloseConnection, ConnectionInfo, Deferred, KeptRequest
+from data_plane.broker.request.dispatch import Dispatcher
 from data_plane.wire.errors import WireError
 from tests.simulation.network import End
 

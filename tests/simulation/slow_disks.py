@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from data_plane.broker.groups import service_of
-from data_plane.broker.internal_topic import Producer
+from data_plane.broker.coordinators.groups import service_of
+from data_plane.broker.coordinators.internal_topic import Producer
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from data_plane.broker.groups import service_of
+from data_plane.broker.coordinators.groups import service_of
 from data_plane.groups.group import ClassicGroup
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_commit_request import (

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from data_plane.broker.alter_configs import Operation
-from data_plane.broker.leader_throttle import ALL_REPLICAS, RATE, REPLICAS
-from data_plane.broker.replication import THROTTLED_RATE
+from data_plane.broker.admin.alter_configs import Operation
+from data_plane.broker.fetch.leader_throttle import ALL_REPLICAS, RATE, REPLICAS
+from data_plane.broker.replicas.replication import THROTTLED_RATE
 from data_plane.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,

@@ -1,0 +1,112 @@
+"""A fetch's reads of records that are not in memory, which must leave the loop.
+
+Deliberately absent: what is done with what was read (fetch_poll.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from data_plane.broker.fetch.fetch_response import PartitionResult
+from data_plane.broker.request.api import Buffer, ConnectionInfo
+from data_plane.broker.request.budget import Share
+from data_plane.broker.services import Services
+from data_plane.log.errors import LogError
+from data_plane.replica.partition import Partition
+
+# Answers that clients do not read fill memory (`Services.unsent`). The more of it is taken the less
+# a fetch gets: half of what is left, and never less than this (or one batch).
+ANSWER_BYTES_MIN = 64 << 10
+
+
+class ColdRead:
+    """Where it goes, and the result it completes."""
+
+    __slots__ = ("at_least_one_batch", "bytes_max", "limit", "offset", "partition", "result")
+
+    def __init__(
+        self,
+        partition: Partition,
+        result: PartitionResult,
+        bytes_max: int,
+        limit: int,
+        at_least_one_batch: bool,
+    ) -> None:
+        self.partition = partition
+        self.result = result
+        # The target may be asked for something else before the read is done.
+        self.offset = result.target.wanted.fetch_offset
+        self.bytes_max = bytes_max
+        self.limit = limit
+        self.at_least_one_batch = at_least_one_batch
+
+    def run(self) -> object:
+        """In a worker thread: (buffers, size in bytes, next offset), or the error."""
+        try:
+            cold = self.partition.log.read_cold(
+                self.offset,
+                self.bytes_max,
+                max_offset=self.limit,
+                at_least_one_batch=self.at_least_one_batch,
+            )
+        except Exception as error:
+            return error
+        return cold.buffers, cold.size, cold.next_offset
+
+    def take(self, outcome: object, is_read_committed: bool) -> BaseException | None:
+        """Complete the result with what `run` returned; the error when there is one."""
+        if isinstance(outcome, BaseException):
+            return outcome
+        buffers, size, next_offset = cast("tuple[list[Buffer], int, int]", outcome)
+        try:
+            if is_read_committed:
+                log = self.partition.log
+                self.result.aborted = log.aborted_transactions(self.offset, next_offset)
+        except LogError as error:
+            # The log, or its list of them, has been lost since.
+            return error
+        self.result.buffers = buffers
+        self.result.size = size
+        return None
+
+
+class ColdReads:
+    """All that are under way, and the memory they take."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        # What consumers' reads may bring. Followers are few and read one answer each.
+        self.consumers_bytes = 0
+
+    def answer_bytes_max(self, connection: ConnectionInfo) -> int:
+        """What the answer to a consumer may take."""
+        share = connection.unsent or self._unsent(connection)
+        return max(ANSWER_BYTES_MIN, share.left() // 2)
+
+    def _unsent(self, connection: ConnectionInfo) -> Share:
+        return connection.unsent or self._services.unsent.of(connection.namespace)
+
+    def bytes_max(self, connection: ConnectionInfo) -> int:
+        """What all cold reads of a consumer's fetch together may take."""
+        left = self._unsent(connection).left() - self.consumers_bytes
+        return max(ANSWER_BYTES_MIN, left // 2)
+
+    def run(
+        self,
+        reads: list[ColdRead],
+        consumers_bytes: int,
+        done: Callable[[list[object] | None, BaseException | None], None],
+    ) -> None:
+        """Have a worker thread do the reads of one fetch, and its loop call `done` with their
+        outcomes. `consumers_bytes` is what they may bring, if that is for a consumer."""
+        self.consumers_bytes += consumers_bytes
+
+        def read_all() -> list[object]:
+            return [read.run() for read in reads]
+
+        def read_done(outcomes: list[object] | None, error: BaseException | None) -> None:
+            self.consumers_bytes -= consumers_bytes
+            done(outcomes, error)
+
+        self._services.executor.submit(read_all, read_done)

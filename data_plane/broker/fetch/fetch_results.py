@@ -1,0 +1,75 @@
+"""What an answer to a Fetch tells of one partition, beside its records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data_plane.broker.fetch.fetch_response import PartitionResult
+from data_plane.log.errors import LogError
+from data_plane.wire.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from data_plane.broker.fetch.fetch_rights import FetchRights
+    from data_plane.broker.fetch.fetch_sessions import FetchPartition
+    from data_plane.broker.services import Services
+    from data_plane.replica.partition import Partition
+
+
+def partition_result(
+    rights: FetchRights, target: FetchPartition, partition: Partition
+) -> PartitionResult:
+    """Where the partition stands. Raises LogError: its log may have to be loaded for that."""
+    result = PartitionResult(target)
+    result.high_watermark = partition.high_watermark
+    if not rights.is_follower:
+        # It is of no use to a follower, and whole logs would be loaded to tell it.
+        result.last_stable_offset = partition.last_stable_offset
+    result.log_start_offset = partition.log.log_start_offset
+    if rights.is_read_committed:
+        result.aborted = ()
+    return result
+
+
+def result_without_records(
+    rights: FetchRights, target: FetchPartition, partition: Partition
+) -> PartitionResult:
+    """It sends the reader elsewhere; aborted transactions are not spoken of, as in Kafka."""
+    result = partition_result(rights, target, partition)
+    result.aborted = None
+    return result
+
+
+def lost_result(
+    rights: FetchRights,
+    target: FetchPartition,
+    partition: Partition,
+    place: ErrorCode | tuple[int, int],
+) -> PartitionResult:
+    """The fetcher's log is not one that could be gone on with here: an error, or where it left the
+    leader's (KIP-595)."""
+    if isinstance(place, ErrorCode):
+        result = PartitionResult(target, int(place))
+        if rights.is_follower:
+            # It begins anew there.
+            result.log_start_offset = partition.log.log_start_offset
+        return result
+    result = result_without_records(rights, target, partition)
+    result.diverging = place
+    return result
+
+
+def failed_result(
+    services: Services, target: FetchPartition, error: BaseException
+) -> PartitionResult:
+    """The partition could not be read."""
+    # Corrupt batches and failed disks are reported by the log maintenance, once each.
+    if isinstance(error, LogError):
+        return PartitionResult(target, int(error.error_code))
+    services.log.error(
+        "read_failed",
+        topic=target.topic,
+        topic_id=target.topic_id.hex(),
+        partition=target.index,
+        error=repr(error),
+    )
+    return PartitionResult(target, int(ErrorCode.UNKNOWN_SERVER_ERROR))

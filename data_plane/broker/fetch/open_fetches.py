@@ -1,0 +1,63 @@
+"""What all Fetch requests share: sessions, parked polls, cold reads, and who may read what.
+
+Deliberately absent: how one request is answered (fetch_handler.py, fetch_poll.py).
+"""
+
+from __future__ import annotations
+
+from data_plane.broker.fetch.cold_reads import ColdReads
+from data_plane.broker.fetch.fetch_rights import RightsOfRequests
+from data_plane.broker.fetch.fetch_sessions import (
+    ClosingSets,
+    FetchPartition,
+    FetchSessionCache,
+    ParkedPoll,
+)
+from data_plane.broker.fetch.leader_throttle import LeaderThrottle
+from data_plane.broker.services import Services
+from data_plane.replica.partition import Partition
+
+
+class OpenFetches:
+    """The component that holds all sessions and parked polls."""
+
+    def __init__(self, services: Services) -> None:
+        slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
+        self.closing = ClosingSets()
+        self.cache = FetchSessionCache(slots_max, services.random, self.closing.close)
+        self.throttle = LeaderThrottle(services)
+        self.rights = RightsOfRequests(services, self.throttle)
+        self.cold_reads = ColdReads(services)
+        self.parked: dict[ParkedPoll, None] = {}
+        self._now_ms = 0
+        # Partitions in sets that connections keep.
+        self.connection_partitions_count = 0
+
+    def kept_partitions_count(self) -> int:
+        """Partitions that sessions and connections remember, or have not let go of."""
+        kept_count = self.cache.partitions_count() + self.connection_partitions_count
+        return kept_count + self.closing.partitions_count
+
+    def look_up_again(self, partition: Partition) -> None:
+        """A projection is to be read where `partition` was read as it is: whoever reads it asks
+        the providers again."""
+        for watcher in list(partition.watchers):
+            if isinstance(watcher, FetchPartition):
+                watcher.reader_changed()
+
+    def start(self, now_ms: int) -> None:
+        """Nothing runs by itself."""
+
+    def tick(self, now_ms: int) -> None:
+        """Deadlines of polls are in the broker's timers."""
+        self._now_ms = now_ms
+        self.closing.run()
+
+    def next_deadline_ms(self) -> int | None:
+        return self._now_ms + 1 if self.closing.partitions_count else None
+
+    def stop(self, now_ms: int) -> None:
+        """Answer every parked poll with what there is."""
+        for poll in list(self.parked):
+            poll.finish_early()
+        self.closing.run_all()

@@ -1,0 +1,165 @@
+"""The port through which a consumer is shown a part of a partition's records: projections.
+
+    plain partition       a fetch gets byte ranges of its log
+    projected partition   a fetch gets what a `Projection` selects of the log's records
+
+A projected partition is either virtual (a name, an id and an index of its own, over a partition of
+another topic) or a partition that hides some of its own records. Offsets, high watermark, log start
+and leader epochs are those of the partition behind it, its *source*; there is no second log.
+
+What is plugged in registers a `ProjectionProvider` with `Services.projections`. It is asked when a
+fetch first meets a partition, and when ListOffsets or OffsetForLeaderEpoch name one. When what it
+says of a partition has changed it calls `ProjectedPartition.end`, or `OpenFetches.look_up_again`
+for a partition that was plain, and is asked again.
+
+Invariants
+- A projection is immutable: of the same batch it selects the same records each time. An edited
+  filter is another object.
+- Followers' fetches never go through a projection.
+- Control batches are not asked about: they are no records.
+
+Deliberately absent: how much is scanned at a time and where (projected_reads.py), which projections
+there are (whatever is plugged in).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from data_plane.broker.request.partition_errors import ANY_LEADER_EPOCH
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.records import BatchHeader, Buffer, unpacked_records
+
+if TYPE_CHECKING:
+    from data_plane.broker.replicas.topic_partitions import TopicPartitions
+    from data_plane.replica.partition import Partition
+
+# A byte for each record of a batch, zero where it is not shown; or all of them, or none.
+Selection = bytes | bytearray | bool
+
+
+class SourceBatch:
+    """A batch of the source's log. Its records are unpacked once, when they are first asked for."""
+
+    __slots__ = ("_records", "buffer", "header")
+
+    def __init__(self, buffer: Buffer, header: BatchHeader) -> None:
+        self.buffer = buffer
+        self.header = header
+        self._records: tuple[Buffer, int, int] | None = None
+
+    def records(self) -> tuple[Buffer, int, int]:
+        """(buffer, start, end) of the plain records. Raises InvalidRecords."""
+        if self._records is None:
+            self._records = unpacked_records(self.buffer, self.header)
+        return self._records
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """How much was unpacked for this batch."""
+        if self._records is None or self._records[0] is self.buffer:
+            return 0
+        return self._records[2]
+
+
+class Projection(Protocol):
+    """Which records of its source a projected partition shows."""
+
+    def next_candidate(self, offset: int, end: int) -> int:
+        """The first offset in [offset, end) that lies in a batch of which something may be shown,
+        or `end`. From memory: it is asked on the loop. `offset` where nothing is known."""
+
+    def select(self, batch: SourceBatch) -> Selection:
+        """What is shown of a batch that holds no control record. May run in any thread."""
+
+
+class ProjectionEndWatcher(Protocol):
+    """Somebody who reads through a projection."""
+
+    def reader_changed(self) -> None:
+        """What is read has to be looked up again."""
+
+
+class ProjectedPartition:
+    """A partition that is read through a projection, and the partition that it shows a part of."""
+
+    __slots__ = ("projection", "source_index", "source_topic_id", "watchers")
+
+    def __init__(self, source_topic_id: bytes, source_index: int, projection: Projection) -> None:
+        self.source_topic_id = source_topic_id
+        self.source_index = source_index
+        self.projection = projection
+        self.watchers: dict[ProjectionEndWatcher, None] = {}
+
+    def end(self) -> None:
+        """This holds no more (the filter is another one, the partition is gone): who reads through
+        it asks the providers again, and what was scanned is forgotten."""
+        for watcher in self.watchers:
+            watcher.reader_changed()
+
+
+class ProjectionProvider(Protocol):
+    """Whatever is plugged in that knows projected partitions."""
+
+    def find(self, topic: str, topic_id: bytes, index: int) -> ProjectedPartition | None:
+        """The projected partition of that name inside (namespaces.py) or that id (the other one is
+        empty), None when it is none of this provider's. The same object until it has ended."""
+
+
+class Projections:
+    """All that are known to this broker, and partitions as consumers name them."""
+
+    def __init__(self, partitions: TopicPartitions) -> None:
+        self._partitions = partitions
+        self._providers: list[ProjectionProvider] = []
+
+    def register(self, provider: ProjectionProvider) -> None:
+        """The first provider that knows a partition is the one that counts."""
+        self._providers.append(provider)
+
+    def find(self, topic: str, topic_id: bytes, index: int) -> ProjectedPartition | None:
+        """The projected partition, by name or by id; None for a plain one."""
+        for provider in self._providers:
+            projected = provider.find(topic, topic_id, index)
+            if projected is not None:
+                return projected
+        return None
+
+    # Partitions of topics that a request has named (as they are called inside, with the id that the
+    # image has for them): of a projected one its source.
+
+    def leading(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
+        """As `TopicPartitions.get`."""
+        projected = self.find(topic, b"", index)
+        if projected is None:
+            return self._partitions.get(topic_id, index)
+        return self._partitions.get(projected.source_topic_id, projected.source_index)
+
+    def error(
+        self,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        current_leader_epoch: int = ANY_LEADER_EPOCH,
+    ) -> ErrorCode:
+        """As `TopicPartitions.error_of_named`."""
+        projected = self.find(topic, b"", index)
+        if projected is None:
+            return self._partitions.error_of_named(topic_id, index, current_leader_epoch)
+        return self.source_error(projected, current_leader_epoch, is_by_id=False)
+
+    def source_error(
+        self, projected: ProjectedPartition, current_leader_epoch: int, *, is_by_id: bool
+    ) -> ErrorCode:
+        """Why its source is not read here."""
+        find = self._partitions.error if is_by_id else self._partitions.error_of_named
+        return find(projected.source_topic_id, projected.source_index, current_leader_epoch)
+
+    def current_leader(self, topic: str, topic_id: bytes, index: int) -> tuple[int, int] | None:
+        """As `TopicPartitions.current_leader`."""
+        projected = self.find(topic, topic_id, index)
+        if projected is None:
+            return self._partitions.current_leader(topic, topic_id, index)
+        return self._partitions.current_leader(
+            "", projected.source_topic_id, projected.source_index
+        )

@@ -1,0 +1,478 @@
+"""Produce, versions 3 to 13: records in the receive buffer become records in the log.
+
+The request is parsed in place. For each partition: find it, check its batches, let the log write
+offsets and leader epoch into the receive buffer and store it with one write, note the answer.
+Records of one partition that are refused do not touch the other partitions of the request.
+
+Every record is looked at once, here, compressed ones too: a consumer that meets malformed records
+behind a right checksum gets no further, and nobody can repair what is stored (docs/adr/0013). The
+header's highest timestamp is put right where it is not that of the records. A batch that takes long
+is looked at by a thread (produce_checks.py); until that is done and appended, the connection keeps
+the requests that follow (`ConnectionInfo.keep`), so nothing overtakes it.
+
+When all is appended the answer leaves, or waits until the records are as safe as the request asks
+(produce_waits.py). With acks=0 there is none; an error closes the connection, the only way to tell
+(as Kafka does). With acks=all a partition whose ISR is below the effective min ISR is refused
+before the append (NOT_ENOUGH_REPLICAS).
+
+Refused as Kafka refuses it: more or less than one batch per partition, control batches, internal
+topics, acks other than -1, 0, 1, old message formats. Transactional batches get INVALID_TXN_STATE,
+or without a transactional id TRANSACTIONAL_ID_AUTHORIZATION_FAILED: no transaction can be open,
+since the transaction APIs are not advertised.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable
+from uuid import UUID
+
+from data_plane.broker.produce.produce_checks import (
+    SPECIAL_BATCH_BITS,
+    Checked,
+    ProduceChecks,
+    Refusal,
+)
+from data_plane.broker.produce.produce_response import (
+    TOPIC_IDS_VERSION,
+    Answers,
+    PartitionAnswer,
+    encode_produce_response,
+)
+from data_plane.broker.produce.produce_waits import WaitingProduce
+from data_plane.broker.request.api import (
+    Buffer,
+    CloseConnection,
+    Deferred,
+    HandlerTable,
+    KeptRequest,
+    RequestContext,
+)
+from data_plane.broker.request.namespaces import NO_ID
+from data_plane.broker.request.partition_errors import UNKNOWN_PARTITION_CODES
+from data_plane.broker.request.throttling import throttle_produce
+from data_plane.broker.services import Services
+from data_plane.log.config import LogConfig
+from data_plane.log.errors import AppendError, LogDirFailure
+from data_plane.replica.partition import Partition
+from data_plane.wire.errors import ErrorCode, InvalidRecords, MalformedFrame
+from data_plane.wire.kernel import parse_produce
+from data_plane.wire.kernel_types import BatchHeader, ProducePartition
+from data_plane.wire.registry import ApiKey
+
+MIN_VERSION = 3
+# As in Kafka, which closes the connection of who uses a version below 3, too. librdkafka before
+# 2.12 does not compress with gzip, snappy or lz4 where version 0 is not offered (KAFKA-18659).
+ADVERTISED_MIN_VERSION = 0
+MAX_VERSION = 13
+ZSTD_VERSION = 7
+
+ACKS_ALL = -1
+ACKS_NONE = 0
+VALID_ACKS = (ACKS_ALL, ACKS_NONE, 1)
+RECORD_ERRORS_VERSION = 8
+PARTITIONS_MAX = 10_000
+# Then the other connections get their turn.
+PARTITIONS_AT_ONCE_MAX = 1_000
+# Batches that wait for a thread while those of acks=0 from closed connections are still taken.
+UNANSWERED_WORK_MAX = 64
+
+
+class Nothing(enum.Enum):
+    """What a thread has found that was to look at no batch."""
+
+    PAUSED = "the others had their turn"
+    ABANDONED = "nobody waits for this any more"
+
+
+Found = Checked | Refusal | Nothing
+
+_NONE = int(ErrorCode.NONE)
+
+
+def _pause() -> Nothing:
+    return Nothing.PAUSED
+
+
+class _Produce:
+    """One request, whose partitions are gone through one after the other. Where a batch must be
+    looked at by a thread the request waits for it, and its connection with it; what was found is
+    taken up when the pass ends."""
+
+    # Few requests need these for more than a moment.
+    _next = 0
+    _kept: KeptRequest | None = None
+    _found: Found = Nothing.ABANDONED
+    _failure: BaseException | None = None
+    _deferred: Deferred[list[Buffer]] | None = None
+
+    def __init__(
+        self,
+        services: Services,
+        context: RequestContext,
+        buf: bytearray | memoryview,
+        position: int,
+        end: int,
+        now_ms: int,
+    ) -> None:
+        version = context.api_version
+        self._view = view = parse_produce(buf, position, end, version)
+        acks = view.acks
+        self._services = services
+        self._context = context
+        self._version = version
+        self._buf = buf
+        self._position = position
+        self._end = end
+        self._needs_all = acks == ACKS_ALL
+        tells_records = version >= RECORD_ERRORS_VERSION and acks != ACKS_NONE
+        self._checks = ProduceChecks(
+            end - position, tells_records, services.loop_bounds.unpacked_bytes_max
+        )
+        self._began_ms = now_ms
+        self._answers: Answers = []
+        self._todo: list[tuple[bytes, ProducePartition, PartitionAnswer]] = []
+        topics = context.topics
+        for topic in view.topics:
+            topic_id = topic.topic_id
+            if version < TOPIC_IDS_VERSION:
+                topic_id = topics.id_of(topic.name)
+            elif not context.names.is_identity and topics.by_id(UUID(bytes=topic_id)) is None:
+                # Of another namespace, which is as good as none.
+                topic_id = NO_ID
+            partition_answers = []
+            for piece in topic.partitions:
+                answer = PartitionAnswer(piece.partition_index)
+                partition_answers.append(answer)
+                self._todo.append((topic_id, piece, answer))
+            self._answers.append((topic, partition_answers))
+        if len(self._todo) > PARTITIONS_MAX:
+            raise MalformedFrame(f"a Produce request of more than {PARTITIONS_MAX} partitions")
+        # What to wait for when all is appended: (partition, answer, last offset).
+        self._waiting: list[tuple[Partition, PartitionAnswer, int]] = []
+
+    def append_rest(self, now_ms: int) -> bool:
+        """Append what is left to append. False when it goes on later: a thread has to look at the
+        next batch, or this has taken long enough."""
+        todo = self._todo
+        is_valid = self._view.acks in VALID_ACKS
+        pause_at = self._next + PARTITIONS_AT_ONCE_MAX
+        for at in range(self._next, len(todo)):
+            if at == pause_at:
+                self._next = at
+                self._work_elsewhere(_pause)
+                return False
+            topic_id, piece, answer = todo[at]
+            if not is_valid:
+                self._refuse_acks(topic_id, piece, answer)
+            elif not self._append(topic_id, piece, answer, now_ms):
+                self._next = at
+                return False
+        return True
+
+    def _append(
+        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer, now_ms: int
+    ) -> bool:
+        """Append one partition's records and fill in its answer. False when a thread is asked."""
+        partition = self._find(topic_id, piece, answer)
+        if partition is None:
+            return not self._awaits_load(topic_id, piece, answer)
+        start, end = piece.records_start, piece.records_end
+        if self._kept is not None:
+            start, end = start - self._kept.shift, end - self._kept.shift
+        try:
+            batches = self._checks.check_here(
+                self._buf,
+                start,
+                end,
+                partition.log.config,
+                self._services.unpacker,
+                self._version >= ZSTD_VERSION,
+            )
+        except InvalidRecords as error:
+            self._refuse(self._checks.refusal(error), partition, answer)
+            return True
+        if batches is None:
+            self._look_elsewhere(partition, piece, now_ms)
+            return False
+        self._store(partition, answer, self._buf, start, end, batches, now_ms)
+        return True
+
+    def _store(
+        self,
+        partition: Partition,
+        answer: PartitionAnswer,
+        buf: bytearray | memoryview,
+        start: int,
+        end: int,
+        batches: list[BatchHeader],
+        now_ms: int,
+        prepared_for: LogConfig | None = None,
+    ) -> None:
+        if batches[0].attributes & SPECIAL_BATCH_BITS:
+            self._refuse_special_batch(batches[0].is_control, partition, answer)
+            return
+        try:
+            result = partition.append_as_leader(
+                buf, start, end, now_ms=now_ms, batches=batches, prepared_for=prepared_for
+            )
+        except LogDirFailure as error:
+            answer.fail(error.error_code, str(error))
+            return
+        except (AppendError, InvalidRecords) as error:
+            is_small = prepared_for is None
+            self._refuse(self._checks.refusal(error, is_small=is_small), partition, answer)
+            return
+        counters = self._services.counters
+        counters.produced_batches += 1
+        counters.produced_records += batches[0].record_count
+        counters.produced_bytes += end - start
+        answer.base_offset = result.first_offset
+        answer.log_append_time_ms = result.log_append_time_ms
+        answer.log_start_offset = result.log_start_offset
+        reached = partition.high_watermark if self._needs_all else partition.own_copy.end_offset
+        if result.last_offset >= reached:
+            self._waiting.append((partition, answer, result.last_offset))
+
+    # In a thread, and back
+
+    def _look_elsewhere(self, partition: Partition, piece: ProducePartition, now_ms: int) -> None:
+        """Have a thread look at the batch. Raises CloseConnection when there is no memory."""
+        kept = self._keep()
+        work = functools.partial(
+            self._checks.check_in_thread,
+            kept.buf,
+            piece.records_start - kept.shift,
+            piece.records_end - kept.shift,
+            partition.log.config,
+            zstd_allowed=self._version >= ZSTD_VERSION,
+            wall_ms=self._services.wall_clock.wall_ms(now_ms),
+            name=f"{partition.topic}-{partition.index}",
+        )
+        self._work_elsewhere(work)
+
+    def _keep(self) -> KeptRequest:
+        kept = self._kept
+        if kept is None:
+            kept = self._context.connection.keep(self._buf, self._position, self._end)
+            self._kept, self._buf = kept, kept.buf
+        return kept
+
+    def _work_elsewhere(self, work: Callable[[], Found]) -> None:
+        """Go on with what `work` finds in a thread."""
+        self._keep()
+
+        def look() -> Found:
+            return Nothing.ABANDONED if self._is_abandoned() else work()
+
+        peer = self._context.connection.host
+        self._services.request_work.submit(peer, look, self._looked)
+
+    def _is_abandoned(self) -> bool:
+        """Whether nobody waits for this any more. Who wants no answer may close after sending; what
+        he has sent is taken, unless there is much to do for others."""
+        is_closed = self._context.connection.closed
+        return is_closed and (
+            self._view.acks != ACKS_NONE or len(self._services.request_work) > UNANSWERED_WORK_MAX
+        )
+
+    def _looked(self, found: Found | None, error: BaseException | None) -> None:
+        self._found, self._failure = found or Nothing.ABANDONED, error
+        self._services.wakes.wake(self)
+
+    def run(self, now_ms: int) -> None:
+        """Take up what a thread has found, and go on."""
+        kept = self._kept
+        assert kept is not None
+        found, self._found = self._found, Nothing.ABANDONED
+        is_over = True
+        try:
+            if self._failure is not None:
+                raise self._failure
+            if found is not Nothing.ABANDONED and not self._is_abandoned():
+                if not isinstance(found, Nothing):
+                    self._take_up(found, now_ms)
+                    self._next += 1
+                is_over = self.append_rest(now_ms)
+                if is_over:
+                    self._complete()
+        except CloseConnection as close:
+            self._context.connection.close(str(close))
+        except Exception as failure:
+            self._context.connection.close(f"request failed: {failure!r}")
+            raise
+        finally:
+            if is_over:
+                kept.release()
+
+    def _awaits_load(
+        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
+    ) -> bool:
+        """Whether a thread is loading the log: this goes on when it has ended. To have the client
+        send it again would let its next requests overtake it."""
+        partitions = self._services.partitions
+        loaded = functools.partial(self._looked, Nothing.PAUSED, None)
+        if not partitions.when_loaded("", topic_id, piece.partition_index, loaded):
+            return False
+        answer.error_code, answer.error_message = _NONE, None
+        self._keep()
+        return True
+
+    def _take_up(self, found: Checked | Refusal, now_ms: int) -> None:
+        topic_id, piece, answer = self._todo[self._next]
+        # It may lead no longer, or be gone.
+        partition = self._find(topic_id, piece, answer)
+        if partition is None:
+            return
+        if isinstance(found, Refusal):
+            self._refuse(found, partition, answer)
+        else:
+            buf, start, end, batches, prepared_for = found
+            self._store(partition, answer, buf, start, end, batches, now_ms, prepared_for)
+
+    def _complete(self) -> None:
+        answer = self.answer()
+        deferred = self._deferred
+        if deferred is None:
+            assert answer is None
+        elif isinstance(answer, Deferred):
+            answer.when_complete(deferred.complete)
+        else:
+            assert answer is not None
+            deferred.complete(answer)
+
+    # The end
+
+    def answer_later(self) -> Deferred[list[Buffer]] | None:
+        """When something is left to append, as `append_rest` said."""
+        if self._view.acks != ACKS_NONE:
+            self._deferred = Deferred()
+        return self._deferred
+
+    def answer(self) -> list[Buffer] | Deferred[list[Buffer]] | None:
+        """When all is appended. Raises CloseConnection."""
+        answers = self._answers
+        request_bytes = self._end - self._position
+        if self._view.acks == ACKS_NONE:
+            if any(answer.error_code != _NONE for _, _, answer in self._todo):
+                raise CloseConnection(f"produce with acks=0 failed: {_describe(answers)}")
+            throttle_produce(self._services, self._context, request_bytes)
+            return None
+        if not self._waiting:
+            return encode_produce_response(self._services, self._context, answers, request_bytes)
+        return WaitingProduce(
+            self._services,
+            self._context,
+            answers,
+            self._waiting,
+            self._began_ms + max(0, self._view.timeout_ms),
+            request_bytes,
+            self._needs_all,
+        ).deferred
+
+    # Who may append, and what is said to those who may not
+
+    def _find(
+        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
+    ) -> Partition | None:
+        """The partition to append to, or None when the answer says why not."""
+        partitions = self._services.partitions
+        index = piece.partition_index
+        partition = partitions.get(topic_id, index)
+        if partition is None or partition.leader_error is not ErrorCode.NONE:
+            answer.fail(self._why_not_here(topic_id, index))
+            return None
+        if partition.topic in partitions.internal_topics:
+            answer.fail(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Cannot append to internal topic {partition.topic}",
+            )
+            return None
+        if piece.records_start < 0 or piece.records_start == piece.records_end:
+            answer.fail(
+                ErrorCode.INVALID_RECORD,
+                "Produce requests must have at least one record batch per partition",
+            )
+            return None
+        if self._needs_all and partition.leadership is not None and partition.is_under_min_isr:
+            answer.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+            answer.log_start_offset = partition.log.log_start_offset
+            return None
+        return partition
+
+    def _refuse_acks(
+        self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
+    ) -> None:
+        """Of acks that there are not. Who names an unknown partition hears of that, as in Kafka."""
+        error = self._why_not_here(topic_id, piece.partition_index)
+        answer.fail(error if error in UNKNOWN_PARTITION_CODES else ErrorCode.INVALID_REQUIRED_ACKS)
+
+    def _why_not_here(self, topic_id: bytes, index: int) -> ErrorCode:
+        partitions = self._services.partitions
+        if self._version < TOPIC_IDS_VERSION:
+            return partitions.error_of_named(topic_id, index)
+        return partitions.error(topic_id, index)
+
+    def _refuse(self, refusal: Refusal, partition: Partition, answer: PartitionAnswer) -> None:
+        self._services.counters.refused_batches += 1
+        if not self._context.names.is_identity:
+            # The log words errors with the name that the topic has inside.
+            outside = self._context.topics.outside(partition.topic)
+            index = partition.index
+            refusal = refusal.renamed(f"{partition.topic}-{index}", f"{outside}-{index}")
+        answer.fail(refusal.error_code, refusal.message, refusal.named)
+        if refusal.tells_log_start:
+            answer.log_start_offset = partition.log.log_start_offset
+
+    def _refuse_special_batch(
+        self, is_control: bool, partition: Partition, answer: PartitionAnswer
+    ) -> None:
+        self._services.counters.refused_batches += 1
+        if is_control:
+            answer.fail(
+                ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
+            )
+            answer.log_start_offset = partition.log.log_start_offset
+        elif self._view.transactional_id is not None:
+            answer.fail(
+                ErrorCode.INVALID_TXN_STATE,
+                "Transactional records need an open transaction; this broker serves none",
+            )
+        else:
+            answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def handle_produce(
+    services: Services,
+    context: RequestContext,
+    buf: bytearray | memoryview,
+    position: int,
+    end: int,
+    now_ms: int,
+) -> list[Buffer] | Deferred[list[Buffer]] | None:
+    """The raw handler of Produce."""
+    produce = _Produce(services, context, buf, position, end, now_ms)
+    if produce.append_rest(now_ms):
+        return produce.answer()
+    return produce.answer_later()
+
+
+def _describe(answers: Answers) -> str:
+    failed = [
+        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
+        for topic, partition_answers in answers
+        for answer in partition_answers
+        if answer.error_code != _NONE
+    ]
+    return ", ".join(failed[:5])
+
+
+def register(table: HandlerTable) -> None:
+    table.register_raw(
+        ApiKey.PRODUCE,
+        MIN_VERSION,
+        MAX_VERSION,
+        handle_produce,
+        advertised_min_version=ADVERTISED_MIN_VERSION,
+    )

@@ -1,0 +1,68 @@
+"""ApiVersions, versions 0 to 4: what this broker answers, read from the handler table, and which
+levels of features it supports and the cell has finalized.
+
+`metadata.version` counts Tidewheel's own levels (data_plane/cell/features.py), not Kafka's. Kafka's
+other features are not advertised: group.version would promise the consumer protocol of KIP-848,
+transaction.version transactions. Clients take a missing feature for "not there" and use what works
+(classic groups, no transactions).
+
+The version check happens in the dispatcher: an unsupported version is answered in version 0.
+"""
+
+from __future__ import annotations
+
+import re
+
+from data_plane.broker.request.api import HandlerTable, RequestContext
+from data_plane.broker.request.dispatch import api_version_items
+from data_plane.broker.services import Services
+from data_plane.cell.features import METADATA_VERSION
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
+from data_plane.wire.messages.api_versions_response import (
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from data_plane.wire.registry import ApiKey
+
+MIN_VERSION = 0
+MAX_VERSION = 4
+SOFTWARE_NAME_VERSION = 3
+# Below it, clients fail on a feature that may be off: one whose lowest level is 0.
+OPTIONAL_FEATURES_VERSION = 4
+
+# KIP-511: what a client may call itself.
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle_api_versions(
+    services: Services, context: RequestContext, request: ApiVersionsRequest, now_ms: int
+) -> ApiVersionsResponse:
+    if context.api_version >= SOFTWARE_NAME_VERSION:
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE_NAME.fullmatch(name) and _SOFTWARE_NAME.fullmatch(version)):
+            return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
+        context.connection.client_software_name = name
+        context.connection.client_software_version = version
+    image = services.image
+    levels = {METADATA_VERSION: image.metadata_level, **image.features}
+    return ApiVersionsResponse(
+        api_keys=api_version_items(services.handlers.entries()),
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, lowest, highest in services.features
+            if lowest > 0 or context.api_version >= OPTIONAL_FEATURES_VERSION
+        ],
+        finalized_features_epoch=image.version,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in levels.items()
+        ],
+    )
+
+
+def register(table: HandlerTable) -> None:
+    table.register(
+        ApiKey.API_VERSIONS, MIN_VERSION, MAX_VERSION, handle_api_versions, is_for_strangers=True
+    )

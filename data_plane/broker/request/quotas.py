@@ -1,0 +1,56 @@
+"""The quota port: who has used too much, and for how long it has to wait.
+
+A manager is asked once for each request that is answered: it counts what the request has cost. What
+becomes of its word is throttling.py's business.
+
+Deliberately absent: rates and windows, which are those of an implementation. The one that there is
+lets everybody go on.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from data_plane.broker.request.api import RequestContext
+
+FETCH_BYTES_UNLIMITED = (1 << 31) - 1
+
+
+class QuotaManager(Protocol):
+    """The port. Each method counts something and returns for how long its client has to wait, in
+    milliseconds; 0 when it may go on."""
+
+    # Whether it may say anything but 0; one that may not is not asked.
+    is_active: bool
+
+    def record_request(self, context: RequestContext) -> int:
+        """A request is answered."""
+
+    def record_produce(self, context: RequestContext, request_bytes: int) -> int:
+        """A Produce of so many bytes is answered."""
+
+    def record_fetch(self, context: RequestContext, answer_bytes: int) -> int:
+        """An answer with so many bytes of records is about to leave. When the client has to wait it
+        leaves without them, and they do not count."""
+
+    def fetch_bytes_max(self, context: RequestContext) -> int:
+        """How many bytes of records an answer may have at most: one that has more would have to
+        wait again and again. A single batch may be larger all the same."""
+
+
+class NoQuotas:
+    """Nobody ever waits."""
+
+    is_active = False
+
+    def record_request(self, context: RequestContext) -> int:
+        return 0
+
+    def record_produce(self, context: RequestContext, request_bytes: int) -> int:
+        return 0
+
+    def record_fetch(self, context: RequestContext, answer_bytes: int) -> int:
+        return 0
+
+    def fetch_bytes_max(self, context: RequestContext) -> int:
+        return FETCH_BYTES_UNLIMITED

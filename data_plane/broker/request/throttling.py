@@ -1,0 +1,111 @@
+"""Throttling: what an answer says of the time that its client has to wait, and that it does wait.
+
+The quota manager (quotas.py) is asked when an answer is ready. The answer leaves at once and says
+for how long (`throttle_time_ms`), and for that time the connection is *muted*: nothing further of
+it is read or handled. That is how Apache Kafka throttles since KIP-219, whatever the request's
+version: a client that is too old to be told waits all the same.
+
+    what is throttled     counted                     its answer
+    any request           when it is answered         as it is
+    Produce               the request's bytes, too    as it is; with acks=0 there is none
+    Fetch                 the answer's bytes, too     without records, and these are not counted
+
+Invariants
+- `throttle_time_ms` of every answer comes from here, and is the time for which the connection is
+  muted.
+- Other brokers of the cell are never throttled: what a follower may take is limited elsewhere
+  (leader_throttle.py).
+- Where no quota manager is active each answer costs a look at a flag.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from data_plane.broker.request.api import Buffer, RequestContext
+from data_plane.broker.services import Services
+from data_plane.wire.registry import API_BY_KEY, ApiKey
+
+# Longer, and a client would take its broker for dead.
+THROTTLE_MS_MAX = 30_000
+
+_THROTTLE_TIME_MS = struct.Struct(">i")
+# Size and correlation id; flexible versions have a byte for tags.
+_RESPONSE_HEADER_BYTES = 8
+
+# These know their bytes before they ask.
+ASK_THEMSELVES = frozenset((int(ApiKey.PRODUCE), int(ApiKey.FETCH)))
+# Answers that are not encoded from one message on the loop, and the version from which on their
+# body begins with the throttle time.
+FIRST_FIELD_FROM = {
+    int(ApiKey.LIST_OFFSETS): 2,
+    int(ApiKey.METADATA): 3,
+    int(ApiKey.OFFSET_FETCH): 3,
+    int(ApiKey.FIND_COORDINATOR): 1,
+    int(ApiKey.DESCRIBE_GROUPS): 1,
+    int(ApiKey.LIST_GROUPS): 1,
+    int(ApiKey.CREATE_TOPICS): 2,
+    int(ApiKey.DESCRIBE_CONFIGS): 0,
+    int(ApiKey.DELETE_GROUPS): 0,
+}
+
+
+def throttle_request(services: Services, context: RequestContext) -> int:
+    """For any request but Produce and Fetch, once, when its answer is ready: the throttle time that
+    the answer carries."""
+    quotas = services.quotas
+    if not quotas.is_active or context.connection.is_inter_broker:
+        return 0
+    return _mute(context, quotas.record_request(context))
+
+
+def throttle_produce(services: Services, context: RequestContext, request_bytes: int) -> int:
+    """As `throttle_request`."""
+    quotas = services.quotas
+    if not quotas.is_active or context.connection.is_inter_broker:
+        return 0
+    request_ms = quotas.record_request(context)
+    return _mute(context, max(request_ms, quotas.record_produce(context, request_bytes)))
+
+
+def throttle_fetch(services: Services, context: RequestContext, answer_bytes: int) -> int:
+    """As `throttle_request`; when it is more than 0 the answer must carry no records."""
+    quotas = services.quotas
+    if not quotas.is_active or context.connection.is_inter_broker:
+        return 0
+    throttle_ms = quotas.record_request(context)
+    if throttle_ms <= 0:
+        throttle_ms = quotas.record_fetch(context, answer_bytes)
+    return _mute(context, throttle_ms)
+
+
+def throttle_message(services: Services, context: RequestContext, response: Any) -> None:
+    """As `throttle_request`, for a response message that is about to be encoded."""
+    if services.quotas.is_active:
+        throttle_ms = throttle_request(services, context)
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = throttle_ms
+
+
+def throttle_frames(
+    services: Services, context: RequestContext, frames: Sequence[Buffer]
+) -> Sequence[Buffer]:
+    """As `throttle_request`, for an answer that is encoded already."""
+    throttle_ms = throttle_request(services, context)
+    version = context.api_version
+    if throttle_ms > 0 and version >= FIRST_FIELD_FROM[context.api_key]:
+        is_flexible = version >= API_BY_KEY[context.api_key].first_flexible_version
+        first = frames[0]
+        assert isinstance(first, bytearray)
+        _THROTTLE_TIME_MS.pack_into(first, _RESPONSE_HEADER_BYTES + is_flexible, throttle_ms)
+    return frames
+
+
+def _mute(context: RequestContext, throttle_ms: int) -> int:
+    if throttle_ms <= 0:
+        return 0
+    throttle_ms = min(throttle_ms, THROTTLE_MS_MAX)
+    context.connection.mute(throttle_ms)
+    return throttle_ms

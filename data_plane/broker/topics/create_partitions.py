@@ -1,0 +1,158 @@
+"""CreatePartitions, versions 0 to 3: more partitions for existing topics.
+
+As with topics: each topic is decided by itself, those that pass are committed together, and errors
+and words are Apache Kafka's. Other than there the broker's own topics keep the partitions that they
+were made with: where a group and its offsets are follows from their number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.request.namespaces import Topics
+from data_plane.broker.request.refusal import Refusal, commit_refusal
+from data_plane.broker.services import Services
+from data_plane.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX
+from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
+from data_plane.cell.changes import AddPartitions, Assignment, Change
+from data_plane.cell.metadata import MetadataImage, TopicImage
+from data_plane.cell.reassignment import target_of
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from data_plane.wire.messages.create_partitions_response import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from data_plane.wire.registry import ApiKey
+
+MIN_VERSION, MAX_VERSION = 0, 3
+
+
+def handle_create_partitions(
+    services: Services, context: RequestContext, request: CreatePartitionsRequest, now_ms: int
+) -> Deferred[CreatePartitionsResponse]:
+    deferred: Deferred[CreatePartitionsResponse] = Deferred()
+    results: dict[str, CreatePartitionsTopicResult] = {}
+
+    def decide(image: MetadataImage) -> Sequence[Change]:
+        results.clear()
+        topics = context.topics.within(image)
+        changes = _decide_all(services, image, topics, request, results)
+        return () if request.validate_only else changes
+
+    def done(error: BaseException | None) -> None:
+        if error is not None:
+            refusal = commit_refusal(error)
+            for name, result in results.items():
+                if result.error_code == ErrorCode.NONE:
+                    results[name] = _failure(name, refusal)
+        deferred.complete(CreatePartitionsResponse(results=list(results.values())))
+
+    services.metadata.write(decide, done)
+    return deferred
+
+
+def _decide_all(
+    services: Services,
+    image: MetadataImage,
+    topics: Topics,
+    request: CreatePartitionsRequest,
+    results: dict[str, CreatePartitionsTopicResult],
+) -> list[Change]:
+    names = Counter(topic.name for topic in request.topics)
+    budget = PARTITIONS_PER_REQUEST_MAX
+    new = NewPartitions(services, image)
+    changes: list[Change] = []
+    for wanted in request.topics:
+        name = wanted.name
+        if name in results:
+            continue
+        try:
+            if names[name] > 1:
+                raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            topic = topics.by_name(name)
+            if topic is None:
+                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+            change = _decide(new, topic, wanted, budget)
+        except Refusal as refusal:
+            results[name] = _failure(name, refusal)
+        else:
+            budget -= len(change.assignments)
+            changes.append(change)
+            changes.extend(
+                new.initial_states(topic.topic_id, len(topic.partitions), change.assignments)
+            )
+            results[name] = CreatePartitionsTopicResult(name=name)
+    return changes
+
+
+def _decide(
+    new: NewPartitions,
+    topic: TopicImage,
+    wanted: CreatePartitionsTopic,
+    partitions_max: int,
+) -> AddPartitions:
+    """Raises Refusal."""
+    current = len(topic.partitions)
+    if topic.internal:
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Topic {wanted.name} keeps its {current} partition(s): what is in them is found by "
+            "their number.",
+        )
+    if wanted.count == current:
+        raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+    if wanted.count < current:
+        raise Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {wanted.name} currently has {current} partition(s); {wanted.count} would "
+            "not be an increase.",
+        )
+    additional = wanted.count - current
+    if additional > partitions_max:
+        raise Refusal(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
+    example = target_of(topic.partitions[0])
+    if wanted.assignments is None:
+        assignments = new.place(additional, len(example))
+    else:
+        assignments = _manual(new, wanted, current, additional, example)
+    return AddPartitions(topic.topic_id, assignments)
+
+
+def _manual(
+    new: NewPartitions,
+    wanted: CreatePartitionsTopic,
+    first_index: int,
+    additional: int,
+    example: Assignment,
+) -> tuple[Assignment, ...]:
+    assert wanted.assignments is not None
+    if len(wanted.assignments) != additional:
+        raise Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {additional} additional partition(s), but only "
+            f"{len(wanted.assignments)} assignment(s) were specified.",
+        )
+    assignments = tuple(
+        new.check_manual(index, assignment.broker_ids)
+        for index, assignment in enumerate(wanted.assignments, first_index)
+    )
+    check_same_replication([example, *assignments])
+    return assignments
+
+
+def _failure(name: str, refusal: Refusal) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=name, error_code=int(refusal.code), error_message=refusal.message
+    )
+
+
+def register(table: HandlerTable) -> None:
+    table.register(ApiKey.CREATE_PARTITIONS, MIN_VERSION, MAX_VERSION, handle_create_partitions)
