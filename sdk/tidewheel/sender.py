@@ -294,3 +294,6 @@ class Sender:
             self.closed = True
             await self.transport.close()
             self._call_due(len(self._due))
+            # It leads back here through the transport, and a cycle would hold librdkafka's threads
+            # until the garbage collector comes by.
+            self.why = None
