@@ -270,6 +270,10 @@ class BrokerInternalTopic:
         if replica is None or replica.leader_epoch != epoch:
             on_done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        if replica.leader_error is not ErrorCode.NONE:
+            # Its disk has failed, and no image has said so yet.
+            on_done(replica.leader_error)
+            return
         if replica.is_under_min_isr:
             on_done(ErrorCode.NOT_ENOUGH_REPLICAS)
             return
