@@ -146,6 +146,14 @@ def test_appends_settle_in_their_order_and_not_within_the_call(
     assert outcome.codes == [ErrorCode.NOT_ENOUGH_REPLICAS]
 
 
+def test_a_leader_whose_disk_has_failed_refuses_with_the_reason(
+    player: LedgerPlayer, outcome: Outcomes
+) -> None:
+    player.ledger_replica.close(ErrorCode.KAFKA_STORAGE_ERROR)
+    player.add(1, outcome)
+    assert outcome.codes == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
 def test_a_failover_there_and_back(player: LedgerPlayer, outcome: Outcomes) -> None:
     player.add(5, outcome)
     player.follow_ledger()
