@@ -6,7 +6,7 @@ registered with its broker epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -66,16 +66,16 @@ class ReplicatedPlayer(BrokerPlayer):
     def state(self) -> PartitionImage:
         return self.services.image.topics_by_id[TOPIC_ID].partitions[0]
 
-    def change(self, *, index: int = 0, **fields: Any) -> None:
+    def change(self, *, topic_id: UUID = TOPIC_ID, index: int = 0, **fields: Any) -> None:
         """Change the partition's state; a leader epoch follows from a new leader."""
-        old = self.services.image.topics_by_id[TOPIC_ID].partitions[index]
+        old = self.services.image.topics_by_id[topic_id].partitions[index]
         new = replace(old, **fields)
         new = replace(
             new,
             leader_epoch=old.leader_epoch + (new.leader != old.leader),
             partition_epoch=old.partition_epoch + 1,
         )
-        self.commit(ChangePartition(TOPIC_ID, index, new))
+        self.commit(ChangePartition(topic_id, index, new))
 
     @property
     def replica(self) -> Partition:
@@ -88,6 +88,27 @@ class ReplicatedPlayer(BrokerPlayer):
 
     def broker_epoch(self, node_id: int) -> int:
         return self.services.image.brokers[node_id].broker_epoch
+
+    def catch_up_on(self, topic_id: UUID, node_ids: Iterable[int], offset: int | None) -> None:
+        """These brokers have partition 0 of a topic up to `offset`, or all of it, and say so."""
+        replica = self.services.partitions.replica(topic_id, 0)
+        assert replica is not None
+        state = self.services.image.topics_by_id[topic_id].partitions[0]
+        for node_id in node_ids:
+            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[])
+            request.replica_state.replica_id = node_id
+            request.replica_state.replica_epoch = self.broker_epoch(node_id)
+            request.session_epoch = -1
+            piece = FetchPartition(
+                partition=0,
+                fetch_offset=replica.log.log_end_offset if offset is None else offset,
+                partition_max_bytes=1 << 20,
+                current_leader_epoch=state.leader_epoch,
+                log_start_offset=0,
+            )
+            request.topics.append(FetchTopic(topic_id=topic_id, partitions=[piece]))
+            self.send(ApiKey.FETCH, 18, request, connection=self.door)
+        self.run_jobs()
 
     def follow(
         self,

@@ -21,8 +21,6 @@ from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.replica.partition import Partition
 from data_plane.wire.control_batches import EndTransactionMarker
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, BrokerPlayer
 from tests.broker.ledger import LEDGER_TOPIC, Book, Ledger, fold
 from tests.broker.replicated_player import OTHERS, ReplicatedPlayer
@@ -61,36 +59,17 @@ class LedgerPlayer(ReplicatedPlayer):
         assert partition is not None
         return partition
 
+    @property
+    def _ledger_id(self) -> UUID:
+        return self.services.image.topics_by_name[LEDGER_TOPIC.name].topic_id
+
     def change_ledger(self, **fields: Any) -> None:
-        old = self.ledger_state
-        new = replace(old, **fields)
-        new = replace(
-            new,
-            leader_epoch=old.leader_epoch + (new.leader != old.leader),
-            partition_epoch=old.partition_epoch + 1,
-        )
-        topic_id = self.services.image.topics_by_name[LEDGER_TOPIC.name].topic_id
-        self.commit(ChangePartition(topic_id, 0, new))
+        self.change(topic_id=self._ledger_id, **fields)
         self.run_jobs()
 
     def follow_ledger(self, *node_ids: int, offset: int | None = None) -> None:
         """These brokers have the ledger up to `offset`, or all of it, and say so."""
-        topic_id = self.services.image.topics_by_name[LEDGER_TOPIC.name].topic_id
-        for node_id in node_ids or OTHERS:
-            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[])
-            request.replica_state.replica_id = node_id
-            request.replica_state.replica_epoch = self.broker_epoch(node_id)
-            request.session_epoch = -1
-            piece = FetchPartition(
-                partition=0,
-                fetch_offset=self.ledger_replica.log.log_end_offset if offset is None else offset,
-                partition_max_bytes=1 << 20,
-                current_leader_epoch=self.ledger_state.leader_epoch,
-                log_start_offset=0,
-            )
-            request.topics.append(FetchTopic(topic_id=topic_id, partitions=[piece]))
-            self.send(ApiKey.FETCH, 18, request, connection=self.door)
-        self.run_jobs()
+        self.catch_up_on(self._ledger_id, node_ids or OTHERS, offset)
 
     def add(self, amount: int, outcome: Outcomes, producer: Producer | None = None) -> None:
         self.ledger.add("a", amount, self.now_ms, outcome, producer=producer)

@@ -27,7 +27,6 @@ from data_plane.groups.shard import offset_record
 from data_plane.log.errors import CorruptSegment
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from data_plane.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from data_plane.wire.messages.heartbeat_request import HeartbeatRequest
 from data_plane.wire.messages.offset_commit_request import (
@@ -73,33 +72,12 @@ class CoordinatorPlayer(ReplicatedPlayer):
         return partition
 
     def change_offsets(self, **fields: Any) -> None:
-        old = self.offsets_state
-        new = replace(old, **fields)
-        new = replace(
-            new,
-            leader_epoch=old.leader_epoch + (new.leader != old.leader),
-            partition_epoch=old.partition_epoch + 1,
-        )
-        self.commit(ChangePartition(OFFSETS_ID, 0, new))
+        self.change(topic_id=OFFSETS_ID, **fields)
         self.run_jobs()
 
     def follow_offsets(self, *node_ids: int, offset: int | None = None) -> None:
         """These brokers have the offsets topic up to `offset`, or all of it, and say so."""
-        for node_id in node_ids or OTHERS:
-            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[])
-            request.replica_state.replica_id = node_id
-            request.replica_state.replica_epoch = self.broker_epoch(node_id)
-            request.session_epoch = -1
-            piece = FetchPartition(
-                partition=0,
-                fetch_offset=self.offsets_replica.log.log_end_offset if offset is None else offset,
-                partition_max_bytes=1 << 20,
-                current_leader_epoch=self.offsets_state.leader_epoch,
-                log_start_offset=0,
-            )
-            request.topics.append(FetchTopic(topic_id=OFFSETS_ID, partitions=[piece]))
-            self.send(ApiKey.FETCH, 18, request, connection=self.door)
-        self.run_jobs()
+        self.catch_up_on(OFFSETS_ID, node_ids or OTHERS, offset)
 
     def send_commit(self, offset: int) -> Pending:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
