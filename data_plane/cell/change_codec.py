@@ -35,10 +35,9 @@ from data_plane.cell.metadata import (
     decode_partition,
     encode_broker,
     encode_partition,
-    split_named,
-    unknown_in,
-    unknown_named,
 )
+from data_plane.cell.named_fields import split_named, unknown_in, unknown_named
+from data_plane.cell.tenants import DeleteTenant, PutTenant, decode_tenant, encode_tenant
 
 
 def encode_changes(changes: Iterable[Change], level: int) -> list[list[Any]]:
@@ -85,6 +84,10 @@ def encode_change(change: Change, level: int) -> list[Any]:
             return ["allocate_producer_ids", change.first_producer_id, change.count]
         case UpdateFeature():
             return ["update_feature", change.name, change.level]
+        case PutTenant():
+            return ["put_tenant", encode_tenant(change.tenant)]
+        case DeleteTenant():
+            return ["delete_tenant", change.name]
         case _:
             assert_never(change)
 
@@ -95,6 +98,8 @@ def decode_change(item: Sequence[Any]) -> Change:
     if kind in ("register_broker", "change_broker"):
         broker = decode_broker(item[1:])
         return RegisterBroker(broker) if kind == "register_broker" else ChangeBroker(broker)
+    if kind == "put_tenant":
+        return PutTenant(decode_tenant(item[1]))
     (_, *fields), named = split_named(item)
     match kind:
         case "create_topic":
@@ -121,6 +126,8 @@ def decode_change(item: Sequence[Any]) -> Change:
             if name == METADATA_VERSION and level > NEWEST_LEVEL:
                 raise TooNew(f"{name} {level}")
             return UpdateFeature(name, level)
+        case "delete_tenant":
+            return DeleteTenant(fields[0])
         case _:
             raise TooNew(f"a change of unknown kind {kind!r}")
 

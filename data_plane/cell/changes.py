@@ -25,6 +25,7 @@ from data_plane.cell.features import (
     METADATA_VERSION,
     NEWEST_LEVEL,
     OPEN_LEVEL,
+    TENANCY_LEVEL,
     level_of,
     range_of,
     why_unsupported,
@@ -39,6 +40,7 @@ from data_plane.cell.metadata import (
     ResourceType,
     TopicImage,
 )
+from data_plane.cell.tenants import DeleteTenant, PutTenant, why_invalid
 
 Assignment = tuple[int, ...]
 
@@ -139,6 +141,8 @@ Change = (
     | ChangePartition
     | AllocateProducerIds
     | UpdateFeature
+    | PutTenant
+    | DeleteTenant
 )
 
 
@@ -157,6 +161,8 @@ class _Draft:
         self.next_producer_id = image.next_producer_id
         self.brokers = image.brokers
         self.features = image.features
+        self.tenants = image.tenants
+        self.cluster_id = image.cluster_id
         self.metadata_level = image.metadata_level
 
     def topics_by_name(self) -> Mapping[str, TopicImage]:
@@ -215,6 +221,7 @@ class _Draft:
             configs=self._image.configs if self._configs is None else self._configs,
             next_producer_id=self.next_producer_id,
             features=self.features,
+            tenants=self.tenants,
         )
 
 
@@ -232,7 +239,7 @@ def apply_change(image: MetadataImage, change: Change) -> MetadataImage:
 
 
 def _apply(draft: _Draft, change: Change) -> None:
-    if draft.metadata_level < OPEN_LEVEL and _needs_open_level(change):
+    if draft.metadata_level < NEWEST_LEVEL and draft.metadata_level < _level_needed(change):
         raise InvalidChange(
             f"{METADATA_VERSION} {draft.metadata_level} has no {type(change).__name__} like this"
         )
@@ -288,21 +295,36 @@ def _apply(draft: _Draft, change: Change) -> None:
             draft.next_producer_id += change.count
         case UpdateFeature():
             _update_feature(draft, change)
+        case PutTenant(tenant):
+            reason = why_invalid(draft.tenants, draft.cluster_id, tenant)
+            if reason:
+                raise InvalidChange(reason)
+            draft.tenants = {**draft.tenants, tenant.name: tenant}
+        case DeleteTenant():
+            if change.name not in draft.tenants:
+                raise InvalidChange(f"there is no tenant {change.name}")
+            draft.tenants = {
+                name: tenant for name, tenant in draft.tenants.items() if name != change.name
+            }
         case _:
             assert_never(change)
 
 
-def _needs_open_level(change: Change) -> bool:
+def _level_needed(change: Change) -> int:
+    """The lowest metadata.version that has such a change."""
     # A failover has thousands of these.
     if isinstance(change, ChangePartition):
         partition = change.partition
-        return partition.state != ACTIVE or partition.unknown_fields != ""
+        is_open = partition.state != ACTIVE or partition.unknown_fields != ""
+        return OPEN_LEVEL if is_open else CLOSED_LEVEL
     match change:
         case RegisterBroker(broker=broker) | ChangeBroker(broker=broker):
-            return bool(broker.unknown_fields)
+            return OPEN_LEVEL if broker.unknown_fields else CLOSED_LEVEL
         case CreateTopic():
-            return bool(change.unknown_fields)
-    return False
+            return OPEN_LEVEL if change.unknown_fields else CLOSED_LEVEL
+        case PutTenant() | DeleteTenant():
+            return TENANCY_LEVEL
+    return CLOSED_LEVEL
 
 
 def _update_feature(draft: _Draft, change: UpdateFeature) -> None:

@@ -13,6 +13,7 @@ Levels of `metadata.version`
   registration has no place for features, so a broker names them at the end of its incarnation id,
   which brokers of that time carry as it is.
 - 2: fields by name may follow (metadata.py); partitions have states; registrations name features.
+- 3: tenants, and what belongs to them: topics, logins, grants.
 
 Invariants
 - A level is finalized only when every registered broker supports it, in the same commit.
@@ -31,7 +32,9 @@ METADATA_VERSION = "metadata.version"
 # The level of a store that names none, and the one from which on fields by name may follow.
 CLOSED_LEVEL = 1
 OPEN_LEVEL = 2
-NEWEST_LEVEL = OPEN_LEVEL
+# Tenants other than `default`, and who may do what for whom.
+TENANCY_LEVEL = 3
+NEWEST_LEVEL = TENANCY_LEVEL
 
 _SEPARATOR = ";"
 

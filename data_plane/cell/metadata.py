@@ -37,11 +37,20 @@ from data_plane.cell.features import (
     METADATA_VERSION,
     NEWEST_LEVEL,
     OPEN_LEVEL,
+    TENANCY_LEVEL,
     FeatureRange,
     SupportedFeatures,
     TooNew,
     features_of,
     level_of,
+)
+from data_plane.cell.named_fields import split_named, unknown_in, unknown_named
+from data_plane.cell.tenants import (
+    TenantImage,
+    Tenants,
+    decode_tenant,
+    encode_tenant,
+    tenant_of,
 )
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -199,6 +208,7 @@ class MetadataImage:
     next_producer_id: int = 0
     features: Mapping[str, int] = field(default_factory=dict)
     unknown_fields: str = ""
+    tenants: Tenants = field(default_factory=dict)
 
     @property
     def metadata_level(self) -> int:
@@ -207,6 +217,8 @@ class MetadataImage:
 
     def metadata_level_needed(self) -> int:
         """The lowest metadata.version at which nothing of this image would be lost."""
+        if self.tenants:
+            return TENANCY_LEVEL
         if self.unknown_fields or any(name != METADATA_VERSION for name in self.features):
             return OPEN_LEVEL
         if any(broker.unknown_fields for broker in self.brokers.values()):
@@ -217,6 +229,10 @@ class MetadataImage:
             if any(not item.is_active or item.unknown_fields for item in topic.partitions):
                 return OPEN_LEVEL
         return CLOSED_LEVEL
+
+    def tenant(self, name: str) -> TenantImage | None:
+        """The tenant of this name; `default` always exists."""
+        return tenant_of(self.tenants, self.cluster_id, name)
 
     def topic(self, name: str) -> TopicImage | None:
         return self.topics_by_name.get(name)
@@ -259,6 +275,9 @@ def encode_image(image: MetadataImage) -> bytes:
     if level >= OPEN_LEVEL:
         # One level deeper, so that a version from before there were levels cannot take it for its
         # own: it would find no broker in a new cell that it does not know.
+        if image.tenants:
+            tenants = [encode_tenant(tenant) for _, tenant in sorted(image.tenants.items())]
+            document["tenants"] = tenants
         document.update(unknown_named(image.unknown_fields))
         document = {"features": dict(image.features), "image": document}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
@@ -292,7 +311,8 @@ def decode_image(data: bytes) -> MetadataImage:
         },
         next_producer_id=next_producer_id,
         features=features,
-        unknown_fields=unknown_in(document, *known) if level >= OPEN_LEVEL else "",
+        unknown_fields=unknown_in(document, *known, "tenants") if level >= OPEN_LEVEL else "",
+        tenants={item["name"]: decode_tenant(item) for item in document.get("tenants", ())},
     )
 
 
@@ -396,27 +416,6 @@ def decode_partition(item: Sequence[Any]) -> PartitionImage:
         return partition
     state = named.get("state", ACTIVE)
     return replace(partition, state=state, unknown_fields=unknown_in(named, "state"))
-
-
-def split_named(item: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
-    """What has a position, and what has a name: the object at the end, if there is one."""
-    if item and isinstance(item[-1], dict):
-        return item[:-1], item[-1]
-    return item, {}
-
-
-def unknown_in(named: Mapping[str, Any], *known: str) -> str:
-    """The fields that this version does not know, as they are kept; "" when there are none."""
-    unknown = {name: value for name, value in named.items() if name not in known}
-    if not unknown:
-        return ""
-    return json.dumps(unknown, sort_keys=True, separators=(",", ":"))
-
-
-def unknown_named(unknown_fields: str) -> dict[str, Any]:
-    """The inverse of `unknown_in`: to be written again."""
-    fields: dict[str, Any] = json.loads(unknown_fields) if unknown_fields else {}
-    return fields
 
 
 def _share(

@@ -43,6 +43,7 @@ from data_plane.cell.changes import (
 )
 from data_plane.cell.features import TooNew
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.tenants import PutTenant
 
 # A writer asks again within seconds; this many later commits may have gone by until then.
 REQUEST_IDS_REMEMBERED = 1024
@@ -264,6 +265,8 @@ def _parts_count(commit: Commit) -> int:
             count += _settings_parts_count(change.configs)
         elif isinstance(change, AlterConfigs):
             count += _settings_parts_count(change.values)
+        elif isinstance(change, PutTenant):
+            count += _settings_parts_count(tuple(change.tenant.settings.items()))
     return count
 
 

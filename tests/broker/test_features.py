@@ -91,23 +91,23 @@ def test_features_are_told_with_what_is_supported_and_what_is_finalized() -> Non
     cell = cell_of(WITH_FILTERS)
     version = cell.services.image.version
     assert features(cell) == (
-        {METADATA_VERSION: (1, 2), FILTERS: (0, 3)},
+        {METADATA_VERSION: (1, 3), FILTERS: (0, 3)},
         {METADATA_VERSION: 1},
         version,
     )
     # Older clients fail on one that may be off.
-    assert features(cell, version=3)[0] == {METADATA_VERSION: (1, 2)}
-    assert update(cell, (METADATA_VERSION, 2, UPGRADE), (FILTERS, 1, UPGRADE)) == (0, None)
-    assert features(cell)[1:] == ({METADATA_VERSION: 2, FILTERS: 1}, version + 1)
+    assert features(cell, version=3)[0] == {METADATA_VERSION: (1, 3)}
+    assert update(cell, (METADATA_VERSION, 3, UPGRADE), (FILTERS, 1, UPGRADE)) == (0, None)
+    assert features(cell)[1:] == ({METADATA_VERSION: 3, FILTERS: 1}, version + 1)
     assert update(cell, (FILTERS, 0, SAFE_DOWNGRADE)) == (0, None)
-    assert features(cell)[1:] == ({METADATA_VERSION: 2}, version + 2)
+    assert features(cell)[1:] == ({METADATA_VERSION: 3}, version + 2)
 
 
 def test_a_level_is_finalized_when_all_registered_brokers_support_it() -> None:
     cell = cell_of(SUPPORTED_FEATURES, ())
-    raised = (METADATA_VERSION, 2, UPGRADE)
+    raised = (METADATA_VERSION, 3, UPGRADE)
     words = (
-        "Invalid update version 2 for feature metadata.version. Broker 2 only supports versions 1"
+        "Invalid update version 3 for feature metadata.version. Broker 2 only supports versions 1"
     )
     assert update(cell, raised) == refused(words)
     # That it is fenced makes no difference: it may come back.
@@ -129,8 +129,8 @@ def test_a_level_is_finalized_when_all_registered_brokers_support_it() -> None:
     ("asked", "words"),
     [
         (
-            (METADATA_VERSION, 2, 0),
-            "Invalid update version 2 for feature metadata.version. The controller does not "
+            (METADATA_VERSION, 3, 0),
+            "Invalid update version 3 for feature metadata.version. The controller does not "
             "support the given upgrade type.",
         ),
         (
@@ -141,12 +141,12 @@ def test_a_level_is_finalized_when_all_registered_brokers_support_it() -> None:
         (
             (METADATA_VERSION, 0, SAFE_DOWNGRADE),
             "Invalid update version 0 for feature metadata.version. Local controller 7 only "
-            "supports versions 1-2",
+            "supports versions 1-3",
         ),
         (
             (METADATA_VERSION, 27, UPGRADE),
             "Invalid update version 27 for feature metadata.version. Local controller 7 only "
-            "supports versions 1-2",
+            "supports versions 1-3",
         ),
         (
             ("sarama.unsupported.feature", 1, UPGRADE),
@@ -168,19 +168,19 @@ def test_a_level_is_finalized_when_all_registered_brokers_support_it() -> None:
         ),
         (
             (METADATA_VERSION, 1, SAFE_DOWNGRADE),
-            "Unsupported metadata.version downgrade from 2 to 1. Refusing to perform the requested "
+            "Unsupported metadata.version downgrade from 3 to 1. Refusing to perform the requested "
             "downgrade because it might delete metadata information.",
         ),
         (
             (METADATA_VERSION, 1, UNSAFE_DOWNGRADE),
-            "Unsupported metadata.version downgrade from 2 to 1. Unsafe metadata downgrade is not "
+            "Unsupported metadata.version downgrade from 3 to 1. Unsafe metadata downgrade is not "
             "supported in this version.",
         ),
     ],
 )
 def test_refusals(asked: Asked, words: str) -> None:
     cell = cell_of(WITH_FILTERS)
-    assert update(cell, (METADATA_VERSION, 2, UPGRADE), (FILTERS, 1, UPGRADE)) == (0, None)
+    assert update(cell, (METADATA_VERSION, 3, UPGRADE), (FILTERS, 1, UPGRADE)) == (0, None)
     before = cell.services.image
     # With one that is refused nothing is done.
     assert update(cell, (FILTERS, 2, UPGRADE), asked) == refused(words)
@@ -194,7 +194,7 @@ def test_a_feature_needs_a_level_that_has_room_for_it() -> None:
         "it depends on metadata.version level 2"
     )
     # Whatever their order.
-    assert update(cell, (FILTERS, 1, UPGRADE), (METADATA_VERSION, 2, UPGRADE)) == (0, None)
+    assert update(cell, (FILTERS, 1, UPGRADE), (METADATA_VERSION, 3, UPGRADE)) == (0, None)
     lower = (METADATA_VERSION, 1, SAFE_DOWNGRADE), (FILTERS, 0, SAFE_DOWNGRADE)
     assert update(cell, *lower) == (0, None)
     assert cell.services.image.features == {}
@@ -203,7 +203,7 @@ def test_a_feature_needs_a_level_that_has_room_for_it() -> None:
 @pytest.mark.parametrize("version", [0, 1])
 def test_earlier_versions_name_each_feature_when_all_went_well(version: int) -> None:
     cell = cell_of(WITH_FILTERS)
-    answer = ask(cell, (METADATA_VERSION, 2, UPGRADE), version=version)
+    answer = ask(cell, (METADATA_VERSION, 3, UPGRADE), version=version)
     assert (answer.error_code, answer.error_message) == (0, None)
     assert [(one.feature, one.error_code, one.error_message) for one in answer.results] == [
         (METADATA_VERSION, 0, "NONE")
@@ -214,7 +214,7 @@ def test_earlier_versions_name_each_feature_when_all_went_well(version: int) -> 
 
 def test_version_0_allows_a_downgrade_in_its_own_way() -> None:
     cell = cell_of(WITH_FILTERS)
-    assert update(cell, (METADATA_VERSION, 2, UPGRADE)) == (0, None)
+    assert update(cell, (METADATA_VERSION, 3, UPGRADE)) == (0, None)
     key = FeatureUpdateKey(feature=METADATA_VERSION, max_version_level=1, allow_downgrade=True)
     request = UpdateFeaturesRequest(feature_updates=[key])
     assert cell.ask(ApiKey.UPDATE_FEATURES, 0, request).error_code == 0
@@ -229,7 +229,7 @@ def test_nothing_asked_and_a_store_that_is_away() -> None:
         raise StoreUnavailable("cut")
 
     broker.services.store.apply = fail  # type: ignore[method-assign]
-    code, words = update(broker, (METADATA_VERSION, 2, UPGRADE))
+    code, words = update(broker, (METADATA_VERSION, 3, UPGRADE))
     assert code == E.REQUEST_TIMED_OUT
     assert words is not None
     assert "cut" in words
@@ -237,8 +237,8 @@ def test_nothing_asked_and_a_store_that_is_away() -> None:
 
 def test_a_broker_that_is_alone_needs_nobody_elses_leave() -> None:
     broker = AdminPlayer()
-    assert update(broker, (METADATA_VERSION, 2, UPGRADE)) == (0, None)
-    assert broker.services.image.metadata_level == 2
+    assert update(broker, (METADATA_VERSION, 3, UPGRADE)) == (0, None)
+    assert broker.services.image.metadata_level == 3
 
 
 # --- states ---
@@ -247,7 +247,7 @@ def test_a_broker_that_is_alone_needs_nobody_elses_leave() -> None:
 def test_a_partition_in_an_unknown_state_takes_nothing_in_and_loses_nothing() -> None:
     cell = cell_of(SUPPORTED_FEATURES)
     cell.hold_lease(NODE_ID)
-    assert update(cell, (METADATA_VERSION, 2, UPGRADE)) == (0, None)
+    assert update(cell, (METADATA_VERSION, 3, UPGRADE)) == (0, None)
     configs = {"retention.ms": "1000", "retention.bytes": "1"}
     cell.create(new_topic("t", -1, -1, [(0, [NODE_ID]), (1, [NODE_ID])], configs))
     for index in (0, 1):

@@ -16,8 +16,14 @@ from data_plane.cell.changes import (
     RegisterBroker,
     apply_change,
 )
-from data_plane.cell.features import SUPPORTED_FEATURES, incarnation_with, newest_levels
+from data_plane.cell.features import (
+    SUPPORTED_FEATURES,
+    TENANCY_LEVEL,
+    incarnation_with,
+    newest_levels,
+)
 from data_plane.cell.metadata import BrokerImage, MetadataImage, ResourceType
+from data_plane.cell.tenants import DeleteTenant, PutTenant, TenantImage
 
 NEWEST_BROKER = BrokerImage(
     1,
@@ -42,6 +48,10 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     kinds = ["create", "configs", "producer ids", "broker"]
     if image.topics_by_name:
         kinds += ["delete", "partitions", "topic configs"]
+    if image.metadata_level >= TENANCY_LEVEL:
+        kinds += ["tenant"]
+    if image.tenants:
+        kinds += ["delete tenant"]
     kind = draw(st.sampled_from(kinds))
     free = sorted({"orders", "pay", "__consumer_offsets", "a.b", "ü"} - image.topics_by_name.keys())
     if kind == "create" and not free:
@@ -62,6 +72,10 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
             return RegisterBroker(replace(NEWEST_BROKER, node_id=draw(st.integers(1, 3))))
         case "producer ids":
             return AllocateProducerIds(image.next_producer_id, draw(st.integers(1, 1000)))
+        case "tenant":
+            return PutTenant(draw(tenants(image)))
+        case "delete tenant":
+            return DeleteTenant(draw(st.sampled_from(sorted(image.tenants))))
     topic = image.topics_by_name[draw(st.sampled_from(sorted(image.topics_by_name)))]
     if kind == "delete":
         return DeleteTopic(topic.topic_id)
@@ -71,9 +85,21 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
 
 
 @st.composite
-def histories(draw: st.DrawFn, size_max: int = 12) -> list[Change]:
-    """Changes that can be applied one after the other to an empty image."""
-    image = MetadataImage("cluster")
+def tenants(draw: st.DrawFn, image: MetadataImage) -> TenantImage:
+    """One that is new, or another state and other settings of one that exists."""
+    name = draw(st.sampled_from(["acme", "default", "x-1"]))
+    known = image.tenant(name)
+    cluster_id = f"{name}-{len(image.tenants)}" if known is None else known.cluster_id
+    state = draw(st.sampled_from(["active", "a later state"]))
+    return TenantImage(name, cluster_id, state, draw(st.dictionaries(KEYS, TEXTS, max_size=2)))
+
+
+@st.composite
+def histories(
+    draw: st.DrawFn, size_max: int = 12, image: MetadataImage | None = None
+) -> list[Change]:
+    """Changes that can be applied one after the other to `image`, an empty one if not given."""
+    image = MetadataImage("cluster") if image is None else image
     changes = []
     for _ in range(draw(st.integers(0, size_max))):
         change = draw(one_change(image))

@@ -32,6 +32,7 @@ from data_plane.cell.changes import (
 )
 from data_plane.cell.features import (
     METADATA_VERSION,
+    NEWEST_LEVEL,
     SUPPORTED_FEATURES,
     FeatureRange,
     SupportedFeatures,
@@ -66,7 +67,7 @@ BOTH = SUPPORTED_FEATURES
 FILTERS = "tidewheel.subscriptions"
 WITH_FILTERS = (*SUPPORTED_FEATURES, FeatureRange(FILTERS, 0, 3))
 OPEN = MetadataImage("cluster", features=newest_levels(BOTH))
-RAISED = UpdateFeature(METADATA_VERSION, 2)
+RAISED = UpdateFeature(METADATA_VERSION, NEWEST_LEVEL)
 LOWERED = UpdateFeature(METADATA_VERSION, 1)
 
 
@@ -113,12 +114,12 @@ def test_a_broker_says_why_it_cannot_be_one_of_a_cell() -> None:
     newest = newest_levels(BOTH)
     assert why_unsupported(BOTH, {}) == why_unsupported(BOTH, newest) == ""
     assert why_unsupported(FIRST, {}) == ""
-    words = "the cell is at metadata.version 2, this broker supports 1: upgrade this broker"
+    words = "the cell is at metadata.version 3, this broker supports 1: upgrade this broker"
     assert why_unsupported(FIRST, newest) == words
     words = "the cell is at tidewheel.subscriptions 1, this broker does not know it"
     assert words in why_unsupported(BOTH, {**newest, FILTERS: 1})
     assert why_unsupported(WITH_FILTERS, newest) == ""
-    later = (FeatureRange(METADATA_VERSION, 2, 3),)
+    later = (FeatureRange(METADATA_VERSION, 4, 5),)
     assert "finalize a newer level with the version before" in why_unsupported(later, {})
 
 
@@ -163,11 +164,11 @@ ACTIONS = st.lists(
         st.tuples(st.just("unregister"), NODES),
         st.tuples(st.just("fence"), NODES),
         st.tuples(
-            st.just("level"), st.integers(0, 3), st.sampled_from([METADATA_VERSION, FILTERS])
+            st.just("level"), st.integers(0, 4), st.sampled_from([METADATA_VERSION, FILTERS])
         ),
         st.tuples(st.just("state"), st.sampled_from([ACTIVE, "read-only"])),
         st.tuples(st.just("field"), st.sampled_from(["", '{"new":1}'])),
-        st.tuples(st.just("level and state"), st.sampled_from([1, 2])),
+        st.tuples(st.just("level and state"), st.sampled_from([1, 2, 3])),
     ),
     max_size=20,
 )
@@ -210,23 +211,23 @@ def test_the_mixed_cell_goes_through_what_it_is_about() -> None:
     assert (cell.refused, cell.image.metadata_level) == (3, 1)
     cell.commit(RegisterBroker(broker(2, life="b")))
     cell.commit(RAISED, in_state(cell.image, "read-only"))
-    assert (cell.refused, cell.image.metadata_level) == (3, 2)
+    assert (cell.refused, cell.image.metadata_level) == (3, 3)
     # An older version again, a downgrade that would lose the state, a feature nobody has.
     cell.commit(RegisterBroker(broker(2, FIRST, life="c")))
     cell.commit(LOWERED)
     cell.commit(UpdateFeature(FILTERS, 1))
-    assert (cell.refused, cell.image.metadata_level) == (6, 2)
+    assert (cell.refused, cell.image.metadata_level) == (6, 3)
     cell.commit(in_state(cell.image, ACTIVE))
     cell.commit(LOWERED)
     cell.commit(RegisterBroker(broker(2, FIRST, life="d")))
     assert (cell.refused, cell.image.features) == (6, {})
-    assert cell.levels == {1, 2}
+    assert cell.levels == {1, 3}
 
 
 def test_a_feature_goes_in_and_out_of_use() -> None:
     image = apply_change(OPEN, RegisterBroker(broker(1, WITH_FILTERS)))
     image = apply_change(image, UpdateFeature(FILTERS, 3))
-    assert image.features == {METADATA_VERSION: 2, FILTERS: 3}
+    assert image.features == {METADATA_VERSION: 3, FILTERS: 3}
     with pytest.raises(InvalidChange, match=r"does not support tidewheel.subscriptions 4"):
         apply_change(image, UpdateFeature(FILTERS, 4))
     with pytest.raises(InvalidChange, match="no room"):
@@ -234,7 +235,7 @@ def test_a_feature_goes_in_and_out_of_use() -> None:
     with pytest.raises(InvalidChange, match="does not know it"):
         apply_change(image, RegisterBroker(broker(2, BOTH)))
     image = apply_change(image, UpdateFeature(FILTERS, 0))
-    assert image.features == {METADATA_VERSION: 2}
+    assert image.features == {METADATA_VERSION: 3}
 
 
 @given(histories())
@@ -336,10 +337,10 @@ def test_a_partition_has_a_state() -> None:
 def test_a_kind_of_change_and_a_level_that_nobody_knows() -> None:
     with pytest.raises(TooNew, match="unknown kind 'merge_topics'"):
         decode_change(["merge_topics", 1])
-    with pytest.raises(TooNew, match=r"metadata.version 3"):
-        decode_change(["update_feature", METADATA_VERSION, 3])
-    document = json.dumps({"features": {METADATA_VERSION: 3}, "what": "ever"}).encode()
-    with pytest.raises(TooNew, match=r"metadata.version 3"):
+    with pytest.raises(TooNew, match=r"metadata.version 4"):
+        decode_change(["update_feature", METADATA_VERSION, 4])
+    document = json.dumps({"features": {METADATA_VERSION: 4}, "what": "ever"}).encode()
+    with pytest.raises(TooNew, match=r"metadata.version 4"):
         decode_image(document)
 
 
@@ -347,7 +348,7 @@ def sealed(body: bytes) -> bytes:
     return b"%08x %s" % (zlib.crc32(body), body)
 
 
-LATER = json.dumps({"features": {METADATA_VERSION: 3}}).encode()
+LATER = json.dumps({"features": {METADATA_VERSION: 4}}).encode()
 
 
 def new_disk() -> SimFileSystem:
@@ -387,7 +388,7 @@ def files(fs: SimFileSystem) -> dict[str, bytes]:
 def test_a_new_store_begins_at_the_newest_levels_and_an_old_one_stays_where_it_is() -> None:
     fs = new_disk()
     store = LocalMetadataStore(fs, "/data", "cluster", WITH_FILTERS)
-    assert store.read().features == {METADATA_VERSION: 2, FILTERS: 3}
+    assert store.read().features == {METADATA_VERSION: 3, FILTERS: 3}
     store.close()
     with pytest.raises(StoreTooNew, match=r"tidewheel.subscriptions 3.*does not know it"):
         LocalMetadataStore(fs, "/data", "cluster")
@@ -423,7 +424,7 @@ def test_a_downgrade_leaves_nothing_that_an_older_version_cannot_read() -> None:
     assert (again.read(), again.read().metadata_level) == (image, 1)
     again.apply([RAISED, in_state(image, "x")], 3, "r4")
     again.close()
-    assert LocalMetadataStore(fs, "/data", "cluster").read().metadata_level == 2
+    assert LocalMetadataStore(fs, "/data", "cluster").read().metadata_level == 3
 
 
 WRITTEN: dict[str, Any] = json.loads(
@@ -472,7 +473,7 @@ def test_a_store_of_before_goes_on_as_it_was_until_it_is_upgraded() -> None:
             first_reader.read_change(change)
     store = LocalMetadataStore(fs, "/data", cluster_id)
     # Brokers of before are registered in it.
-    with pytest.raises(InvalidChange, match=r"broker 1 does not support metadata.version 2"):
+    with pytest.raises(InvalidChange, match=r"broker 1 does not support metadata.version 3"):
         store.apply([RAISED], version + 1, "raise")
     again = [RegisterBroker(broker(node_id)) for node_id in store.read().brokers]
     store.apply([*again, RAISED], version + 1, "raise")
@@ -486,7 +487,7 @@ def test_a_store_of_before_goes_on_as_it_was_until_it_is_upgraded() -> None:
 
 def test_a_broker_registers_only_where_it_knows_all_that_is_finalized() -> None:
     settings = ControllerSettings()
-    with pytest.raises(RegistrationRefused, match=r"broker 1 .*metadata.version 2.*upgrade this"):
+    with pytest.raises(RegistrationRefused, match=r"broker 1 .*metadata.version 3.*upgrade this"):
         decide_registration(OPEN, broker(1, FIRST), None, settings)
     changes = decide_registration(OPEN, broker(1), None, settings)
     image = apply_changes(OPEN, changes)

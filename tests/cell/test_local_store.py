@@ -50,7 +50,7 @@ def fill(store: LocalMetadataStore, count: int) -> MetadataImage:
     return image
 
 
-@given(histories())
+@given(histories(image=NEW_CELL))
 @settings(max_examples=50)
 def test_a_restart_finds_the_same_image_and_feed(changes: list[Change]) -> None:
     fs = new_disk()

@@ -143,7 +143,7 @@ def test_a_number_whose_transaction_is_rolled_back_is_used_again(
     assert [commit.request_id for commit in store.feed(0)] == ["r1"]
 
 
-@given(history=histories())
+@given(history=histories(image=NEW_CELL))
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_history_is_the_same_as_in_memory(
     postgres: PostgresDatabase, history: list[Change]
@@ -719,13 +719,13 @@ def test_levels_in_postgres(postgres: PostgresDatabase, open_store: OpenStore) -
     """A new store begins at the newest level. After a downgrade a version that knows no levels can
     read all of it, even when the answer to the commit was lost, and the upgrade comes back."""
     store = open_store()
-    assert store.read().metadata_level == 2
-    lower, higher = (UpdateFeature(METADATA_VERSION, level) for level in (1, 2))
+    assert store.read().metadata_level == 3
+    lower, higher = (UpdateFeature(METADATA_VERSION, level) for level in (1, 3))
     store.apply([ORDERS], 0, "r1")
     with postgres.connect() as other:
         other.execute(
             "SELECT apply_commit(identity, 1, 'lost', NULL, %s) FROM cell",
-            (json.dumps(encode_changes([lower], 2)),),
+            (json.dumps(encode_changes([lower], 3)),),
         )
     assert store.apply([lower], 1, "lost").metadata_level == 1
     store.apply([PAY], 2, "r3")
@@ -737,7 +737,7 @@ def test_levels_in_postgres(postgres: PostgresDatabase, open_store: OpenStore) -
     ]
     assert len(changes) == 1
     assert open_store().read() == store.read()
-    assert store.apply([higher], 3, "r4").metadata_level == 2
+    assert store.apply([higher], 3, "r4").metadata_level == 3
     assert stored(postgres)[::2] == (4, [])
     assert open_store().read() == store.read()
 

@@ -130,9 +130,9 @@ def test_a_broker_that_is_alone_goes_to_this_version_and_back(tmp_path: Path, fo
         assert level() == 1
         restart(former)
         restart(None)
-        move_level(2, UPGRADE)
+        move_level(3, UPGRADE)
         restart(None)
-        assert level() == 2
+        assert level() == 3
         broker.stop()
         broker.checkout = former
         with pytest.raises(BrokerProcessError, match="metadata"):
@@ -158,16 +158,16 @@ def test_an_upgrade_broker_by_broker_and_back_under_load(tmp_path: Path, former:
                 assert upgrade.levels() == {1}
                 if cell.checkouts:
                     with pytest.raises(StackError, match=r"Broker . only supports versions 1$"):
-                        upgrade.move_level(2)
-            upgrade.move_level(2, dry_run=True)
+                        upgrade.move_level(3)
+            upgrade.move_level(3, dry_run=True)
             # Back, and once more, with a death in between: the level does not move by itself.
             for broker_id in cell.ids:
                 upgrade.restart(broker_id, former=True, kill=broker_id == 2)
             for broker_id in reversed(cell.ids):
                 upgrade.restart(broker_id, former=False, kill=broker_id == 2)
                 assert upgrade.levels() == {1}
-            upgrade.move_level(2)
-            upgrade.until_level(2)
+            upgrade.move_level(3)
+            upgrade.until_level(3)
             upgrade.restart(1, former=False)
             # The version of before does not take part any more, and harms nothing.
             cell.stop(2)
@@ -183,7 +183,7 @@ def test_an_upgrade_broker_by_broker_and_back_under_load(tmp_path: Path, former:
             upgrade.until_level(1)
             upgrade.restart(3, former=True)
             upgrade.restart(3, former=False)
-            upgrade.move_level(2)
-            upgrade.until_level(2)
+            upgrade.move_level(3)
+            upgrade.until_level(3)
             upgrade.settle()
         load.check()

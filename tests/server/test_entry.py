@@ -160,10 +160,10 @@ def test_a_new_broker_is_registered_before_anything_else(
 def test_a_cell_that_has_finalized_what_this_broker_does_not_know_refuses_it(
     store: InMemoryMetadataStore, clock: Clock
 ) -> None:
-    ahead = MetadataImage("cluster", features={METADATA_VERSION: 3})
+    ahead = MetadataImage("cluster", features={METADATA_VERSION: 4})
     newer = InMemoryMetadataStore(ahead, lambda: clock.now_ms)
     machine = Machine(newer, clock)
-    with pytest.raises(RegistrationRefused, match=r"metadata.version 3, .* upgrade this broker"):
+    with pytest.raises(RegistrationRefused, match=r"metadata.version 4, .* upgrade this broker"):
         machine.enter()
     assert newer.read() is ahead
     # It has let go of the directories.

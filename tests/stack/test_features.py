@@ -53,19 +53,19 @@ def test_features_of_a_running_broker_go_down_and_up(
             (feature,) = json.loads(run("--json"))
             return {name: feature[name] for name in ("feature", "level", "max_level")}
 
-        newest = {"feature": "metadata.version", "level": 2, "max_level": 2}
+        newest = {"feature": "metadata.version", "level": 3, "max_level": 3}
         assert levels() == newest
-        assert run() == "metadata.version: level 2, supported 1 to 2\n"
+        assert run() == "metadata.version: level 3, supported 1 to 3\n"
         assert run("upgrade") == "All features are at the newest level that this broker supports.\n"
         lower = ("downgrade", "metadata.version=1")
-        assert run(*lower, "--dry-run") == "metadata.version: would be at level 1, was 2.\n"
+        assert run(*lower, "--dry-run") == "metadata.version: would be at level 1, was 3.\n"
         assert levels() == newest
-        assert run(*lower) == "metadata.version: is at level 1, was 2.\n"
+        assert run(*lower) == "metadata.version: is at level 1, was 3.\n"
         broker.restart()
         assert levels() == {**newest, "level": 1}
-        done = {"dry_run": False, "levels": {"metadata.version": 2}}
+        done = {"dry_run": False, "levels": {"metadata.version": 3}}
         assert json.loads(run("upgrade", "--json")) == done
         broker.kill9()
         broker.start()
         assert levels() == newest
-        assert "only supports versions 1-2" in run("upgrade", "metadata.version=9", status=1)
+        assert "only supports versions 1-3" in run("upgrade", "metadata.version=9", status=1)

@@ -1,0 +1,118 @@
+"""Tenants: virtual clusters within one cell, and the changes that make and end them.
+
+A tenant is a namespace of topics, groups and transactional ids with a cluster id of its own. What
+belongs to one names it everywhere, beside the name that its clients use: two tenants may both have
+a topic `orders`. Whoever connects without saying who it is speaks for the tenant `default`, which
+always exists: its cluster id is the cell's, and it is only stored when it has settings.
+
+Invariants
+- A tenant's cluster id never changes, and no two tenants have the same.
+- What is stored of a tenant is there at metadata.version 3 and above only (features.py).
+- A tenant goes only when it has no topics any more.
+
+Deliberately absent: who may speak for a tenant, and what its settings mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from data_plane.cell.named_fields import unknown_in, unknown_named
+
+DEFAULT_TENANT: Final = "default"
+# The state of a tenant that is served without restrictions.
+ACTIVE_TENANT: Final = "active"
+TENANTS_MAX: Final = 10_000
+NAME_CHARACTERS_MAX: Final = 63
+SETTINGS_MAX: Final = 100
+SETTING_CHARACTERS_MAX: Final = 4096
+
+# As DNS labels: such names stand in logins (`user@tenant`), metrics and file names as they are.
+_LEGAL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+# As Apache Kafka draws them: 16 bytes in base64 without padding.
+_LEGAL_CLUSTER_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class TenantImage:
+    """A tenant; `cluster_id` is what its clients are told, `settings` are text by name."""
+
+    name: str
+    cluster_id: str
+    state: str = ACTIVE_TENANT
+    settings: Mapping[str, str] = field(default_factory=dict)
+    unknown_fields: str = ""
+
+
+Tenants = Mapping[str, TenantImage]
+
+
+@dataclass(frozen=True, slots=True)
+class PutTenant:
+    """A new tenant, or the new state and settings of one."""
+
+    tenant: TenantImage
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTenant:
+    """A tenant is gone for good. It must have no topics any more."""
+
+    name: str
+
+
+def why_invalid(tenants: Tenants, cell_cluster_id: str, new: TenantImage) -> str:
+    """Why `new` cannot be put among `tenants`; "" when it can."""
+    name = new.name
+    if len(name) > NAME_CHARACTERS_MAX or not _LEGAL_NAME.fullmatch(name):
+        return (
+            f"tenant {name[:NAME_CHARACTERS_MAX]!r}: a name has up to {NAME_CHARACTERS_MAX} lower "
+            "case letters, digits and hyphens, with a letter or digit at both ends"
+        )
+    if not _LEGAL_CLUSTER_ID.fullmatch(new.cluster_id):
+        return f"tenant {name}: {new.cluster_id[:64]!r} is no cluster id"
+    if len(new.settings) > SETTINGS_MAX:
+        return f"tenant {name}: more than {SETTINGS_MAX} settings"
+    for key, value in new.settings.items():
+        if len(key) + len(value) > SETTING_CHARACTERS_MAX:
+            return f"tenant {name}: a setting of more than {SETTING_CHARACTERS_MAX} characters"
+    old = tenant_of(tenants, cell_cluster_id, name)
+    if old is not None:
+        if old.cluster_id != new.cluster_id:
+            return f"tenant {name} has the cluster id {old.cluster_id}"
+        return ""
+    if len(tenants) >= TENANTS_MAX:
+        return f"there are {TENANTS_MAX} tenants"
+    taken = {cell_cluster_id, *(tenant.cluster_id for tenant in tenants.values())}
+    if new.cluster_id in taken:
+        return f"tenant {name}: another one has the cluster id {new.cluster_id}"
+    return ""
+
+
+def tenant_of(tenants: Tenants, cell_cluster_id: str, name: str) -> TenantImage | None:
+    """The tenant of this name; `default` is there whether it is stored or not."""
+    tenant = tenants.get(name)
+    if tenant is None and name == DEFAULT_TENANT:
+        return TenantImage(DEFAULT_TENANT, cell_cluster_id)
+    return tenant
+
+
+def encode_tenant(tenant: TenantImage) -> dict[str, Any]:
+    """JSON-ready, all fields by name."""
+    return {
+        **unknown_named(tenant.unknown_fields),
+        "name": tenant.name,
+        "cluster_id": tenant.cluster_id,
+        "state": tenant.state,
+        "settings": dict(tenant.settings),
+    }
+
+
+def decode_tenant(item: Mapping[str, Any]) -> TenantImage:
+    """The inverse of `encode_tenant`."""
+    known = ("name", "cluster_id", "state", "settings")
+    name, cluster_id, state, settings = (item[field_name] for field_name in known)
+    return TenantImage(name, cluster_id, state, dict(settings), unknown_in(item, *known))
