@@ -29,6 +29,15 @@ from data_plane.cell.changes import (
     UnregisterBroker,
     UpdateFeature,
 )
+from data_plane.cell.credentials import (
+    DeleteCredential,
+    PutCredential,
+    PutDecoyKey,
+    decode_credential,
+    decode_key,
+    encode_credential,
+    encode_key,
+)
 from data_plane.cell.features import METADATA_VERSION, NEWEST_LEVEL, TooNew
 from data_plane.cell.metadata import (
     decode_broker,
@@ -88,6 +97,12 @@ def encode_change(change: Change, level: int) -> list[Any]:
             return ["put_tenant", encode_tenant(change.tenant)]
         case DeleteTenant():
             return ["delete_tenant", change.name]
+        case PutCredential():
+            return ["put_credential", encode_credential(change.credential)]
+        case DeleteCredential():
+            return ["delete_credential", change.login]
+        case PutDecoyKey():
+            return ["put_decoy_key", encode_key(change.key)]
         case _:
             assert_never(change)
 
@@ -100,6 +115,8 @@ def decode_change(item: Sequence[Any]) -> Change:
         return RegisterBroker(broker) if kind == "register_broker" else ChangeBroker(broker)
     if kind == "put_tenant":
         return PutTenant(decode_tenant(item[1]))
+    if kind == "put_credential":
+        return PutCredential(decode_credential(item[1]))
     (_, *fields), named = split_named(item)
     match kind:
         case "create_topic":
@@ -128,6 +145,10 @@ def decode_change(item: Sequence[Any]) -> Change:
             return UpdateFeature(name, level)
         case "delete_tenant":
             return DeleteTenant(fields[0])
+        case "delete_credential":
+            return DeleteCredential(fields[0])
+        case "put_decoy_key":
+            return PutDecoyKey(decode_key(fields[0]))
         case _:
             raise TooNew(f"a change of unknown kind {kind!r}")
 

@@ -20,6 +20,15 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 from uuid import UUID
 
+from data_plane.cell.credentials import (
+    DECOY_KEY_BYTES,
+    Credential,
+    Credentials,
+    DeleteCredential,
+    PutCredential,
+    PutDecoyKey,
+    why_invalid_credential,
+)
 from data_plane.cell.features import (
     CLOSED_LEVEL,
     METADATA_VERSION,
@@ -40,7 +49,7 @@ from data_plane.cell.metadata import (
     ResourceType,
     TopicImage,
 )
-from data_plane.cell.tenants import DeleteTenant, PutTenant, why_invalid
+from data_plane.cell.tenants import DEFAULT_TENANT, DeleteTenant, PutTenant, tenant_of, why_invalid
 
 Assignment = tuple[int, ...]
 
@@ -143,6 +152,9 @@ Change = (
     | UpdateFeature
     | PutTenant
     | DeleteTenant
+    | PutCredential
+    | DeleteCredential
+    | PutDecoyKey
 )
 
 
@@ -162,6 +174,8 @@ class _Draft:
         self.brokers = image.brokers
         self.features = image.features
         self.tenants = image.tenants
+        self._credentials: dict[str, Credential] | None = None
+        self.decoy_key = image.decoy_key
         self.cluster_id = image.cluster_id
         self.metadata_level = image.metadata_level
 
@@ -205,6 +219,14 @@ class _Draft:
             self._configs = dict(self._image.configs)
         return self._configs
 
+    def credentials(self) -> Credentials:
+        return self._image.credentials if self._credentials is None else self._credentials
+
+    def writable_credentials(self) -> dict[str, Credential]:
+        if self._credentials is None:
+            self._credentials = dict(self._image.credentials)
+        return self._credentials
+
     def _writable_topics(self) -> tuple[dict[str, TopicImage], dict[UUID, TopicImage]]:
         if self._by_name is None or self._by_id is None:
             self._by_name = dict(self._image.topics_by_name)
@@ -222,6 +244,8 @@ class _Draft:
             next_producer_id=self.next_producer_id,
             features=self.features,
             tenants=self.tenants,
+            credentials=self.credentials(),
+            decoy_key=self.decoy_key,
         )
 
 
@@ -303,11 +327,34 @@ def _apply(draft: _Draft, change: Change) -> None:
         case DeleteTenant():
             if change.name not in draft.tenants:
                 raise InvalidChange(f"there is no tenant {change.name}")
+            is_used = any(one.tenant == change.name for one in draft.credentials().values())
+            if is_used and change.name != DEFAULT_TENANT:
+                # One that is made anew with this name would let them in.
+                raise InvalidChange(f"tenant {change.name} has credentials")
             draft.tenants = {
                 name: tenant for name, tenant in draft.tenants.items() if name != change.name
             }
+        case PutCredential(credential):
+            _put_credential(draft, credential)
+        case DeleteCredential(login):
+            if draft.writable_credentials().pop(login, None) is None:
+                raise InvalidChange(f"there is no credential {login}")
+        case PutDecoyKey(key):
+            if len(key) != DECOY_KEY_BYTES or draft.decoy_key not in (b"", key):
+                # Users that do not exist would be known by their salts, which are new.
+                raise InvalidChange(f"a decoy key has {DECOY_KEY_BYTES} bytes, and remains")
+            draft.decoy_key = key
         case _:
             assert_never(change)
+
+
+def _put_credential(draft: _Draft, credential: Credential) -> None:
+    reason = why_invalid_credential(draft.credentials(), credential)
+    if reason:
+        raise InvalidChange(reason)
+    if tenant_of(draft.tenants, draft.cluster_id, credential.tenant) is None:
+        raise InvalidChange(f"there is no tenant {credential.tenant}")
+    draft.writable_credentials()[credential.login] = credential
 
 
 def _level_needed(change: Change) -> int:
@@ -322,7 +369,7 @@ def _level_needed(change: Change) -> int:
             return OPEN_LEVEL if broker.unknown_fields else CLOSED_LEVEL
         case CreateTopic():
             return OPEN_LEVEL if change.unknown_fields else CLOSED_LEVEL
-        case PutTenant() | DeleteTenant():
+        case PutTenant() | DeleteTenant() | PutCredential() | DeleteCredential() | PutDecoyKey():
             return TENANCY_LEVEL
     return CLOSED_LEVEL
 

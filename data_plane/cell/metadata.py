@@ -32,6 +32,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from data_plane.cell.credentials import (
+    Credentials,
+    decode_credential,
+    decode_key,
+    encode_credential,
+    encode_key,
+)
 from data_plane.cell.features import (
     CLOSED_LEVEL,
     METADATA_VERSION,
@@ -209,6 +216,9 @@ class MetadataImage:
     features: Mapping[str, int] = field(default_factory=dict)
     unknown_fields: str = ""
     tenants: Tenants = field(default_factory=dict)
+    credentials: Credentials = field(default_factory=dict)
+    # Empty until there is the first credential.
+    decoy_key: bytes = field(default=b"", repr=False)
 
     @property
     def metadata_level(self) -> int:
@@ -217,7 +227,7 @@ class MetadataImage:
 
     def metadata_level_needed(self) -> int:
         """The lowest metadata.version at which nothing of this image would be lost."""
-        if self.tenants:
+        if self.tenants or self.credentials or self.decoy_key:
             return TENANCY_LEVEL
         if self.unknown_fields or any(name != METADATA_VERSION for name in self.features):
             return OPEN_LEVEL
@@ -278,6 +288,12 @@ def encode_image(image: MetadataImage) -> bytes:
         if image.tenants:
             tenants = [encode_tenant(tenant) for _, tenant in sorted(image.tenants.items())]
             document["tenants"] = tenants
+        if image.credentials:
+            document["credentials"] = [
+                encode_credential(credential) for _, credential in sorted(image.credentials.items())
+            ]
+        if image.decoy_key:
+            document["decoy_key"] = encode_key(image.decoy_key)
         document.update(unknown_named(image.unknown_fields))
         document = {"features": dict(image.features), "image": document}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
@@ -299,6 +315,7 @@ def decode_image(data: bytes) -> MetadataImage:
     )
     shared: dict[PartitionImage, PartitionImage] = {}
     topics = [_decode_topic(entry, shared) for entry in topic_entries]
+    later = ("tenants", "credentials", "decoy_key")
     return MetadataImage(
         cluster_id=cluster_id,
         version=version,
@@ -311,8 +328,12 @@ def decode_image(data: bytes) -> MetadataImage:
         },
         next_producer_id=next_producer_id,
         features=features,
-        unknown_fields=unknown_in(document, *known, "tenants") if level >= OPEN_LEVEL else "",
+        unknown_fields=unknown_in(document, *known, *later) if level >= OPEN_LEVEL else "",
         tenants={item["name"]: decode_tenant(item) for item in document.get("tenants", ())},
+        credentials={
+            item["login"]: decode_credential(item) for item in document.get("credentials", ())
+        },
+        decoy_key=decode_key(document.get("decoy_key", "")),
     )
 
 

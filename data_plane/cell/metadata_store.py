@@ -41,6 +41,7 @@ from data_plane.cell.changes import (
     CreateTopic,
     apply_changes,
 )
+from data_plane.cell.credentials import PutCredential
 from data_plane.cell.features import TooNew
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.tenants import PutTenant
@@ -267,6 +268,10 @@ def _parts_count(commit: Commit) -> int:
             count += _settings_parts_count(change.values)
         elif isinstance(change, PutTenant):
             count += _settings_parts_count(tuple(change.tenant.settings.items()))
+        elif isinstance(change, PutCredential):
+            # A verifier has three keys.
+            credential = change.credential
+            count += 3 * len(credential.verifiers) + len(credential.networks)
     return count
 
 

@@ -16,6 +16,16 @@ from data_plane.cell.changes import (
     RegisterBroker,
     apply_change,
 )
+from data_plane.cell.credentials import (
+    DECOY_KEY_BYTES,
+    KEY_BYTES,
+    Credential,
+    DeleteCredential,
+    PutCredential,
+    PutDecoyKey,
+    ScramVerifier,
+    login_of,
+)
 from data_plane.cell.features import (
     SUPPORTED_FEATURES,
     TENANCY_LEVEL,
@@ -49,8 +59,13 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     if image.topics_by_name:
         kinds += ["delete", "partitions", "topic configs"]
     if image.metadata_level >= TENANCY_LEVEL:
-        kinds += ["tenant"]
-    if image.tenants:
+        kinds += ["tenant", "credential", "decoy key"]
+    if image.credentials:
+        kinds += ["delete credential"]
+    idle = sorted(
+        image.tenants.keys() - {one.tenant for one in image.credentials.values()} - {"default"}
+    )
+    if idle:
         kinds += ["delete tenant"]
     kind = draw(st.sampled_from(kinds))
     free = sorted({"orders", "pay", "__consumer_offsets", "a.b", "ü"} - image.topics_by_name.keys())
@@ -75,7 +90,13 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
         case "tenant":
             return PutTenant(draw(tenants(image)))
         case "delete tenant":
-            return DeleteTenant(draw(st.sampled_from(sorted(image.tenants))))
+            return DeleteTenant(draw(st.sampled_from(idle)))
+        case "credential":
+            return PutCredential(draw(credentials(image)))
+        case "delete credential":
+            return DeleteCredential(draw(st.sampled_from(sorted(image.credentials))))
+        case "decoy key":
+            return PutDecoyKey(b"k" * DECOY_KEY_BYTES)
     topic = image.topics_by_name[draw(st.sampled_from(sorted(image.topics_by_name)))]
     if kind == "delete":
         return DeleteTopic(topic.topic_id)
@@ -92,6 +113,30 @@ def tenants(draw: st.DrawFn, image: MetadataImage) -> TenantImage:
     cluster_id = f"{name}-{len(image.tenants)}" if known is None else known.cluster_id
     state = draw(st.sampled_from(["active", "a later state"]))
     return TenantImage(name, cluster_id, state, draw(st.dictionaries(KEYS, TEXTS, max_size=2)))
+
+
+@st.composite
+def verifiers(draw: st.DrawFn, mechanism: str) -> ScramVerifier:
+    """One that no password is known of."""
+    size = KEY_BYTES[mechanism]
+    keys = st.binary(min_size=size, max_size=size)
+    salt = draw(st.binary(min_size=1, max_size=20))
+    return ScramVerifier(salt, draw(keys), draw(keys), draw(st.integers(4096, 16_384)))
+
+
+@st.composite
+def credentials(draw: st.DrawFn, image: MetadataImage) -> Credential:
+    """A login that is new, or other verifiers and networks of one that exists."""
+    tenant = draw(st.sampled_from(["default", *image.tenants]))
+    principal = draw(st.sampled_from(["alice", "ü"]))
+    mechanisms = draw(st.sets(st.sampled_from(sorted(KEY_BYTES)), min_size=1))
+    return Credential(
+        login_of(tenant, principal),
+        tenant,
+        principal,
+        {mechanism: draw(verifiers(mechanism)) for mechanism in sorted(mechanisms)},
+        draw(st.sampled_from([(), ("10.0.0.0/8", "::1/128")])),
+    )
 
 
 @st.composite
