@@ -139,6 +139,9 @@ class UpdateFeature:
     level: int
 
 
+# What only metadata.version 3 has.
+TenancyChange = PutTenant | DeleteTenant | PutCredential | DeleteCredential | PutDecoyKey
+
 Change = (
     CreateTopic
     | DeleteTopic
@@ -150,11 +153,7 @@ Change = (
     | ChangePartition
     | AllocateProducerIds
     | UpdateFeature
-    | PutTenant
-    | DeleteTenant
-    | PutCredential
-    | DeleteCredential
-    | PutDecoyKey
+    | TenancyChange
 )
 
 
@@ -319,6 +318,14 @@ def _apply(draft: _Draft, change: Change) -> None:
             draft.next_producer_id += change.count
         case UpdateFeature():
             _update_feature(draft, change)
+        case PutTenant() | DeleteTenant() | PutCredential() | DeleteCredential() | PutDecoyKey():
+            _apply_to_tenancy(draft, change)
+        case _:
+            assert_never(change)
+
+
+def _apply_to_tenancy(draft: _Draft, change: TenancyChange) -> None:
+    match change:
         case PutTenant(tenant):
             reason = why_invalid(draft.tenants, draft.cluster_id, tenant)
             if reason:
