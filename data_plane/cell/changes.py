@@ -21,13 +21,11 @@ from typing import assert_never
 from uuid import UUID
 
 from data_plane.cell.credentials import (
-    DECOY_KEY_BYTES,
     Credential,
     Credentials,
     DeleteCredential,
     PutCredential,
     PutDecoyKey,
-    why_invalid_credential,
 )
 from data_plane.cell.features import (
     CLOSED_LEVEL,
@@ -39,6 +37,7 @@ from data_plane.cell.features import (
     range_of,
     why_unsupported,
 )
+from data_plane.cell.invalid_change import InvalidChange as InvalidChange
 from data_plane.cell.metadata import (
     ACTIVE,
     NO_LEADER,
@@ -49,13 +48,10 @@ from data_plane.cell.metadata import (
     ResourceType,
     TopicImage,
 )
-from data_plane.cell.tenants import DEFAULT_TENANT, DeleteTenant, PutTenant, tenant_of, why_invalid
+from data_plane.cell.tenancy_changes import TenancyChange, apply_tenancy_change
+from data_plane.cell.tenants import DeleteTenant, PutTenant
 
 Assignment = tuple[int, ...]
-
-
-class InvalidChange(Exception):
-    """The change does not fit the image that it is applied to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +134,6 @@ class UpdateFeature:
     name: str
     level: int
 
-
-# What only metadata.version 3 has.
-TenancyChange = PutTenant | DeleteTenant | PutCredential | DeleteCredential | PutDecoyKey
 
 Change = (
     CreateTopic
@@ -319,49 +312,9 @@ def _apply(draft: _Draft, change: Change) -> None:
         case UpdateFeature():
             _update_feature(draft, change)
         case PutTenant() | DeleteTenant() | PutCredential() | DeleteCredential() | PutDecoyKey():
-            _apply_to_tenancy(draft, change)
+            apply_tenancy_change(draft, change)
         case _:
             assert_never(change)
-
-
-def _apply_to_tenancy(draft: _Draft, change: TenancyChange) -> None:
-    match change:
-        case PutTenant(tenant):
-            reason = why_invalid(draft.tenants, draft.cluster_id, tenant)
-            if reason:
-                raise InvalidChange(reason)
-            draft.tenants = {**draft.tenants, tenant.name: tenant}
-        case DeleteTenant():
-            if change.name not in draft.tenants:
-                raise InvalidChange(f"there is no tenant {change.name}")
-            is_used = any(one.tenant == change.name for one in draft.credentials().values())
-            if is_used and change.name != DEFAULT_TENANT:
-                # One that is made anew with this name would let them in.
-                raise InvalidChange(f"tenant {change.name} has credentials")
-            draft.tenants = {
-                name: tenant for name, tenant in draft.tenants.items() if name != change.name
-            }
-        case PutCredential(credential):
-            _put_credential(draft, credential)
-        case DeleteCredential(login):
-            if draft.writable_credentials().pop(login, None) is None:
-                raise InvalidChange(f"there is no credential {login}")
-        case PutDecoyKey(key):
-            if len(key) != DECOY_KEY_BYTES or draft.decoy_key not in (b"", key):
-                # Users that do not exist would be known by their salts, which are new.
-                raise InvalidChange(f"a decoy key has {DECOY_KEY_BYTES} bytes, and remains")
-            draft.decoy_key = key
-        case _:
-            assert_never(change)
-
-
-def _put_credential(draft: _Draft, credential: Credential) -> None:
-    reason = why_invalid_credential(draft.credentials(), credential)
-    if reason:
-        raise InvalidChange(reason)
-    if tenant_of(draft.tenants, draft.cluster_id, credential.tenant) is None:
-        raise InvalidChange(f"there is no tenant {credential.tenant}")
-    draft.writable_credentials()[credential.login] = credential
 
 
 def _level_needed(change: Change) -> int:

@@ -1,0 +1,81 @@
+"""Changes of tenants and of what belongs to them, and how an image that is being made takes them.
+
+All of them need metadata.version 3. The other changes, and the image itself, are in changes.py.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, assert_never
+
+from data_plane.cell.credentials import (
+    DECOY_KEY_BYTES,
+    Credential,
+    Credentials,
+    DeleteCredential,
+    PutCredential,
+    PutDecoyKey,
+    why_invalid_credential,
+)
+from data_plane.cell.invalid_change import InvalidChange
+from data_plane.cell.tenants import (
+    DEFAULT_TENANT,
+    DeleteTenant,
+    PutTenant,
+    Tenants,
+    tenant_of,
+    why_invalid,
+)
+
+TenancyChange = PutTenant | DeleteTenant | PutCredential | DeleteCredential | PutDecoyKey
+
+
+class TenancyDraft(Protocol):
+    """The part of an image that is being made which these changes are about."""
+
+    tenants: Tenants
+    decoy_key: bytes
+
+    @property
+    def cluster_id(self) -> str: ...
+    def credentials(self) -> Credentials: ...
+    def writable_credentials(self) -> dict[str, Credential]: ...
+
+
+def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
+    match change:
+        case PutTenant(tenant):
+            reason = why_invalid(draft.tenants, draft.cluster_id, tenant)
+            if reason:
+                raise InvalidChange(reason)
+            draft.tenants = {**draft.tenants, tenant.name: tenant}
+        case DeleteTenant():
+            if change.name not in draft.tenants:
+                raise InvalidChange(f"there is no tenant {change.name}")
+            is_used = any(one.tenant == change.name for one in draft.credentials().values())
+            if is_used and change.name != DEFAULT_TENANT:
+                # One that is made anew with this name would let them in.
+                raise InvalidChange(f"tenant {change.name} has credentials")
+            draft.tenants = {
+                name: tenant for name, tenant in draft.tenants.items() if name != change.name
+            }
+        case PutCredential(credential):
+            _put_credential(draft, credential)
+        case DeleteCredential(login):
+            if draft.writable_credentials().pop(login, None) is None:
+                raise InvalidChange(f"there is no credential {login}")
+        case PutDecoyKey(key):
+            if len(key) != DECOY_KEY_BYTES or draft.decoy_key not in (b"", key):
+                # Users that do not exist would be known by their salts, which are new.
+                raise InvalidChange(f"a decoy key has {DECOY_KEY_BYTES} bytes, and remains")
+            draft.decoy_key = key
+        case _:
+            assert_never(change)
+
+
+def _put_credential(draft: TenancyDraft, credential: Credential) -> None:
+    reason = why_invalid_credential(draft.credentials(), credential)
+    if reason:
+        raise InvalidChange(reason)
+    if tenant_of(draft.tenants, draft.cluster_id, credential.tenant) is None:
+        raise InvalidChange(f"there is no tenant {credential.tenant}")
+    draft.writable_credentials()[credential.login] = credential
