@@ -38,6 +38,11 @@ from data_plane.cell.credentials import (
     encode_credential,
     encode_key,
 )
+from data_plane.cell.declarations import (
+    PutDeclaration,
+    decode_declaration,
+    encode_declaration,
+)
 from data_plane.cell.features import METADATA_VERSION, NEWEST_LEVEL, TooNew
 from data_plane.cell.metadata import (
     decode_broker,
@@ -103,6 +108,8 @@ def encode_change(change: Change, level: int) -> list[Any]:
             return ["delete_credential", change.login]
         case PutDecoyKey():
             return ["put_decoy_key", encode_key(change.key)]
+        case PutDeclaration():
+            return ["put_declaration", encode_declaration(change.declaration)]
         case _:
             assert_never(change)
 
@@ -117,6 +124,8 @@ def decode_change(item: Sequence[Any]) -> Change:
         return PutTenant(decode_tenant(item[1]))
     if kind == "put_credential":
         return PutCredential(decode_credential(item[1]))
+    if kind == "put_declaration":
+        return PutDeclaration(decode_declaration(item[1]))
     (_, *fields), named = split_named(item)
     match kind:
         case "create_topic":

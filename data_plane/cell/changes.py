@@ -17,16 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
 from uuid import UUID
 
 from data_plane.cell.credentials import (
     Credential,
     Credentials,
-    DeleteCredential,
-    PutCredential,
-    PutDecoyKey,
 )
+from data_plane.cell.declarations import Declarations, DeclarationsDraft
 from data_plane.cell.features import (
     CLOSED_LEVEL,
     METADATA_VERSION,
@@ -49,7 +46,6 @@ from data_plane.cell.metadata import (
     TopicImage,
 )
 from data_plane.cell.tenancy_changes import TenancyChange, apply_tenancy_change
-from data_plane.cell.tenants import DeleteTenant, PutTenant
 
 Assignment = tuple[int, ...]
 
@@ -158,6 +154,7 @@ class _Draft:
         self._by_name: dict[str, TopicImage] | None = None
         self._by_id: dict[UUID, TopicImage] | None = None
         self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
+        self._declarations: DeclarationsDraft | None = None
         # Partitions of topics of which single ones are being changed: a failover changes
         # thousands of one topic, and a new tuple for each would be quadratic.
         self._partitions: dict[UUID, list[PartitionImage]] = {}
@@ -219,6 +216,16 @@ class _Draft:
             self._credentials = dict(self._image.credentials)
         return self._credentials
 
+    def declarations(self) -> DeclarationsDraft:
+        if self._declarations is None:
+            self._declarations = DeclarationsDraft(self._image.declarations)
+        return self._declarations
+
+    def _finished_declarations(self) -> Declarations:
+        if self._declarations is None:
+            return self._image.declarations
+        return self._declarations.finish()
+
     def _writable_topics(self) -> tuple[dict[str, TopicImage], dict[UUID, TopicImage]]:
         if self._by_name is None or self._by_id is None:
             self._by_name = dict(self._image.topics_by_name)
@@ -238,6 +245,7 @@ class _Draft:
             tenants=self.tenants,
             credentials=self.credentials(),
             decoy_key=self.decoy_key,
+            declarations=self._finished_declarations(),
         )
 
 
@@ -311,10 +319,8 @@ def _apply(draft: _Draft, change: Change) -> None:
             draft.next_producer_id += change.count
         case UpdateFeature():
             _update_feature(draft, change)
-        case PutTenant() | DeleteTenant() | PutCredential() | DeleteCredential() | PutDecoyKey():
-            apply_tenancy_change(draft, change)
         case _:
-            assert_never(change)
+            apply_tenancy_change(draft, change)
 
 
 def _level_needed(change: Change) -> int:
@@ -329,9 +335,7 @@ def _level_needed(change: Change) -> int:
             return OPEN_LEVEL if broker.unknown_fields else CLOSED_LEVEL
         case CreateTopic():
             return OPEN_LEVEL if change.unknown_fields else CLOSED_LEVEL
-        case PutTenant() | DeleteTenant() | PutCredential() | DeleteCredential() | PutDecoyKey():
-            return TENANCY_LEVEL
-    return CLOSED_LEVEL
+    return TENANCY_LEVEL if isinstance(change, TenancyChange) else CLOSED_LEVEL
 
 
 def _update_feature(draft: _Draft, change: UpdateFeature) -> None:

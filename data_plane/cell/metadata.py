@@ -39,6 +39,12 @@ from data_plane.cell.credentials import (
     encode_credential,
     encode_key,
 )
+from data_plane.cell.declarations import (
+    NO_DECLARATIONS,
+    Declarations,
+    decode_declaration,
+    encode_declaration,
+)
 from data_plane.cell.features import (
     CLOSED_LEVEL,
     METADATA_VERSION,
@@ -219,6 +225,7 @@ class MetadataImage:
     credentials: Credentials = field(default_factory=dict)
     # Empty until there is the first credential.
     decoy_key: bytes = field(default=b"", repr=False)
+    declarations: Declarations = NO_DECLARATIONS
 
     @property
     def metadata_level(self) -> int:
@@ -227,7 +234,7 @@ class MetadataImage:
 
     def metadata_level_needed(self) -> int:
         """The lowest metadata.version at which nothing of this image would be lost."""
-        if self.tenants or self.credentials or self.decoy_key:
+        if self.tenants or self.credentials or self.decoy_key or self.declarations:
             return TENANCY_LEVEL
         if self.unknown_fields or any(name != METADATA_VERSION for name in self.features):
             return OPEN_LEVEL
@@ -294,6 +301,9 @@ def encode_image(image: MetadataImage) -> bytes:
             ]
         if image.decoy_key:
             document["decoy_key"] = encode_key(image.decoy_key)
+        if image.declarations:
+            by_id = sorted(image.declarations.by_id.items())
+            document["declarations"] = [encode_declaration(item) for _, item in by_id]
         document.update(unknown_named(image.unknown_fields))
         document = {"features": dict(image.features), "image": document}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
@@ -315,7 +325,7 @@ def decode_image(data: bytes) -> MetadataImage:
     )
     shared: dict[PartitionImage, PartitionImage] = {}
     topics = [_decode_topic(entry, shared) for entry in topic_entries]
-    later = ("tenants", "credentials", "decoy_key")
+    later = ("tenants", "credentials", "decoy_key", "declarations")
     return MetadataImage(
         cluster_id=cluster_id,
         version=version,
@@ -334,6 +344,7 @@ def decode_image(data: bytes) -> MetadataImage:
             item["login"]: decode_credential(item) for item in document.get("credentials", ())
         },
         decoy_key=decode_key(document.get("decoy_key", "")),
+        declarations=Declarations(map(decode_declaration, document.get("declarations", ()))),
     )
 
 

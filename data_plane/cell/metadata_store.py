@@ -42,6 +42,7 @@ from data_plane.cell.changes import (
     apply_changes,
 )
 from data_plane.cell.credentials import PutCredential
+from data_plane.cell.declarations import PutDeclaration
 from data_plane.cell.features import TooNew
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.tenants import PutTenant
@@ -272,6 +273,8 @@ def _parts_count(commit: Commit) -> int:
             # A verifier has three keys.
             credential = change.credential
             count += 3 * len(credential.verifiers) + len(credential.networks)
+        elif isinstance(change, PutDeclaration):
+            count += 1 + len(change.declaration.specification) // 64
     return count
 
 

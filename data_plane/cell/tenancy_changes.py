@@ -16,6 +16,7 @@ from data_plane.cell.credentials import (
     PutDecoyKey,
     why_invalid_credential,
 )
+from data_plane.cell.declarations import DeclarationsDraft, PutDeclaration
 from data_plane.cell.invalid_change import InvalidChange
 from data_plane.cell.tenants import (
     DEFAULT_TENANT,
@@ -26,7 +27,9 @@ from data_plane.cell.tenants import (
     why_invalid,
 )
 
-TenancyChange = PutTenant | DeleteTenant | PutCredential | DeleteCredential | PutDecoyKey
+TenancyChange = (
+    PutTenant | DeleteTenant | PutCredential | DeleteCredential | PutDecoyKey | PutDeclaration
+)
 
 
 class TenancyDraft(Protocol):
@@ -39,6 +42,7 @@ class TenancyDraft(Protocol):
     def cluster_id(self) -> str: ...
     def credentials(self) -> Credentials: ...
     def writable_credentials(self) -> dict[str, Credential]: ...
+    def declarations(self) -> DeclarationsDraft: ...
 
 
 def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
@@ -68,6 +72,11 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
                 # Users that do not exist would be known by their salts, which are new.
                 raise InvalidChange(f"a decoy key has {DECOY_KEY_BYTES} bytes, and remains")
             draft.decoy_key = key
+        case PutDeclaration(declaration):
+            try:
+                draft.declarations().put(declaration)
+            except ValueError as error:
+                raise InvalidChange(str(error)) from None
         case _:
             assert_never(change)
 

@@ -26,6 +26,13 @@ from data_plane.cell.credentials import (
     ScramVerifier,
     login_of,
 )
+from data_plane.cell.declarations import (
+    OWNERS,
+    TOPIC_KIND,
+    Declaration,
+    Declared,
+    PutDeclaration,
+)
 from data_plane.cell.features import (
     SUPPORTED_FEATURES,
     TENANCY_LEVEL,
@@ -59,7 +66,7 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     if image.topics_by_name:
         kinds += ["delete", "partitions", "topic configs"]
     if image.metadata_level >= TENANCY_LEVEL:
-        kinds += ["tenant", "credential", "decoy key"]
+        kinds += ["tenant", "credential", "decoy key", "declaration"]
     if image.credentials:
         kinds += ["delete credential"]
     idle = sorted(
@@ -89,6 +96,8 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
             return AllocateProducerIds(image.next_producer_id, draw(st.integers(1, 1000)))
         case "tenant":
             return PutTenant(draw(tenants(image)))
+        case "declaration":
+            return PutDeclaration(draw(declarations(image)))
         case "delete tenant":
             return DeleteTenant(draw(st.sampled_from(idle)))
         case "credential":
@@ -137,6 +146,24 @@ def credentials(draw: st.DrawFn, image: MetadataImage) -> Credential:
         {mechanism: draw(verifiers(mechanism)) for mechanism in sorted(mechanisms)},
         draw(st.sampled_from([(), ("10.0.0.0/8", "::1/128")])),
     )
+
+
+@st.composite
+def declarations(draw: st.DrawFn, image: MetadataImage) -> Declaration:
+    """Of a new resource, or the next generation of one that exists."""
+    known = [item for item in image.declarations.by_id.values() if not item.is_deleted]
+    content = draw(TEXTS)
+    owner = draw(st.sampled_from(OWNERS))
+    if draw(st.booleans()) and known:
+        old = draw(st.sampled_from(known))
+        generation = old.generation + draw(st.integers(0, 2))
+        is_deleted = draw(st.booleans())
+        return Declaration(
+            old.resource_id, generation, old.declared, owner, content, is_deleted=is_deleted
+        )
+    number = len(image.declarations)
+    thing = Declared(TOPIC_KIND, draw(st.sampled_from(["acme", "default"])), f"t{number}")
+    return Declaration(f"r{number}", draw(st.integers(1, 9)), thing, owner, content)
 
 
 @st.composite

@@ -28,7 +28,8 @@ def name_of(path: Path) -> str:
 
 def is_generated(path: Path) -> bool:
     """Whether a generator of ours writes this file; `./tidewheel check` compares it."""
-    return name_of(path).startswith("data_plane/wire/messages/")
+    name = name_of(path)
+    return name.startswith("data_plane/wire/messages/") or path.stem.endswith(("_pb2", "_pb2_grpc"))
 
 
 def python_modules() -> list[Path]:

@@ -1,0 +1,122 @@
+"""What a control plane has declared: what may follow on what, and what is remembered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from data_plane.cell import declarations as module
+from data_plane.cell.change_codec import decode_change, encode_change
+from data_plane.cell.changes import InvalidChange, UpdateFeature, apply_change, apply_changes
+from data_plane.cell.declarations import (
+    API_OWNER,
+    CLIENT_OWNER,
+    SPECIFICATION_CHARACTERS_MAX,
+    TOPIC_KIND,
+    Declaration,
+    Declared,
+    PutDeclaration,
+)
+from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL, TENANCY_LEVEL
+from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
+from tests.cell.cases import NEW_CELL
+
+ORDERS = Declared(TOPIC_KIND, "acme", "orders")
+FIRST = Declaration("r1", 1, ORDERS, API_OWNER, '{"partitions":3}')
+DELETED = replace(FIRST, generation=5, specification="", is_deleted=True)
+
+
+def image_with(*declarations: Declaration) -> MetadataImage:
+    return apply_changes(NEW_CELL, map(PutDeclaration, declarations))
+
+
+def test_a_resource_goes_through_its_life() -> None:
+    image = image_with(FIRST)
+    assert image.declarations.owner_of(*ORDERS) == FIRST
+    assert image.declarations.owner_of(TOPIC_KIND, "default", "orders") is None
+    released = replace(FIRST, generation=2, owner=CLIENT_OWNER)
+    image = apply_change(image, PutDeclaration(released))
+    assert image.declarations.owner_of(*ORDERS) is None
+    assert image.declarations.by_thing[ORDERS] == released
+    again = replace(FIRST, generation=3)
+    image = apply_change(image, PutDeclaration(again))
+    assert image.declarations.owner_of(*ORDERS) == again
+    image = apply_change(image, PutDeclaration(DELETED))
+    assert image.declarations.owner_of(*ORDERS) is None
+    assert image.declarations.by_id == {"r1": DELETED}
+    assert image.declarations.by_thing == {}
+    successor = replace(FIRST, resource_id="r2")
+    image = apply_change(image, PutDeclaration(successor))
+    assert image.declarations.owner_of(*ORDERS) == successor
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "words"),
+    [
+        ((), replace(FIRST, generation=0), "generation 0 is none"),
+        ((), replace(FIRST, resource_id=""), "an id has 1 to 64 characters"),
+        ((), replace(FIRST, resource_id="r" * 65), "an id has 1 to 64 characters"),
+        ((), replace(FIRST, owner="somebody"), "'somebody' is no owner"),
+        ((), replace(FIRST, specification="x" * (SPECIFICATION_CHARACTERS_MAX + 1)), "more than"),
+        ((replace(FIRST, generation=4),), replace(FIRST, generation=3), "generation 3 after 4"),
+        ((DELETED,), replace(FIRST, generation=6), "it was deleted"),
+        ((FIRST,), replace(FIRST, declared=ORDERS._replace(name="pay")), "topic/acme/orders"),
+        ((FIRST,), replace(FIRST, resource_id="r2"), "belongs to resource r1"),
+    ],
+)
+def test_what_cannot_follow(before: tuple[Declaration, ...], new: Declaration, words: str) -> None:
+    image = image_with(*before)
+    with pytest.raises(InvalidChange, match=words):
+        apply_change(image, PutDeclaration(new))
+
+
+def test_an_id_that_never_was_can_be_remembered_as_deleted() -> None:
+    nothing = Declared(TOPIC_KIND, "", "")
+    gone = Declaration("r9", 7, nothing, API_OWNER, "", is_deleted=True)
+    image = image_with(gone)
+    with pytest.raises(InvalidChange, match="it was deleted"):
+        apply_change(image, PutDeclaration(replace(FIRST, resource_id="r9", generation=8)))
+
+
+def test_there_are_so_many_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RESOURCES_MAX", 2)
+    second = replace(FIRST, resource_id="r2", declared=ORDERS._replace(name="pay"))
+    image = image_with(FIRST, second)
+    apply_change(image, PutDeclaration(replace(FIRST, generation=2)))
+    third = replace(FIRST, resource_id="r3", declared=ORDERS._replace(name="refunds"))
+    with pytest.raises(InvalidChange, match="there are 2 resources"):
+        apply_change(image, PutDeclaration(third))
+
+
+def test_a_digest_tells_what_is_declared_and_nothing_else() -> None:
+    second = replace(FIRST, resource_id="r2", declared=ORDERS._replace(name="pay"))
+    digest = image_with(FIRST, second).declarations.digest()
+    assert image_with(second, FIRST).declarations.digest() == digest
+    assert image_with(replace(FIRST, generation=2), second).declarations.digest() != digest
+    other = replace(FIRST, specification='{"partitions":4}')
+    assert image_with(other, second).declarations.digest() != digest
+    with_tombstone = image_with(FIRST, second, replace(DELETED, resource_id="r3"))
+    assert with_tombstone.declarations.digest() == digest
+
+
+def test_nothing_is_declared_below_the_level_of_tenants() -> None:
+    below = apply_change(NEW_CELL, UpdateFeature(METADATA_VERSION, OPEN_LEVEL))
+    with pytest.raises(InvalidChange, match=r"metadata.version 2 has no PutDeclaration"):
+        apply_change(below, PutDeclaration(FIRST))
+    assert b"declarations" not in encode_image(below)
+    with pytest.raises(InvalidChange, match="no room"):
+        apply_change(image_with(FIRST), UpdateFeature(METADATA_VERSION, OPEN_LEVEL))
+
+
+def test_fields_of_a_newer_version_stay_with_their_resource() -> None:
+    document = json.loads(encode_image(image_with(FIRST, replace(DELETED, resource_id="r2"))))
+    for item in document["image"]["declarations"]:
+        item["color"] = "red"
+    image = decode_image(json.dumps(document).encode())
+    assert json.loads(encode_image(image)) == document
+    change = PutDeclaration(replace(image.declarations.by_id["r1"], generation=2))
+    encoded = json.loads(json.dumps(encode_change(change, TENANCY_LEVEL)))
+    assert decode_change(encoded) == change
+    assert apply_change(image, change).declarations.by_id["r1"].unknown_fields == '{"color":"red"}'
