@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, assert_never
 from uuid import UUID
 
+from data_plane.cell.acls import AddAcls, RemoveAcls, decode_acls, encode_acls
 from data_plane.cell.changes import (
     AddPartitions,
     AllocateProducerIds,
@@ -110,6 +111,10 @@ def encode_change(change: Change, level: int) -> list[Any]:
             return ["put_decoy_key", encode_key(change.key)]
         case PutDeclaration():
             return ["put_declaration", encode_declaration(change.declaration)]
+        case AddAcls():
+            return ["add_acls", change.tenant, encode_acls(change.acls)]
+        case RemoveAcls():
+            return ["remove_acls", change.tenant, encode_acls(change.acls)]
         case _:
             assert_never(change)
 
@@ -158,6 +163,10 @@ def decode_change(item: Sequence[Any]) -> Change:
             return DeleteCredential(fields[0])
         case "put_decoy_key":
             return PutDecoyKey(decode_key(fields[0]))
+        case "add_acls":
+            return AddAcls(fields[0], decode_acls(fields[1]))
+        case "remove_acls":
+            return RemoveAcls(fields[0], decode_acls(fields[1]))
         case _:
             raise TooNew(f"a change of unknown kind {kind!r}")
 

@@ -165,6 +165,7 @@ class _Draft:
         self.tenants = image.tenants
         self._credentials: dict[str, Credential] | None = None
         self.decoy_key = image.decoy_key
+        self.acls = image.acls
         self.cluster_id = image.cluster_id
         self.metadata_level = image.metadata_level
 
@@ -246,6 +247,7 @@ class _Draft:
             credentials=self.credentials(),
             decoy_key=self.decoy_key,
             declarations=self._finished_declarations(),
+            acls=self.acls,
         )
 
 

@@ -32,6 +32,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from data_plane.cell.acls import Acls, decode_all_acls, encode_all_acls
 from data_plane.cell.credentials import (
     Credentials,
     decode_credential,
@@ -226,6 +227,7 @@ class MetadataImage:
     # Empty until there is the first credential.
     decoy_key: bytes = field(default=b"", repr=False)
     declarations: Declarations = NO_DECLARATIONS
+    acls: Acls = field(default_factory=dict)
 
     @property
     def metadata_level(self) -> int:
@@ -234,7 +236,7 @@ class MetadataImage:
 
     def metadata_level_needed(self) -> int:
         """The lowest metadata.version at which nothing of this image would be lost."""
-        if self.tenants or self.credentials or self.decoy_key or self.declarations:
+        if self.tenants or self.acls or self.credentials or self.decoy_key or self.declarations:
             return TENANCY_LEVEL
         if self.unknown_fields or any(name != METADATA_VERSION for name in self.features):
             return OPEN_LEVEL
@@ -304,6 +306,8 @@ def encode_image(image: MetadataImage) -> bytes:
         if image.declarations:
             by_id = sorted(image.declarations.by_id.items())
             document["declarations"] = [encode_declaration(item) for _, item in by_id]
+        if image.acls:
+            document["acls"] = encode_all_acls(image.acls)
         document.update(unknown_named(image.unknown_fields))
         document = {"features": dict(image.features), "image": document}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
@@ -325,7 +329,7 @@ def decode_image(data: bytes) -> MetadataImage:
     )
     shared: dict[PartitionImage, PartitionImage] = {}
     topics = [_decode_topic(entry, shared) for entry in topic_entries]
-    later = ("tenants", "credentials", "decoy_key", "declarations")
+    later = ("tenants", "credentials", "decoy_key", "declarations", "acls")
     return MetadataImage(
         cluster_id=cluster_id,
         version=version,
@@ -345,6 +349,7 @@ def decode_image(data: bytes) -> MetadataImage:
         },
         decoy_key=decode_key(document.get("decoy_key", "")),
         declarations=Declarations(map(decode_declaration, document.get("declarations", ()))),
+        acls=decode_all_acls(document.get("acls", {})),
     )
 
 

@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from data_plane.cell.acls import AddAcls, RemoveAcls, characters_of
 from data_plane.cell.changes import (
     AddPartitions,
     AlterConfigs,
@@ -275,6 +276,10 @@ def _parts_count(commit: Commit) -> int:
             count += 3 * len(credential.verifiers) + len(credential.networks)
         elif isinstance(change, PutDeclaration):
             count += 1 + len(change.declaration.specification) // 64
+        elif isinstance(change, AddAcls | RemoveAcls):
+            # Three objects each, with texts of 64 characters and more at times.
+            count += 3 * len(change.acls)
+            count += sum(map(characters_of, change.acls)) // 64
     return count
 
 

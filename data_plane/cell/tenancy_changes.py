@@ -7,6 +7,15 @@ from __future__ import annotations
 
 from typing import Protocol, assert_never
 
+from data_plane.cell.acls import (
+    NO_ACLS,
+    Acls,
+    AddAcls,
+    RemoveAcls,
+    acls_added,
+    acls_removed,
+    with_tenant,
+)
 from data_plane.cell.credentials import (
     DECOY_KEY_BYTES,
     Credential,
@@ -28,7 +37,14 @@ from data_plane.cell.tenants import (
 )
 
 TenancyChange = (
-    PutTenant | DeleteTenant | PutCredential | DeleteCredential | PutDecoyKey | PutDeclaration
+    PutTenant
+    | DeleteTenant
+    | PutCredential
+    | DeleteCredential
+    | PutDecoyKey
+    | PutDeclaration
+    | AddAcls
+    | RemoveAcls
 )
 
 
@@ -37,6 +53,7 @@ class TenancyDraft(Protocol):
 
     tenants: Tenants
     decoy_key: bytes
+    acls: Acls
 
     @property
     def cluster_id(self) -> str: ...
@@ -62,6 +79,8 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
             draft.tenants = {
                 name: tenant for name, tenant in draft.tenants.items() if name != change.name
             }
+            if change.name != DEFAULT_TENANT:
+                draft.acls = with_tenant(draft.acls, change.name, NO_ACLS)
         case PutCredential(credential):
             _put_credential(draft, credential)
         case DeleteCredential(login):
@@ -77,6 +96,8 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
                 draft.declarations().put(declaration)
             except ValueError as error:
                 raise InvalidChange(str(error)) from None
+        case AddAcls() | RemoveAcls():
+            _change_acls(draft, change)
         case _:
             assert_never(change)
 
@@ -88,3 +109,17 @@ def _put_credential(draft: TenancyDraft, credential: Credential) -> None:
     if tenant_of(draft.tenants, draft.cluster_id, credential.tenant) is None:
         raise InvalidChange(f"there is no tenant {credential.tenant}")
     draft.writable_credentials()[credential.login] = credential
+
+
+def _change_acls(draft: TenancyDraft, change: AddAcls | RemoveAcls) -> None:
+    tenant = change.tenant
+    if tenant_of(draft.tenants, draft.cluster_id, tenant) is None:
+        raise InvalidChange(f"there is no tenant {tenant}")
+    acls = draft.acls.get(tenant, NO_ACLS)
+    if isinstance(change, AddAcls):
+        changed = acls_added(acls, change.acls)
+    else:
+        changed = acls_removed(acls, change.acls)
+    if isinstance(changed, str):
+        raise InvalidChange(f"tenant {tenant}: {changed}")
+    draft.acls = with_tenant(draft.acls, tenant, changed)

@@ -6,6 +6,17 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from data_plane.cell.acls import (
+    Acl,
+    AclEntry,
+    AclOperation,
+    AclResourceType,
+    AddAcls,
+    PatternType,
+    Permission,
+    RemoveAcls,
+    ResourcePattern,
+)
 from data_plane.cell.changes import (
     AddPartitions,
     AllocateProducerIds,
@@ -66,7 +77,7 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     if image.topics_by_name:
         kinds += ["delete", "partitions", "topic configs"]
     if image.metadata_level >= TENANCY_LEVEL:
-        kinds += ["tenant", "credential", "decoy key", "declaration"]
+        kinds += ["tenant", "credential", "decoy key", "declaration", "acls"]
     if image.credentials:
         kinds += ["delete credential"]
     idle = sorted(
@@ -74,6 +85,8 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     )
     if idle:
         kinds += ["delete tenant"]
+    if image.acls:
+        kinds += ["remove acls"]
     kind = draw(st.sampled_from(kinds))
     free = sorted({"orders", "pay", "__consumer_offsets", "a.b", "ü"} - image.topics_by_name.keys())
     if kind == "create" and not free:
@@ -106,12 +119,39 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
             return DeleteCredential(draw(st.sampled_from(sorted(image.credentials))))
         case "decoy key":
             return PutDecoyKey(b"k" * DECOY_KEY_BYTES)
+        case "acls":
+            tenant = draw(st.sampled_from(sorted({"default", *image.tenants})))
+            there = image.acls.get(tenant, ())
+            drawn = draw(st.lists(acls().filter(lambda acl: acl not in there), max_size=4))
+            return AddAcls(tenant, tuple(dict.fromkeys(drawn)))
+        case "remove acls":
+            tenant = draw(st.sampled_from(sorted(image.acls)))
+            removed = st.sampled_from(sorted(image.acls[tenant]))
+            return RemoveAcls(tenant, tuple(draw(st.lists(removed, max_size=4, unique=True))))
     topic = image.topics_by_name[draw(st.sampled_from(sorted(image.topics_by_name)))]
     if kind == "delete":
         return DeleteTopic(topic.topic_id)
     if kind == "partitions":
         return AddPartitions(topic.topic_id, draw(ASSIGNMENTS))
     return AlterConfigs(ResourceType.TOPIC, topic.name, values)
+
+
+def acls() -> st.SearchStrategy[Acl]:
+    """Any, of few names and principals, so that they meet."""
+    patterns = st.builds(
+        ResourcePattern,
+        st.sampled_from(sorted(set(AclResourceType) - {AclResourceType.ANY})).map(int),
+        st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]).map(int),
+        st.sampled_from(["*", "o", "or", "orders", "ü", "kafka-cluster"]),
+    )
+    entries = st.builds(
+        AclEntry,
+        st.sampled_from(["User:*", "User:alice", "User:bob"]),
+        st.sampled_from(["*", "10.0.0.1"]),
+        st.sampled_from(sorted(set(AclOperation) - {AclOperation.ANY})).map(int),
+        st.sampled_from([Permission.DENY, Permission.ALLOW]).map(int),
+    )
+    return st.builds(Acl, patterns, entries)
 
 
 @st.composite
