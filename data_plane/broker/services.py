@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from data_plane.broker.cell.image_application import ImageApplication
 from data_plane.broker.fetch.projection import Projections
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
+from data_plane.broker.request.authorizer import Authorizer
 from data_plane.broker.request.budget import UNSENT_BYTES_TOTAL_MAX, Budget
 from data_plane.broker.request.metrics import BrokerCounters
 from data_plane.broker.request.namespaces import Namespaces
@@ -175,11 +176,15 @@ class Services:
     # Called with topic id and partition when retention has let a log of this broker begin later.
     retention_listeners: list[Callable[[UUID, int], None]] = field(default_factory=list)
 
+    # Who may do what.
+    authorizer: Authorizer = field(init=False)
     # What the names in requests stand for.
     namespaces: Namespaces = field(init=False)
 
     def __post_init__(self) -> None:
-        self.namespaces = Namespaces(self)
+        self.authorizer = Authorizer(self)
+        self.image_listeners.append(self.authorizer.image_changed)
+        self.namespaces = Namespaces(self, self.authorizer)
         self.store_executor = self.executor
         self.request_work = RequestWork(self.executor)
         self.projections = Projections(self.partitions)

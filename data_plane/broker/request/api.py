@@ -158,6 +158,14 @@ class RequestContext(NamedTuple):
             API_BY_KEY[self.api_key].translate_response(response, outward, self.api_version)
         return response
 
+    def may(self, operation: int, resource_type: int, name: str) -> bool:
+        """Whether who asks may do this to the resource that he calls so (authorizer.py). What is
+        asked for each request looks at `names.rights.is_open` first. Other brokers may do all."""
+        rights, connection = self.names.rights, self.connection
+        if rights.is_open or connection.is_inter_broker:
+            return True
+        return rights.may(connection.principal, connection.host, operation, resource_type, name)
+
     @property
     def principal(self) -> Principal:
         return self.connection.principal

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 if TYPE_CHECKING:
+    from data_plane.broker.request.authorizer import Authorizer, TenantRights
     from data_plane.cell.metadata import MetadataImage, TopicImage
     from data_plane.wire.names import NameMap
 
@@ -194,9 +195,11 @@ class Ids:
 class RequestNames:
     """The resolvers that the requests of one namespace go by."""
 
-    __slots__ = ("groups", "is_identity", "namespace", "topics", "transactional_ids")
+    __slots__ = ("groups", "is_identity", "namespace", "rights", "topics", "transactional_ids")
 
-    def __init__(self, holder: ImageHolder, namespace: Namespace) -> None:
+    def __init__(self, holder: ImageHolder, namespace: Namespace, rights: TenantRights) -> None:
+        # What its principals may do to what is named so.
+        self.rights = rights
         inward, outward = namespace.inward, namespace.outward
         self.namespace = namespace
         self.is_identity = namespace.is_identity
@@ -210,14 +213,15 @@ class RequestNames:
 class Namespaces:
     """Those that a broker has, by their own names. Today one."""
 
-    def __init__(self, holder: ImageHolder) -> None:
+    def __init__(self, holder: ImageHolder, authorizer: Authorizer) -> None:
         self._holder = holder
+        self._authorizer = authorizer
         # What the dispatcher looks up for each request.
         self.names: dict[str, RequestNames] = {}
         self.add(DEFAULT_NAMESPACE, WHOLE_BROKER)
 
     def add(self, name: str, namespace: Namespace) -> None:
-        self.names[name] = RequestNames(self._holder, namespace)
+        self.names[name] = RequestNames(self._holder, namespace, self._authorizer.of(name))
 
     def topics_inside(self, group_id: str, topics: frozenset[str]) -> frozenset[str]:
         """The names inside of topics that members of a group, by its id inside, name so."""
