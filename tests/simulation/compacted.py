@@ -90,6 +90,7 @@ class CompactedView(DiskView):
 
     __slots__ = (
         "_bound",
+        "_cleaned",
         "_cleaner_offset",
         "_ends",
         "_is_opened",
@@ -105,6 +106,8 @@ class CompactedView(DiskView):
         self._partition = partition
         # Base offsets of batches that the disk does not hold any more, or got only a part of.
         self.filled: set[int] = set()
+        # The same of those that this disk's own cleaner has rewritten or dropped.
+        self._cleaned: set[int] = set()
         # Of each tombstone that the disk holds: when it may go.
         self._tombstones: dict[Said, int | None] = {}
         # The highest high watermark that this disk's logs have had; that of a new process is older.
@@ -127,8 +130,8 @@ class CompactedView(DiskView):
 
     def whole_batches(self) -> Iterator[Batch]:
         """A batch that is not there any more, or in part, counts with the others elsewhere."""
-        filled = self.filled
-        return (batch for batch in self.batches if batch.base_offset not in filled)
+        changed = self.filled | self._cleaned
+        return (batch for batch in self.batches if batch.base_offset not in changed)
 
     def reopened(self, log: Log) -> None:
         """The same disk under a new process."""
@@ -167,6 +170,7 @@ class CompactedView(DiskView):
         batch = stored.batch
         key = (batch.base_offset, batch.epoch)
         known = matching.setdefault(key, batch)
+        self._cleaned.discard(batch.base_offset)
         said = self.records.appended.setdefault(key, stored.records)
         blanked = {one._replace(value=None) for one in said}
         is_of_it = set(stored.records) <= set(said) | blanked
@@ -242,6 +246,15 @@ class CompactedView(DiskView):
         self._check_once(node, log, held)
         self._check_tombstones(node, stored, held, is_timely)
         self._check_producers(node, log, stored)
+        self._note_cleaned(log, stored)
+
+    def _note_cleaned(self, log: Log, stored: list[Stored]) -> None:
+        whole = {(one.batch.base_offset, one.batch.crc) for one in stored}
+        for batch in self.batches:
+            if batch.last_offset >= log.cleaner_offset:
+                break
+            if (batch.base_offset, batch.crc) not in whole:
+                self._cleaned.add(batch.base_offset)
 
     def _check_tail(self, node: Node, log: Log, held: dict[int, Said]) -> None:
         for batch in reversed(self.batches):
