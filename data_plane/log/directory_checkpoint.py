@@ -12,8 +12,10 @@ it, but it vouches for nothing.
 The content names the kernel's boot: while that is the same, the page cache has lost nothing, and
 only a write that was under way can be torn. It also names the broker epoch under which the process
 was registered in its cell. Mark or same boot, the logs have everything that this process ever
-acknowledged under that epoch (`read_broker_epoch`), and its registration may say so. And it says
-how many directories the broker had: where one is missing, what was on it is lost.
+acknowledged under that epoch (`read_broker_epoch`), and its registration may say so. It says
+how many directories the broker had: where one is missing, what was on it is lost. And it has the
+last date that was vouched for (vouched_date.py), by which the next process judges the clocks that
+it finds.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ class DirectoryState(NamedTuple):
     is_clean: bool
     # Counts the checkpoints of the directory; a truncation mark with a lower number is out of date.
     sequence: int
+    # The last date that was vouched for; None: never, or by a version that did not note it.
+    vouched_date_ms: int | None = None
 
 
 def summary_of(log: LogState) -> LogSummary:
@@ -93,7 +97,8 @@ def read_directory(fs: FileSystem, path: str) -> DirectoryState:
                 key: LogEntry(topic, LogSummary(*fields))
                 for key, (topic, *fields) in value["logs"].items()
             }
-            return DirectoryState(logs, value["boot_id"], is_clean, value["sequence"])
+            date_ms = value.get("vouched_date_ms")
+            return DirectoryState(logs, value["boot_id"], is_clean, value["sequence"], date_ms)
     return DirectoryState({}, None, False, 0)
 
 
@@ -147,6 +152,8 @@ def encode_directory(
     }
     if broker_epoch is not None:
         value["broker_epoch"] = broker_epoch
+    if directory.vouched_date.last_ms is not None:
+        value["vouched_date_ms"] = directory.vouched_date.last_ms
     return encode_value(value)
 
 

@@ -240,6 +240,7 @@ class LogManager:
     ) -> None:
         state = read_directory(self._fs, directory.path)
         directory.checkpoint_sequence = state.sequence
+        self.vouched_date.learn(state.vouched_date_ms)
         directory.damage = read_damage(self._fs, directory.path)
         if directory.broker_epoch is None:
             # Until it is registered this process carries on the life of the last one.

@@ -6,6 +6,10 @@ an append is noted by a date that somebody vouches for (broker/request/wall_cloc
 nobody does, it is known only that the record was there when somebody looked, by a date that was
 vouched for then.
 
+The last such date is kept in the checkpoint of each data directory (directory_checkpoint.py). While
+nobody vouches for one, the one before stays there: a clock that is wrong never gets into it. What
+the next start makes of it says wall_clock.py.
+
 Deliberately absent: clocks, and how it is found out whether a date is right.
 """
 
@@ -18,8 +22,22 @@ UNKNOWN_MS = -2
 class VouchedDate:
     """One for all logs of a broker, brought up to date by whoever knows."""
 
-    __slots__ = ("offset_ms",)
+    __slots__ = ("last_ms", "offset_ms")
 
     def __init__(self, offset_ms: int | None = None) -> None:
         # What to add to the steady time, None while nobody vouches for a date: UNKNOWN_MS then.
         self.offset_ms = offset_ms
+        # The last date that was vouched for, by this process or by those before it; None: never.
+        self.last_ms: int | None = None
+
+    def look(self, offset_ms: int | None, now_ms: int) -> None:
+        """What is vouched for now, at the steady time `now_ms`."""
+        self.offset_ms = offset_ms
+        if offset_ms is not None:
+            self.last_ms = now_ms + offset_ms
+
+    def learn(self, last_ms: int | None) -> None:
+        """At the start: what a directory's checkpoint says. The latest of all directories counts:
+        one of them may have been away for a while."""
+        if last_ms is not None and (self.last_ms is None or last_ms > self.last_ms):
+            self.last_ms = last_ms

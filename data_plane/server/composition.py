@@ -71,16 +71,14 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
     image = entry.image
     config = settings.effective()
     config.update(image)
+    # The time from here on counts against the date that the logs know.
+    begun_ms = ports.now_ms()
     _open_logs(ports, entry, config)
     counters = BrokerCounters()
     collector = BrokerCollector(counters)
     timers = TimerQueue()
     group_commit = _make_group_commit(ports, timers)
-    wall_clock = WallClock(
-        config.get_int("clock.jump.max.ms"),
-        config.get_int("clock.settle.ms"),
-        follows_store=entry.broker is not None,
-    )
+    wall_clock = make_wall_clock(entry, config, begun_ms)
     partitions = TopicPartitions(
         settings.node_id,
         image,
@@ -150,6 +148,20 @@ def _open_logs(ports: Ports, entry: Entry, config: EffectiveConfig) -> None:
     progress = StartProgress(log, ports.now_ms)
     for failure in logs.start(ports.now_ms(), progress.opened, config_of):
         log.error("log_directory_offline", directory=failure.directory, reason=failure.reason)
+
+
+def make_wall_clock(entry: Entry, config: EffectiveConfig, begun_ms: int) -> WallClock:
+    """With what the logs, which have been opened since `begun_ms`, know of the date."""
+    logs, last_ms = entry.logs, entry.logs.vouched_date.last_ms
+    # Other brokers may have what this one does not.
+    is_empty = not entry.image.topics_by_id and not logs.partition_ids()
+    return WallClock(
+        config.get_int("clock.jump.max.ms"),
+        config.get_int("clock.settle.ms"),
+        follows_store=entry.broker is not None,
+        known_offset_ms=None if last_ms is None else last_ms - begun_ms,
+        has_past=not is_empty or not entry.is_current or logs.has_unread_directories,
+    )
 
 
 def _make_group_commit(ports: Ports, timers: TimerQueue) -> GroupCommit:

@@ -262,7 +262,7 @@ def test_the_store_vouches_for_an_image_with_each_heartbeat_that_has_its_version
 
 def test_heartbeats_bring_the_store_s_clock(cell: Cell) -> None:
     member = cell.members[1]
-    clock = WallClock(1000, 10_000, follows_store=True)
+    clock = WallClock(1000, 10_000, follows_store=True, has_past=False)
     member.services.wall_clock = clock
     clock.observe(cell.clock.now_ms, cell.clock.now_ms + 70)
     assert clock.doubt

@@ -17,8 +17,21 @@ BEGIN_MS = 1_790_000_000_000
 class World:
     """A broker's clocks and its store's, in true time and with what they are off by."""
 
-    def __init__(self, *, follows_store: bool = False) -> None:
-        self.clock = WallClock(JUMP_MS, SETTLE_MS, follows_store=follows_store)
+    def __init__(
+        self,
+        *,
+        follows_store: bool = False,
+        known_ms: int | None = BEGIN_MS,
+        has_past: bool = True,
+    ) -> None:
+        """`known_ms`: the date that was vouched for before the start."""
+        self.clock = WallClock(
+            JUMP_MS,
+            SETTLE_MS,
+            follows_store=follows_store,
+            known_offset_ms=None if known_ms is None else known_ms - BEGIN_MS,
+            has_past=has_past,
+        )
         self.now_ms = BEGIN_MS
         self.off_ms = 0
         self.store_off_ms = 0
@@ -144,6 +157,67 @@ def test_a_jump_of_the_machine_that_has_both_clocks_is_not_trusted_either() -> N
     world.store_off_ms = 30 * DAY_MS
     assert world.pass_time(SETTLE_MS, off_ms=30 * DAY_MS)
     assert world.pass_time(2000) == "", "it has stood"
+
+
+MONTH_MS = 30 * DAY_MS
+# What is known at a start of a date that was right when the last process ended.
+KNOWN = [BEGIN_MS, BEGIN_MS - 50_000, BEGIN_MS - 20 * 60_000, BEGIN_MS - MONTH_MS, None]
+
+
+@pytest.mark.parametrize("known_ms", KNOWN)
+@pytest.mark.parametrize("off_ms", [40 * DAY_MS, -40 * DAY_MS])
+def test_a_start_while_the_clocks_of_broker_and_store_are_wrong_believes_neither(
+    known_ms: int | None, off_ms: int
+) -> None:
+    world = World(follows_store=True, known_ms=known_ms)
+    world.store_off_ms = off_ms
+    for _ in range(SETTLE_MS // 1000):
+        assert world.pass_time(1000, off_ms=off_ms) != ""
+        assert vouched_date_ms(world) is None
+    world.store_off_ms = 0
+    is_close = known_ms is not None and BEGIN_MS - known_ms < JUMP_MS
+    assert (world.pass_time(3000, off_ms=0) == "") is is_close
+    # The 20 minutes that nobody knows of may be an error as well: it has to stand.
+    assert world.pass_time(SETTLE_MS) == ""
+    assert vouched_date_ms(world) == world.date_ms
+
+
+def test_a_start_close_to_the_date_that_was_known_waits_for_nothing() -> None:
+    world = World(follows_store=True, known_ms=BEGIN_MS - 50_000)
+    assert world.pass_time() == ""
+    # And the time that nobody knew of is none that it has jumped by.
+    assert world.pass_time(1000, off_ms=JUMP_MS - 5000) == ""
+
+
+@pytest.mark.parametrize("known_ms", [BEGIN_MS - MONTH_MS, None])
+def test_after_a_month_without_it_or_from_an_earlier_version_a_right_clock_has_to_stand(
+    known_ms: int | None,
+) -> None:
+    world = World(follows_store=True, known_ms=known_ms)
+    assert world.pass_time(SETTLE_MS) != ""
+    assert world.clock.is_settling_at_start
+    assert world.pass_time(2000) == ""
+    assert not world.clock.is_settling_at_start
+
+
+def test_a_store_that_is_away_while_the_first_answer_has_to_stand() -> None:
+    world = World(follows_store=True, known_ms=None)
+    world.pass_time(2000)
+    world.reaches_store = False
+    assert world.pass_time(2 * SETTLE_MS)
+    assert vouched_date_ms(world) is None
+    world.reaches_store = True
+    assert world.pass_time() == ""
+
+
+def test_where_nothing_is_that_a_date_could_take_the_first_answer_counts() -> None:
+    for known_ms in (None, BEGIN_MS - MONTH_MS):
+        world = World(follows_store=True, known_ms=known_ms, has_past=False)
+        assert world.pass_time() == ""
+        world.store_off_ms = MONTH_MS
+        assert world.pass_time(1000, off_ms=MONTH_MS)
+        world.store_off_ms = 0
+        assert world.pass_time(1000, off_ms=0) == ""
 
 
 def test_the_offset_to_the_store_has_one_home() -> None:

@@ -69,6 +69,8 @@ PROPERTIES = {
     "log.roll.ms": "2500",
     "log.flush.offset.checkpoint.interval.ms": "1500",
     "log.retention.check.interval.ms": "1000",
+    # Of clocks that are seconds off: a broker that knows no date, or lost its disk, waits as long.
+    "clock.settle.ms": "2000",
     "log.cleaner.backoff.ms": "150",
     "auto.create.topics.enable": "false",
     "min.insync.replicas": "2",

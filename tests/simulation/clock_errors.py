@@ -2,10 +2,14 @@
 
 The wall clock of a broker's machine, or of the store's, or both, which are often one machine's,
 jumps by an hour to a month, ahead or back: for less than a tick, for some seconds, or until the
-faults end. Then somebody sets it right.
+faults end. Then somebody sets it right. Now and then both are wrong while the broker starts, before
+it knows what date it is:
 
     wall clock     12:00:01  12:00:02  ◄30 days►  12:00:03  12:00:04
     what is an hour old at most stays, and so do offsets, producers, sessions and leases
+
+    store       12:00 ◄40 days──────────────► 12:00
+    broker                 starts ◄40 days──► 12:00
 
 In these cells most topics keep their records, and tables their tombstones, for hours or days, so
 that none may go because of its age, nor anybody's offset or sequence: what is deleted is held
@@ -28,12 +32,17 @@ if TYPE_CHECKING:
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+# Among the numbers of brokers.
+STORE = 0
 # Not as far back as offsets are kept: what is written then would be old when the clock is right.
 JUMP_MS_CHOICES = (2 * HOUR_MS, 3 * DAY_MS, 40 * DAY_MS, 40 * DAY_MS, -2 * HOUR_MS, -3 * DAY_MS)
 DURATION_MS_CHOICES = (5, 60, 600, 2000)
 INTERVAL_MS = 700
 STAYS_CHANCE = 0.1
 LONG_CHANCE = 0.8
+# Of the starts of a broker, so many while its clock and the store's are wrong.
+START_CHANCE = 0.6
+START_DURATION_MS_CHOICES = (600, 2000, 2000)
 SETTLE_MS = 4000
 PROPERTIES = {
     "clock.settle.ms": str(SETTLE_MS),
@@ -66,8 +75,9 @@ class ClockErrors:
         self._cell = cell
         self._world = cell.world
         self._random = cell.world.stream("clock errors")
+        self._starts_random = cell.world.stream("clock errors at starts")
         self._is_on = False
-        # What is to be taken off again, by broker; 0 stands for the store.
+        # What is to be taken off again, by broker, or STORE.
         self._errors_ms: dict[int, int] = {}
 
     def start(self) -> None:
@@ -80,6 +90,20 @@ class ClockErrors:
         for who in list(self._errors_ms):
             self._set_right(who)
 
+    def node_starts(self, node_id: int) -> None:
+        """A new life begins."""
+        rng = self._starts_random
+        if not self._is_on or rng.random() >= START_CHANCE:
+            return
+        error_ms = rng.choice(JUMP_MS_CHOICES)
+        duration_ms = rng.choice(START_DURATION_MS_CHOICES)
+        if not self._errors_ms.keys().isdisjoint((STORE, node_id)):
+            return
+        self._world.count("starts with wrong clocks")
+        for who in (STORE, node_id):
+            self._set_wrong(who, error_ms)
+            self._world.at(duration_ms * US_PER_MS, self._set_right, who)
+
     def _next(self) -> None:
         delay_ms = self._random.expovariate(1 / INTERVAL_MS) + 20
         self._world.at(int(delay_ms * US_PER_MS), self._strike)
@@ -88,20 +112,23 @@ class ClockErrors:
         if not self._is_on:
             return
         rng = self._random
-        store, node_id = 0, rng.choice(self._cell.node_ids)
-        whose = rng.choice(((node_id,), (node_id,), (store,), (store, node_id)))
+        node_id = rng.choice(self._cell.node_ids)
+        whose = rng.choice(((node_id,), (node_id,), (STORE,), (STORE, node_id)))
         error_ms = rng.choice(JUMP_MS_CHOICES)
         duration_ms = rng.choice(DURATION_MS_CHOICES)
         stays = whose == (node_id,) and rng.random() < STAYS_CHANCE
         for who in whose:
             if who in self._errors_ms:
                 continue
-            self._world.count("clocks of the store wrong" if who == store else "clocks wrong")
-            self._add(who, error_ms)
-            self._errors_ms[who] = error_ms
+            self._world.count("clocks of the store wrong" if who == STORE else "clocks wrong")
+            self._set_wrong(who, error_ms)
             if not stays:
                 self._world.at(duration_ms * US_PER_MS, self._set_right, who)
         self._next()
+
+    def _set_wrong(self, who: int, error_ms: int) -> None:
+        self._add(who, error_ms)
+        self._errors_ms[who] = error_ms
 
     def _set_right(self, who: int) -> None:
         error_ms = self._errors_ms.pop(who, None)
@@ -110,7 +137,7 @@ class ClockErrors:
 
     def _add(self, who: int, error_ms: int) -> None:
         hours = error_ms / HOUR_MS
-        if who == 0:
+        if who == STORE:
             self._world.note("store", f"clock set by {hours:+.0f} h")
             self._cell.store.clock_offset_ms += error_ms
             return

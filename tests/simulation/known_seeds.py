@@ -82,6 +82,12 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
     ),
     (3220, UNDATED | CLOCK_ERRORS, "the same, on a broker and the store at once"),
     (
+        10_191,
+        CLOCK_ERRORS | BRIEF_TABLES | SLOW_DISKS,
+        "a broker that began while all clocks were wrong deleted what was to be kept for a week",
+    ),
+    (10_273, CLOCK_ERRORS, "the same, for an hour"),
+    (
         194,
         BRIEF_TABLES | SLOW_DISKS | THROTTLES | {"settings"},
         "the model did not know that a log which begins within a batch may have lost the rest",

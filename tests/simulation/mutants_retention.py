@@ -14,7 +14,7 @@ from data_plane.log.maintenance import Maintenance
 from data_plane.log.segment import Segment
 from data_plane.replica import following
 from data_plane.replica.partition import Partition
-from tests.simulation import scenes
+from tests.simulation import scenes, scenes_retention
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.mutant import Mutant, Patch
@@ -38,6 +38,14 @@ SIZE = _options({"cut", "slow network"}, BY_SIZE)
 AGE = _options({"cut", "slow network"}, BY_AGE)
 KILLS = _options({"kill", "stop"}, {**BY_SIZE, "retention.ms": "1000"})
 POWER = _options({"power loss", "torn write"}, {**BY_SIZE, "retention.ms": "500"})
+# Where brokers start while clocks are wrong.
+CLOCKS = Options(
+    brokers=3,
+    faults=frozenset({"kill", "stop"}),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 2, 3, {"segment.ms": "200", "retention.ms": "3600000"}),),
+    extras=frozenset({"clock errors"}),
+)
 SNAPSHOTS = _options({"kill", "stop"}, {**BY_SIZE, "file.delete.delay.ms": "0"})
 
 
@@ -89,6 +97,19 @@ def _store_s_date_trusted(patch: Patch) -> None:
 
     def store_answered(self: Any, store_ms: int, sent_ms: int, answered_ms: int) -> None:
         self._settle_ms = 0
+        original(self, store_ms, sent_ms, answered_ms)
+
+    patch.set(WallClock, "store_answered", store_answered)
+
+
+def _first_date_trusted(patch: Patch) -> None:
+    """Of a process that has just begun, whatever was known before."""
+    original: Any = WallClock.__dict__["store_answered"]
+
+    def store_answered(self: Any, store_ms: int, sent_ms: int, answered_ms: int) -> None:
+        if self._store is not None and self._store.is_from_before:
+            self._store.trusted_ms = None
+            self._has_past = False
         original(self, store_ms, sent_ms, answered_ms)
 
     patch.set(WallClock, "store_answered", store_answered)
@@ -239,21 +260,35 @@ RETENTION_MUTANTS: Iterable[Mutant] = (
         "old image vouched for",
         "who is cut off deletes by the settings of long ago",
         _old_image_vouched_for,
-        options=scenes.options(scenes.unheard_retention),
+        options=scenes.options(scenes_retention.unheard_retention),
         is_quick=True,
     ),
     Mutant(
         "any date trusted",
         "a clock that is wrong for a moment has everything deleted",
         _any_date_trusted,
-        options=scenes.options(scenes.wrong_clock),
+        options=scenes.options(scenes_retention.wrong_clock),
         is_quick=True,
     ),
     Mutant(
         "the store's date trusted",
         "a machine that has both clocks has everything deleted when it is wrong for a moment",
         _store_s_date_trusted,
-        options=scenes.options(scenes.wrong_clock),
+        options=scenes.options(scenes_retention.wrong_clock),
+        is_quick=True,
+    ),
+    Mutant(
+        "the first date trusted",
+        "who starts while all clocks are wrong for a moment deletes everything",
+        _first_date_trusted,
+        options=scenes.options(scenes_retention.wrong_start),
+        is_quick=True,
+    ),
+    Mutant(
+        "the first date trusted, anywhere",
+        "the same, in histories that nobody directs",
+        _first_date_trusted,
+        options=CLOCKS,
         is_quick=True,
     ),
     Mutant(

@@ -249,6 +249,7 @@ class Node:
         assert not self.is_on
         self.is_on = True
         self.life += 1
+        self.cell.clock_errors.node_starts(self.node_id)
         self.clock = Clock(self._wall_ns, self._elapsed_ns)
         self._make_executors()
         self.cell.network.host_back(self.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.simulation import scenes_retention
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.promises import OffsetCommit
@@ -20,10 +21,6 @@ from tests.simulation.store import HOST
 LAG_MS = 500
 LEAVES_ISR_MS = 1500
 IS_FENCED_MS = 4000
-SESSION_MS = 600
-MONTH_MS = 30 * 24 * 3600 * 1000
-# Retention under which records go while a play watches.
-SHORT_MS = "300"
 
 
 def quick_return(stage: Stage) -> Steps:
@@ -415,96 +412,6 @@ def unheard_elr(stage: Stage) -> Steps:
     yield 600
 
 
-def _starts(stage: Stage) -> dict[int, int]:
-    """Where each running broker's log of the partition begins."""
-    assert stage.key is not None
-    logs = {
-        node_id: node.services.logs.get(*stage.key)
-        for node_id, node in stage.cell.nodes.items()
-        if node.services is not None
-    }
-    return {node_id: log.log_start_offset for node_id, log in logs.items()}
-
-
-def _delete_nothing(stage: Stage, before: dict[int, int], why: str) -> None:
-    for node_id, start in _starts(stage).items():
-        if start > max(before.values()):
-            stage.world.violate(f"b{node_id} has deleted up to {start}, {why}: {before}")
-
-
-def old_retention(stage: Stage) -> Steps:
-    """Nothing is deleted by an image that nobody has vouched for.
-
-    A follower is stopped, and the topic is told to keep everything from now on. The store goes away
-    and the follower begins with the image of its disk, in which records are old at once. Its
-    log start would spread once it leads."""
-    follower = stage.random.choice(stage.followers)
-    stage.node(follower).request_stop()
-    yield from stage.until(lambda: not stage.node(follower).is_on, 3000)
-    store = stage.cell.store
-    stage.set_topic_configs({"retention.ms": "-1"})
-    yield 200
-    before = _starts(stage)
-    yield 300
-    _delete_nothing(stage, before, "which is to be kept")
-    store.is_down = True
-    stage.node(follower).start()
-    yield 1400
-    if stage.node(follower).services is not None:
-        stage.reached("a broker serves with the retention of long ago")
-    _delete_nothing(stage, before, "by an old image")
-    store.is_down = False
-    yield from stage.until(lambda: follower in stage.state.isr, 3000)
-    _delete_nothing(stage, before, "by an old image")
-    stage.set_topic_configs({"retention.ms": SHORT_MS})
-    yield 500
-
-
-def unheard_retention(stage: Stage) -> Steps:
-    """Nothing is deleted by an image that was vouched for long ago.
-
-    A follower is cut off from the store, and the topic is told to keep everything a session later.
-    The leader's records still come, and are old at once by the image that the follower has."""
-    follower = stage.random.choice(stage.followers)
-    stage.part_store(follower)
-    yield SESSION_MS + 100
-    stage.set_topic_configs({"retention.ms": "-1"})
-    yield 200
-    before = _starts(stage)
-    yield 1500
-    if stage.node(follower).services is not None:
-        stage.reached("a broker that is cut off has the retention of long ago")
-    _delete_nothing(stage, before, "by an old image")
-    stage.join_store(follower)
-    yield 500
-    _delete_nothing(stage, before, "by an old image")
-    stage.set_topic_configs({"retention.ms": SHORT_MS})
-    yield 500
-
-
-def wrong_clock(stage: Stage) -> Steps:
-    """A clock that is wrong for a moment costs no record.
-
-    Records are kept for an hour, and a broker's clock, or the store's, or both, which are often one
-    machine's, are a month ahead for two seconds; retention looks each second."""
-    node = stage.node(stage.random.choice((stage.leader, *stage.followers)))
-    store = stage.cell.store
-    before = _starts(stage)
-    skew_ms, store_offset_ms = node.skew_ms, store.clock_offset_ms
-    who = stage.random.choice(("broker", "store", "both"))
-    if who != "store":
-        node.set_clock(skew_ms + MONTH_MS, node.clock_rate)
-    if who != "broker":
-        store.clock_offset_ms += MONTH_MS
-    yield 2500
-    _delete_nothing(stage, before, f"because the clock of {who} was wrong for a moment")
-    stage.reached(f"clocks are wrong for a moment: {who}")
-    node.set_clock(skew_ms, node.clock_rate)
-    store.clock_offset_ms = store_offset_ms
-    yield 1500
-    _delete_nothing(stage, before, f"after the clock of {who} was wrong for a moment")
-
-
 def cut_then_dark(stage: Stage) -> Steps:
     """What was cut off and written anew is not what the checkpoint vouches for.
 
@@ -544,6 +451,8 @@ def _is_acknowledged(sent: Sequence[OffsetCommit], since_us: int = 0) -> bool:
     return any(one.acknowledged_us is not None and one.sent_us >= since_us for one in sent)
 
 
+SHORT_RETENTION = {"retention.ms": scenes_retention.SHORT_MS, "segment.ms": "200"}
+HOUR_RETENTION = {"retention.ms": "3600000", "segment.ms": "200"}
 # What each play needs of the cell's properties.
 PLAYS: dict[Play, dict[str, str]] = {
     quick_return: {"broker.session.timeout.ms": "1500"},
@@ -562,17 +471,19 @@ PLAYS: dict[Play, dict[str, str]] = {
     unclean_heir: {},
     unheard_elr: {},
     cut_then_dark: {"log.flush.offset.checkpoint.interval.ms": "60000", "log.roll.ms": "60000"},
-    old_retention: {},
-    unheard_retention: {},
-    wrong_clock: {},
+    scenes_retention.old_retention: {},
+    scenes_retention.unheard_retention: {},
+    scenes_retention.wrong_clock: {"clock.settle.ms": "300000"},
+    scenes_retention.wrong_start: {"clock.settle.ms": "300000"},
 }
 # What each play needs of its topic.
 TOPIC_CONFIGS: dict[Play, dict[str, str]] = {
     unclean_heir: {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"},
     unheard_elr: {"unclean.leader.election.enable": "true"},
-    old_retention: {"retention.ms": SHORT_MS, "segment.ms": "200"},
-    unheard_retention: {"retention.ms": SHORT_MS, "segment.ms": "200"},
-    wrong_clock: {"retention.ms": "3600000", "segment.ms": "200"},
+    scenes_retention.old_retention: SHORT_RETENTION,
+    scenes_retention.unheard_retention: SHORT_RETENTION,
+    scenes_retention.wrong_clock: HOUR_RETENTION,
+    scenes_retention.wrong_start: HOUR_RETENTION,
 }
 
 

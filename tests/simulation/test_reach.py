@@ -159,6 +159,7 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
     "clock errors": {
         "clocks wrong": 1200,
         "clocks of the store wrong": 1000,
+        "starts with wrong clocks": 100,
     },
     "large states": {
         "passes that leave chores": 5000,

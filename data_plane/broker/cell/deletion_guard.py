@@ -67,7 +67,7 @@ class DeletionGuard:
         clock.observe(now_ms, self._read_wall_ms())
         # Records without a timestamp are as old as their append: noted by a wrong date they would
         # go too early once it is right.
-        services.logs.vouched_date.offset_ms = clock.vouched_offset_ms
+        services.logs.vouched_date.look(clock.vouched_offset_ms, now_ms)
         reason = self.image_doubt(now_ms)
         if reason:
             permit = DeletionPermit.refused(reason)
@@ -96,8 +96,9 @@ class DeletionGuard:
         log = self._services.log
         if permit.why_not_by_date:
             self.suspensions_count += not before.why_not_by_date
-            # Every start begins so, and it says nothing of what is wrong.
-            tell = log.warning if self._has_begun else log.info
+            # Every start begins so, or goes on so, and it says nothing of what is wrong.
+            is_start = not self._has_begun or self._services.wall_clock.is_settling_at_start
+            tell = log.info if is_start else log.warning
             tell("deletion_suspended", scope=_scope(permit), reason=permit.why_not_by_date)
         else:
             log.info("deletion_resumed", was=before.why_not_by_date)

@@ -215,8 +215,8 @@ LOG_DEFINITIONS = (
         "LONG",
         300_000,
         "How long a clock that has jumped further than that must stand before it is trusted, "
-        "unless it goes back; on a broker that is alone also after its start. 0: at once. Not "
-        "Apache Kafka's.",
+        "unless it goes back; on a broker that is alone also after its start, in a cell after a "
+        "start that is far from the date known before. 0: at once. Not Apache Kafka's.",
         at_least(0),
     ),
     define(

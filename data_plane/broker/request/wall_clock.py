@@ -17,6 +17,16 @@ What is deleted by a wrong date is gone, so each clock that can be set is watche
   while it is within `jump_ms_max` of the store's, as last measured and gone on by elapsed time; and
   the store's own clock may not have jumped either: often both are the same machine's.
 
+The store's first answer is judged by the date that was vouched for last, before this process began
+(data_plane/log/vouched_date.py): one further from it than `jump_ms_max` is a jump like any other.
+
+    last vouched for 12:00   first answer 12:00:40              close: trusted
+                             12:20, a reboot that took so long  trusted once it has stood
+                             40 days later, both clocks wrong   not trusted, and in the end mended
+
+Where no such date is known, the first answer has to stand as well; except in a cell that has
+nothing yet which a wrong date could take.
+
 Invariants
 - `wall_ms` costs an addition: the clock is read once a tick, not once a record.
 - Nothing is trusted that has not been compared: before the first answer of its store, a broker of a
@@ -47,19 +57,33 @@ class StoreOffset:
 class _Watched:
     """A clock that can be set: its offset to the steady one, and whether that is trusted."""
 
-    __slots__ = ("_claimed_ms", "_claimed_since_ms", "_jump_ms_max", "_looked_ms", "trusted_ms")
+    __slots__ = (
+        "_claimed_ms",
+        "_claimed_since_ms",
+        "_jump_ms_max",
+        "_looked_ms",
+        "is_from_before",
+        "trusted_ms",
+    )
 
-    def __init__(self, jump_ms_max: int, trusted_ms: float | None = None) -> None:
+    def __init__(self, jump_ms_max: int, known_ms: int | None = None) -> None:
+        """`known_ms`: the offset by what was known before this process."""
         self._jump_ms_max = jump_ms_max
         # None until there is one; it stays while another one is only claimed.
-        self.trusted_ms = trusted_ms
+        self.trusted_ms: float | None = known_ms
+        # Whether this process has trusted no offset of its own yet.
+        self.is_from_before = True
         self._looked_ms = 0
         self._claimed_ms: int | None = None
         self._claimed_since_ms = 0
 
     @property
     def is_trusted(self) -> bool:
-        return self._claimed_ms is None and self.trusted_ms is not None
+        return self._claimed_ms is None and not self.is_from_before
+
+    @property
+    def has_looked(self) -> bool:
+        return self._claimed_ms is not None or not self.is_from_before
 
     @property
     def jump_ms(self) -> int:
@@ -73,29 +97,44 @@ class _Watched:
         passed_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
         trusted_ms = self.trusted_ms
         if trusted_ms is not None and abs(offset_ms - trusted_ms) <= self._jump_ms_max:
-            most_ms = FOLLOW_SHARE * passed_ms
-            self.trusted_ms = trusted_ms + max(-most_ms, min(offset_ms - trusted_ms, most_ms))
-            self._claimed_ms = None
+            if self.is_from_before:
+                # Nobody knows how much time has passed between two processes.
+                self.trusted_ms = offset_ms
+            else:
+                most_ms = FOLLOW_SHARE * passed_ms
+                self.trusted_ms = trusted_ms + max(-most_ms, min(offset_ms - trusted_ms, most_ms))
+            self._claimed_ms, self.is_from_before = None, False
             return
         claimed_ms = self._claimed_ms
         if claimed_ms is None or abs(offset_ms - claimed_ms) > self._jump_ms_max:
             self._claimed_ms, self._claimed_since_ms = offset_ms, now_ms
         if now_ms - self._claimed_since_ms >= settle_ms:
-            self.trusted_ms, self._claimed_ms = offset_ms, None
+            self.trusted_ms, self._claimed_ms, self.is_from_before = offset_ms, None, False
 
 
 class WallClock:
     """One per broker; see the module. Without bounds it is trusted whatever it shows."""
 
     def __init__(
-        self, jump_ms_max: int = 0, settle_ms: int = 0, *, follows_store: bool = False
+        self,
+        jump_ms_max: int = 0,
+        settle_ms: int = 0,
+        *,
+        follows_store: bool = False,
+        known_offset_ms: int | None = None,
+        has_past: bool = True,
     ) -> None:
-        """`follows_store`: this broker has a metadata store in common with others."""
+        """`follows_store`: this broker has a metadata store in common with others. Then
+        `known_offset_ms` is what to add to the steady time for the date that was vouched for last;
+        without `has_past` there is nothing yet that a wrong date could take."""
         self._jump_ms_max = jump_ms_max
         self._settle_ms = settle_ms
         self._offset_ms = 0
         self._own = _Watched(jump_ms_max)
-        self._store: _Watched | None = _Watched(jump_ms_max) if follows_store else None
+        self._store: _Watched | None = None
+        if follows_store:
+            self._store = _Watched(jump_ms_max, known_offset_ms if has_past else None)
+        self._has_past = has_past
         self.store_offset: StoreOffset | None = None
 
     def wall_ms(self, now_ms: int) -> int:
@@ -117,9 +156,8 @@ class WallClock:
             # Such an answer cannot tell a jump from the way it took.
             return
         offset_ms = store_ms - measured_ms
-        # The first one is the only word on the date that there is.
-        settle_ms = self._settle_ms if self._store.trusted_ms is not None else 0
-        self._store.look(offset_ms, answered_ms, settle_ms)
+        is_harmless = self._store.is_from_before and not self._has_past
+        self._store.look(offset_ms, answered_ms, 0 if is_harmless else self._settle_ms)
         self.store_offset = StoreOffset(self._offset_ms - offset_ms, uncertainty_ms, measured_ms)
 
     @property
@@ -134,6 +172,12 @@ class WallClock:
         return int(store.trusted_ms)
 
     @property
+    def is_settling_at_start(self) -> bool:
+        """Whether this process has trusted no date since it began."""
+        watched = self._own if self._store is None else self._store
+        return watched.is_from_before
+
+    @property
     def doubt(self) -> str:
         """Why nothing may be deleted because of what date it is; "" when it may."""
         store = self._store
@@ -143,9 +187,16 @@ class WallClock:
             if self._own.trusted_ms is None:
                 return f"the clock has not stood for {self._settle_ms} ms since the start yet"
             return f"the clock has jumped by {self._own.jump_ms} ms"
-        if store.trusted_ms is None:
+        if not store.has_looked:
             return "the clock has not been compared with the metadata store's yet"
+        if store.trusted_ms is None:
+            return (
+                f"the metadata store's clock has not stood for {self._settle_ms} ms "
+                "since the start yet"
+            )
         if not store.is_trusted:
+            if store.is_from_before:
+                return f"the metadata store's clock is {store.jump_ms} ms from the last known date"
             return f"the metadata store's clock has jumped by {store.jump_ms} ms"
         ahead_ms = self._offset_ms - int(store.trusted_ms)
         if abs(ahead_ms) > self._jump_ms_max:
