@@ -36,6 +36,7 @@ from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
+from data_plane.broker.topics.ownership import refuse_declared_configs
 from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
@@ -83,6 +84,7 @@ class _Resource(NamedTuple):
     name: str
     # In the image.
     inside_name: str
+    tenant: str
     wishes: Sequence[_Wish]
 
 
@@ -102,6 +104,7 @@ def handle_alter_configs(
             resource.resource_type,
             resource.resource_name,
             inside_name(context, resource.resource_type, resource.resource_name),
+            context.namespace,
             [_Wish(config.name, Operation.SET, config.value) for config in resource.configs],
         )
         for resource in request.resources
@@ -135,6 +138,7 @@ def handle_incremental_alter_configs(
             resource.resource_type,
             resource.resource_name,
             inside_name(context, resource.resource_type, resource.resource_name),
+            context.namespace,
             [
                 _Wish(config.name, config.config_operation, config.value)
                 for config in resource.configs
@@ -231,6 +235,9 @@ def _decide(
     _check_values(services, resource, before, after)
     changed = [(name, value) for name, value in after.items() if before.get(name) != value]
     removed = [(name, None) for name in before if name not in after]
+    if resource.type == ResourceType.TOPIC:
+        touched = [name for name, _ in (*changed, *removed)]
+        refuse_declared_configs(image, resource.tenant, resource.name, touched)
     if resource.type == ResourceType.BROKER:
         _check_min_isr(resource, {*names, *(name for name, _ in removed)}, after)
     return AlterConfigs(resource.type, resource.inside_name, (*changed, *removed))

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
-from data_plane.broker.request.namespaces import Topics
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX
+from data_plane.broker.topics.ownership import refuse_if_declared
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
 from data_plane.cell.changes import AddPartitions, Assignment, Change
 from data_plane.cell.metadata import MetadataImage, TopicImage
@@ -41,8 +41,7 @@ def handle_create_partitions(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         results.clear()
-        topics = context.topics.within(image)
-        changes = _decide_all(services, image, topics, request, results)
+        changes = _decide_all(services, context, image, request, results)
         return () if request.validate_only else changes
 
     def done(error: BaseException | None) -> None:
@@ -59,11 +58,12 @@ def handle_create_partitions(
 
 def _decide_all(
     services: Services,
+    context: RequestContext,
     image: MetadataImage,
-    topics: Topics,
     request: CreatePartitionsRequest,
     results: dict[str, CreatePartitionsTopicResult],
 ) -> list[Change]:
+    topics = context.topics.within(image)
     names = Counter(topic.name for topic in request.topics)
     budget = PARTITIONS_PER_REQUEST_MAX
     new = NewPartitions(services, image)
@@ -78,6 +78,7 @@ def _decide_all(
             topic = topics.by_name(name)
             if topic is None:
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+            refuse_if_declared(image, context.namespace, name, "given partitions")
             change = _decide(new, topic, wanted, budget)
         except Refusal as refusal:
             results[name] = _failure(name, refusal)
@@ -98,32 +99,43 @@ def _decide(
     partitions_max: int,
 ) -> AddPartitions:
     """Raises Refusal."""
+    additional = check_growth(topic, wanted.name, wanted.count, partitions_max)
+    if wanted.assignments is None:
+        return grow(new, topic, additional)
+    example = target_of(topic.partitions[0])
+    assignments = _manual(new, wanted, len(topic.partitions), additional, example)
+    return AddPartitions(topic.topic_id, assignments)
+
+
+def check_growth(topic: TopicImage, name: str, count: int, partitions_max: int) -> int:
+    """How many partitions are missing of `count`, which has to be more than there are. Raises
+    Refusal."""
     current = len(topic.partitions)
     if topic.internal:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic {wanted.name} keeps its {current} partition(s): what is in them is found by "
-            "their number.",
+            f"Topic {name} keeps its {current} partition(s): what is in them is found by their "
+            "number.",
         )
-    if wanted.count == current:
+    if count == current:
         raise Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
-    if wanted.count < current:
+    if count < current:
         raise Refusal(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {wanted.name} currently has {current} partition(s); {wanted.count} would "
-            "not be an increase.",
+            f"The topic {name} currently has {current} partition(s); {count} would not be an "
+            "increase.",
         )
-    additional = wanted.count - current
-    if additional > partitions_max:
+    if count - current > partitions_max:
         raise Refusal(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
         )
+    return count - current
+
+
+def grow(new: NewPartitions, topic: TopicImage, additional: int) -> AddPartitions:
+    """So many more partitions, with as many replicas as the first one has. Raises Refusal."""
     example = target_of(topic.partitions[0])
-    if wanted.assignments is None:
-        assignments = new.place(additional, len(example))
-    else:
-        assignments = _manual(new, wanted, current, additional, example)
-    return AddPartitions(topic.topic_id, assignments)
+    return AddPartitions(topic.topic_id, new.place(additional, len(example)))
 
 
 def _manual(

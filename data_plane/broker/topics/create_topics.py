@@ -28,7 +28,7 @@ from data_plane.broker.request.topic_names import (
 )
 from data_plane.broker.services import Services
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
-from data_plane.cell.changes import Assignment, Change, CreateTopic
+from data_plane.cell.changes import Assignment, Change, ChangePartition, CreateTopic
 from data_plane.cell.metadata import MetadataImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_topics_request import (
@@ -113,8 +113,7 @@ def _decide_creations(
 ) -> list[Change]:
     """Fill `creations` and return the changes of the topics that pass."""
     names = Counter(topic.name for topic in request.topics)
-    collisions = CollisionIndex(topics.names())
-    new = NewPartitions(services, image)
+    decision = Creations(services, topics, NewPartitions(services, image))
     changes: list[Change] = []
     partitions_total = sum(
         len(topic.assignments) or max(topic.num_partitions, 1) for topic in request.topics
@@ -131,48 +130,53 @@ def _decide_creations(
                 )
             if names[name] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            change = _decide_creation(services, topics, collisions, new, topic)
+            change, states = decision.decide(topic)
         except Refusal as refusal:
             creations[name] = _create_failure(name, refusal)
         else:
-            changes.append(change)
-            changes.extend(new.initial_states(change.topic_id, 0, change.assignments))
+            changes += [change, *states]
             creations[name] = _Creation(_creation_result(name, change), change.configs)
     return changes
 
 
-def _decide_creation(
-    services: Services,
-    topics: Topics,
-    collisions: CollisionIndex,
-    new: NewPartitions,
-    topic: CreatableTopic,
-) -> CreateTopic:
-    name = topic.name
-    reason = invalid_name_reason(name)
-    if reason is not None:
-        raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-    if name == METADATA_TOPIC:
-        message = f"Creation of internal topic {name} is prohibited."
-        raise Refusal(ErrorCode.INVALID_REQUEST, message)
-    if topics.by_name(name) is not None:
-        raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    collision = collisions.find(name)
-    if collision is not None:
-        raise Refusal(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{name}' collides with existing topic: {collision}",
+class Creations:
+    """Decides new topics of one namespace, one after the other, on one image."""
+
+    def __init__(self, services: Services, topics: Topics, new: NewPartitions) -> None:
+        self._services = services
+        self._topics = topics
+        self._new = new
+        self._collisions = CollisionIndex(topics.names())
+
+    def decide(self, topic: CreatableTopic) -> tuple[CreateTopic, list[ChangePartition]]:
+        """The topic, and what its partitions begin with. Raises Refusal."""
+        services, new, name = self._services, self._new, topic.name
+        reason = invalid_name_reason(name)
+        if reason is not None:
+            raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+        if name == METADATA_TOPIC:
+            message = f"Creation of internal topic {name} is prohibited."
+            raise Refusal(ErrorCode.INVALID_REQUEST, message)
+        if self._topics.by_name(name) is not None:
+            raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        collision = self._collisions.find(name)
+        if collision is not None:
+            raise Refusal(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {collision}",
+            )
+        configs = check_topic_configs(
+            effective_config(services).topics, ((each.name, each.value) for each in topic.configs)
         )
-    configs = check_topic_configs(
-        effective_config(services).topics, ((each.name, each.value) for each in topic.configs)
-    )
-    assignments = (
-        _manual_assignments(new, topic)
-        if topic.assignments
-        else _automatic_assignments(services, new, topic)
-    )
-    topic_id = new_topic_id(services.random)
-    return CreateTopic(topics.inside(name), topic_id, assignments, tuple(configs.items()))
+        assignments = (
+            _manual_assignments(new, topic)
+            if topic.assignments
+            else _automatic_assignments(services, new, topic)
+        )
+        topic_id = new_topic_id(services.random)
+        inside = self._topics.inside(name)
+        change = CreateTopic(inside, topic_id, assignments, tuple(configs.items()))
+        return change, list(new.initial_states(topic_id, 0, assignments))
 
 
 def _manual_assignments(new: NewPartitions, topic: CreatableTopic) -> tuple[Assignment, ...]:

@@ -14,6 +14,7 @@ from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.namespaces import Topics
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
+from data_plane.broker.topics.ownership import refuse_if_declared
 from data_plane.cell.changes import Change, DeleteTopic
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.wire.errors import ErrorCode
@@ -47,7 +48,7 @@ def handle_delete_topics(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         results.clear()
-        return _decide_deletions(context.topics.within(image), wanted, results)
+        return _decide_deletions(context, image, wanted, results)
 
     def done(error: BaseException | None) -> None:
         if error is not None:
@@ -76,10 +77,12 @@ def _deletion_disabled(context: RequestContext, topic: DeleteTopicState) -> Dele
 
 
 def _decide_deletions(
-    topics: Topics,
+    context: RequestContext,
+    image: MetadataImage,
     wanted: Sequence[DeleteTopicState],
     results: list[DeletableTopicResult],
 ) -> list[Change]:
+    topics = context.topics.within(image)
     provided = _Provided(topics, wanted)
     changes: list[Change] = []
     reported: set[tuple[str | None, UUID]] = set()
@@ -93,6 +96,7 @@ def _decide_deletions(
             continue
         try:
             topic = _topic_to_delete(topics, state, provided)
+            refuse_if_declared(image, context.namespace, topics.name_of(topic), "deleted")
         except Refusal as refusal:
             topic_id = state.topic_id
             if topic_id == ZERO_ID and state.name in provided.names_of_ids:
