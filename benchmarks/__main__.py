@@ -1,5 +1,5 @@
 """`./tidewheel bench`: single brokers compared by default; `bench cell` compares cells of three,
-`bench partitions` measures many partitions."""
+`bench partitions` measures many partitions, `bench calls` counts function calls."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import signal
 import sys
 from types import FrameType
 
-from benchmarks import cell, compare, many_partitions
+from benchmarks import calls, cell, compare, many_partitions
 
-OTHERS = {"cell": cell.main, "partitions": many_partitions.main}
+OTHERS = {"calls": calls.main, "cell": cell.main, "partitions": many_partitions.main}
 
 
 def end(number: int, _frame: FrameType | None) -> None:

@@ -161,6 +161,7 @@ class Tidewheel:
         directory: Path,
         settings: dict[str, str] | None = None,
         checkout: Path | None = None,
+        launch: type[BrokerLaunch] = BrokerLaunch,
     ) -> None:
         self.name = "tidewheel" if checkout is None else str(checkout)
         directory.mkdir(parents=True, exist_ok=True)
@@ -168,7 +169,7 @@ class Tidewheel:
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         given = {**COMMON_SETTINGS, **(settings or {})}
-        self._launch = BrokerLaunch(
+        self._launch = launch(
             broker_id=1,
             data=directory / "data",
             log=directory / "stdout.log",

@@ -58,8 +58,14 @@ class Cell(Protocol):
 class TidewheelCell:
     """Three Tidewheel brokers from this checkout or from another, and Postgres."""
 
-    def __init__(self, directory: Path, checkout: Path | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        checkout: Path | None = None,
+        launch: type[BrokerLaunch] = BrokerLaunch,
+    ) -> None:
         self.name = "tidewheel" if checkout is None else str(checkout)
+        self._make_launch = launch
         self._prefix = code_of(checkout)
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
@@ -78,7 +84,7 @@ class TidewheelCell:
     def _launch(self, broker_id: int) -> None:
         settings = tuple(f"{key}={value}" for key, value in COMMON_SETTINGS.items())
         self._brokers[broker_id] = BrokerProcess(
-            BrokerLaunch(
+            self._make_launch(
                 broker_id=broker_id,
                 data=self._directory / f"broker-{broker_id}",
                 log=self._directory / f"broker-{broker_id}.log",
@@ -106,6 +112,12 @@ class TidewheelCell:
 
     def resident_bytes(self) -> int:
         return sum(map(tree_resident_bytes, self._pids()))
+
+    def stop(self) -> None:
+        """End the brokers gracefully."""
+        for broker in self._brokers.values():
+            broker.stop(STOP_SECONDS_MAX)
+        self._brokers.clear()
 
     def close(self) -> None:
         for broker in self._brokers.values():
