@@ -75,7 +75,7 @@ def summary_of(log: LogState) -> LogSummary:
         not log.needs_flush and not log.pending_deletion,
         log.tail_files_offset == log.log_end_offset,
         _first_segment_newest_ms(log),
-        len(log.producers),
+        max(map(len, log.folds)),
     )
 
 

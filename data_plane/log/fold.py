@@ -4,8 +4,8 @@ A fold is made for one log, and told which (`FoldContext`); `Log.fold(kind)` fin
 calls `apply` once for each stored batch in offset order: on append after the write has succeeded,
 and on replay after a restart. At a segment boundary it stores a snapshot next to the
 segment: here and now or, of a large state, by a thread that writes what `freeze` holds. After a
-restart or a truncation it calls `restore` with the newest snapshot at or below the wanted offset
-and applies the batches from there, so that always
+restart or a truncation it calls `restore` with the newest snapshot at or below the wanted offset,
+piece by piece, and applies the batches from there, so that always
 
     fold(truncate(log, o)) == fold(log[:o])
 
@@ -13,6 +13,7 @@ Invariants
 - A fold depends on log bytes only: no clock, no configuration that may differ between replicas.
 - All folds of a log see the same StoredBatch: its records are unpacked once, if any of them asks.
 - Snapshots are deterministic: equal states give equal bytes, written in either way.
+- Nothing here has a large state in one piece of memory: it is written and read in pieces.
 - `freeze` takes no time that grows with the state: it is called between two appends.
 - `apply` never raises for what a batch says; the append checked it before. Should it raise all the
   same, the append is taken back.
@@ -25,13 +26,13 @@ Users: producer state (producer_state.py); tags, delays and retries plug in from
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
 from data_plane.log.config import LogConfig
-from data_plane.log.file_system import Buffer, File
+from data_plane.log.file_system import Buffer
 from data_plane.wire.records import BatchHeader, Record, decode_batch
 
 
@@ -65,10 +66,16 @@ class StoredBatch:
         return self._records
 
 
+class SnapshotFile(Protocol):
+    """Where a snapshot goes: an empty file of which only this much is asked."""
+
+    def write_at(self, position: int, data: Buffer) -> None: ...
+
+
 class FrozenFold(Protocol):
     """A fold's state as it was."""
 
-    def write(self, file: File) -> None:
+    def write(self, file: SnapshotFile) -> None:
         """Write the snapshot into an empty file, piece by piece; in a worker thread."""
 
     def close(self) -> None:
@@ -81,7 +88,7 @@ class FrozenBytes:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def write(self, file: File) -> None:
+    def write(self, file: SnapshotFile) -> None:
         file.write_at(0, self._data)
 
     def close(self) -> None:
@@ -106,14 +113,16 @@ class Fold(Protocol):
         """From which offset on retention has to leave the log as it is; None for none."""
 
     def snapshot(self) -> bytes:
-        """The whole state; never b""."""
+        """The whole state; never b"". Asked of a small one, and where too many wait for a thread:
+        it is written at once."""
 
     def freeze(self) -> FrozenFold:
         """The whole state as it is now, to be written while the fold goes on."""
 
-    def restore(self, data: bytes) -> None:
-        """Replace the state by a snapshot's; b"" stands for the one before the first
-        batch. Raises ValueError for bytes that are not a whole snapshot."""
+    def restore(self, pieces: Iterable[Buffer]) -> None:
+        """Replace the state by a snapshot's, which comes in pieces of any size; none of them stands
+        for the state before the first batch. Raises ValueError for what is not a whole snapshot,
+        and whatever is half restored then is thrown away. In the thread that loads the log."""
 
 
 FoldFactory = Callable[[FoldContext], Fold]

@@ -17,13 +17,19 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
+from crc32c import crc32c
+
 from data_plane.log.checkpoints import write_file
-from data_plane.log.file_system import SyncSite
+from data_plane.log.file_system import Buffer, FileSystem, SyncSite
 from data_plane.log.fold import Fold
 from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.pending_snapshot import PendingSnapshot
 
 PENDING_MAX = 16
+# A snapshot is read in pieces of that size.
+READ_BYTES = 1 << 20
 
 
 def snapshot_path(log: LogState, fold: Fold, offset: int) -> str:
@@ -33,10 +39,59 @@ def snapshot_path(log: LogState, fold: Fold, offset: int) -> str:
 def write_snapshots(log: LogState, folds: list[Fold], offset: int) -> None:
     """Store the folds' state before `offset` here and now, for the next flush to sync."""
     for fold in folds:
+        if len(fold) <= log.log_directory.entries_written_at_once_max:
+            _write_at_once(log, fold, offset)
+            continue
         path = snapshot_path(log, fold, offset)
-        write_file(log.log_directory.fs, path, fold.snapshot(), None)
+        pending = PendingSnapshot(log.log_directory.fs, path, fold, offset)
+        try:
+            pending.write()
+        finally:
+            pending.close()
         log.sync_later(path, SyncSite.SNAPSHOT)
     log.dirty |= Dirty.FOLDER
+
+
+def _write_at_once(log: LogState, fold: Fold, offset: int) -> None:
+    path = snapshot_path(log, fold, offset)
+    write_file(log.log_directory.fs, path, fold.snapshot(), None)
+    log.sync_later(path, SyncSite.SNAPSHOT)
+    log.dirty |= Dirty.FOLDER
+
+
+def snapshot_pieces(fs: FileSystem, path: str) -> Generator[Buffer]:
+    """The file's bytes; none of an empty one. Raises FileNotFoundError, with the first piece."""
+    file = fs.open(path, write=False)
+    try:
+        for position in range(0, file.size(), READ_BYTES):
+            yield file.read_at(position, READ_BYTES)
+    finally:
+        file.close()
+
+
+def are_equal(fold: Fold, other: Fold) -> bool:
+    """Whether both have the same state, in the memory of a piece of it."""
+    return len(fold) == len(other) and _digest(fold) == _digest(other)
+
+
+class _Digest:
+    """The checksum of what is written, and where."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        self.value = crc32c(data, crc32c(b"%d:" % position, self.value))
+
+
+def _digest(fold: Fold) -> int:
+    digest = _Digest()
+    frozen = fold.freeze()
+    try:
+        frozen.write(digest)
+    finally:
+        frozen.close()
+    return digest.value
 
 
 def hold_snapshots(log: LogState, offset: int) -> None:
@@ -44,7 +99,8 @@ def hold_snapshots(log: LogState, offset: int) -> None:
     at_once_max = log.log_directory.entries_written_at_once_max
     for fold in log.folds:
         if len(fold) <= at_once_max or len(log.pending_snapshots) >= PENDING_MAX:
-            write_snapshots(log, [fold], offset)
+            # One more view of a large state would be one more layer of it.
+            _write_at_once(log, fold, offset)
             continue
         path = snapshot_path(log, fold, offset)
         pending = PendingSnapshot(log.log_directory.fs, path, fold, offset)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from data_plane.log.batch_walk import BadRange, BatchWalk, pieces_around
@@ -21,7 +22,12 @@ from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import Buffer, File, FileSystem, SyncSite
 from data_plane.log.fold import Fold, StoredBatch
-from data_plane.log.fold_snapshots import hold_snapshots, write_pending, write_snapshots
+from data_plane.log.fold_snapshots import (
+    hold_snapshots,
+    snapshot_pieces,
+    write_pending,
+    write_snapshots,
+)
 from data_plane.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, encode_aborted
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_state import Dirty, LogState
@@ -276,13 +282,14 @@ def restore_folds(
             if candidate > offset:
                 continue
             try:
-                data = fs.read_file(f"{folder}/{candidate:020d}{fold.extension}")
-                if not data:
+                path = f"{folder}/{candidate:020d}{fold.extension}"
+                if not fs.size(path):
                     # Power loss left the name and nothing else.
                     continue
-                fold.restore(data)
+                with closing(snapshot_pieces(fs, path)) as pieces:
+                    fold.restore(pieces)
             except (ValueError, FileNotFoundError):
-                fold.restore(b"")
+                fold.restore(())
                 continue
             start = candidate
             break
@@ -421,7 +428,7 @@ def load_tail_files(
     active.bytes_since_index = 0
     active.start_indexes()
     for fold in folds:
-        fold.restore(b"")
+        fold.restore(())
     return False
 
 

@@ -267,7 +267,7 @@ class Log(LogState):
         directory = self.log_directory
         if last_segment_below(self.segments, offset).size > directory.bytes_loaded_at_once_max:
             return True
-        return max(map(len, self.folds)) > directory.producers_loaded_at_once_max
+        return max(map(len, self.folds)) > directory.entries_loaded_at_once_max
 
     def cut_job(self, offset: int) -> CutJob:
         """A job that does what `truncate_to(offset)` does, where `needs_long_cut`."""

@@ -31,7 +31,7 @@ REPORTS_MAX = 1000
 ENTRIES_WRITTEN_AT_ONCE_MAX = 200
 # What it takes some 20 ms to load.
 BYTES_LOADED_AT_ONCE_MAX = 1 << 20
-PRODUCERS_LOADED_AT_ONCE_MAX = 1_000
+ENTRIES_LOADED_AT_ONCE_MAX = 1_000
 NOT_THE_DISKS_FAULT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -49,12 +49,12 @@ class LogDirectory:
         "damage",
         "deletions",
         "directories_count",
+        "entries_loaded_at_once_max",
         "entries_written_at_once_max",
         "failure",
         "fs",
         "open_files",
         "path",
-        "producers_loaded_at_once_max",
         "reports",
         "stop_sign",
         "vouched_date",
@@ -98,7 +98,7 @@ class LogDirectory:
         # Logs with more to walk, or to decode, are loaded and cut by threads; see load_job.py and
         # cut_job.py.
         self.bytes_loaded_at_once_max = BYTES_LOADED_AT_ONCE_MAX
-        self.producers_loaded_at_once_max = PRODUCERS_LOADED_AT_ONCE_MAX
+        self.entries_loaded_at_once_max = ENTRIES_LOADED_AT_ONCE_MAX
         # Logs known to be damaged; see damage.py.
         self.damage: dict[str, int] = {}
 

@@ -322,7 +322,7 @@ class LogState(ABC):
         summary = self.opened_from
         if self.segments_if_loaded is not None or summary is None or self.is_closed:
             return False
-        if summary.producers_count > self.log_directory.producers_loaded_at_once_max:
+        if summary.fold_entries_count > self.log_directory.entries_loaded_at_once_max:
             return True
         walked_bytes = 0 if summary.has_tail_files else summary.active_size
         return walked_bytes > self.log_directory.bytes_loaded_at_once_max

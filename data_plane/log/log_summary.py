@@ -11,7 +11,8 @@ class LogSummary(NamedTuple):
     `is_synced`: nothing was left to flush or to remove when this was taken, so a log that still has
     this active segment in this size needs no recovery. `has_tail_files`: a clean close left index
     files and snapshots that reach the log end. `first_segment_timestamp` is the largest of the
-    oldest segment, for retention; -1 where that was not known."""
+    oldest segment, for retention; -1 where that was not known.
+    `fold_entries_count` is that of the fold that has most."""
 
     log_start_offset: int
     log_end_offset: int
@@ -26,4 +27,4 @@ class LogSummary(NamedTuple):
     is_synced: bool
     has_tail_files: bool
     first_segment_timestamp: int
-    producers_count: int = 0
+    fold_entries_count: int = 0

@@ -12,12 +12,13 @@ so reads the file as if it had written it. The crc makes a torn file known.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from crc32c import crc32c
 
-from data_plane.log.file_system import File
+from data_plane.log.file_system import Buffer
+from data_plane.log.fold import SnapshotFile
 
 VERSION = 1
 NO_OFFSET = -1
@@ -48,7 +49,7 @@ def encode_producer_snapshot(rows: Sequence[SnapshotRow]) -> bytes:
 
 
 def write_producer_snapshot(
-    file: File, rows_count: int, pieces: Iterable[Sequence[SnapshotRow]]
+    file: SnapshotFile, rows_count: int, pieces: Iterable[Sequence[SnapshotRow]]
 ) -> None:
     """As `encode_producer_snapshot`, into an empty file and without having all of it in memory."""
     data = _COUNT.pack(rows_count)
@@ -68,15 +69,37 @@ def write_producer_snapshot(
 
 def decode_producer_snapshot(data: bytes) -> list[SnapshotRow]:
     """The rows of a file; ValueError when it is not whole."""
-    if len(data) < _HEAD.size + _COUNT.size:
-        raise ValueError(f"{len(data)} bytes is less than a producer snapshot's head")
-    version, crc = _HEAD.unpack_from(data)
-    if version != VERSION:
-        raise ValueError(f"unknown producer snapshot version {version}")
-    body = memoryview(data)[_HEAD.size :]
-    if crc32c(body) != crc:
+    return list(read_producer_snapshot([data]))
+
+
+def read_producer_snapshot(pieces: Iterable[Buffer]) -> Iterator[SnapshotRow]:
+    """The rows of a file that comes in pieces. ValueError when it is not whole: that may be known
+    only at its end, when all rows were given."""
+    rest = b""
+    rows_left = crc = wanted_crc = -1
+    for piece in pieces:
+        data = rest + bytes(piece) if rest else bytes(piece)
+        position = 0
+        if rows_left < 0:
+            if len(data) < _HEAD.size + _COUNT.size:
+                rest = data
+                continue
+            version, wanted_crc = _HEAD.unpack_from(data)
+            if version != VERSION:
+                raise ValueError(f"unknown producer snapshot version {version}")
+            (rows_left,) = _COUNT.unpack_from(data, _HEAD.size)
+            position = _HEAD.size + _COUNT.size
+            crc = crc32c(data[_HEAD.size : position])
+        end = len(data) - (len(data) - position) % _ROW.size
+        rows = memoryview(data)[position:end]
+        crc = crc32c(rows, crc)
+        rows_left -= len(rows) // _ROW.size
+        if rows_left < 0:
+            raise ValueError("the producer snapshot has more rows than it says")
+        for fields in _ROW.iter_unpack(rows):
+            yield SnapshotRow(*fields)
+        rest = data[end:]
+    if rows_left or rest:
+        raise ValueError("the producer snapshot ends before its last row")
+    if crc != wanted_crc:
         raise ValueError("the producer snapshot's crc is not that of its bytes")
-    rows_bytes = body[_COUNT.size :]
-    if _COUNT.unpack_from(body)[0] * _ROW.size != len(rows_bytes):
-        raise ValueError("the producer snapshot's count is not that of its rows")
-    return [SnapshotRow(*fields) for fields in _ROW.iter_unpack(rows_bytes)]

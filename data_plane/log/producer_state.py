@@ -25,22 +25,22 @@ Deliberately absent: transaction verification (KIP-890) and the coordinator's si
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from operator import itemgetter
 from typing import NamedTuple
 
 from data_plane.log.errors import AppendError
-from data_plane.log.file_system import Buffer, File
-from data_plane.log.fold import StoredBatch
+from data_plane.log.file_system import Buffer
+from data_plane.log.fold import SnapshotFile, StoredBatch
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.log.producer_snapshot import (
     NO_OFFSET,
     ROWS_PER_WRITE,
     SnapshotRow,
-    decode_producer_snapshot,
     encode_producer_snapshot,
+    read_producer_snapshot,
     write_producer_snapshot,
 )
 from data_plane.log.versioned_map import FrozenView, VersionedMap
@@ -362,14 +362,17 @@ class ProducerStates:
         """See Fold.freeze."""
         return FrozenProducers(self.producers.freeze())
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, pieces: Iterable[Buffer]) -> None:
         """See Fold.restore."""
-        rows = decode_producer_snapshot(data) if data else []
         self.producers.clear()
         self.ongoing.clear()
         self.undecided.clear()
         self.aborted.clear()
-        for row in rows:
+        left = iter(pieces)
+        first = next(left, None)
+        if first is None:
+            return
+        for row in read_producer_snapshot(chain([first], left)):
             entry = self.producers.get(row.producer_id)
             if entry is None:
                 entry = self.producers[row.producer_id] = ProducerEntry(row.producer_id)
@@ -439,7 +442,7 @@ class FrozenProducers:
     def __init__(self, view: FrozenView[int, ProducerEntry]) -> None:
         self._view = view
 
-    def write(self, file: File) -> None:
+    def write(self, file: SnapshotFile) -> None:
         slices: list[list[tuple[int, ProducerEntry]]] = []
         rows_count = 0
         entries = self._view.items()

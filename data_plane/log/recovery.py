@@ -28,6 +28,7 @@ from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.errors import CorruptSegment
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.fold import Fold
+from data_plane.log.fold_snapshots import are_equal
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.loading import LoadedLog
 from data_plane.log.log_state import Dirty, LogState
@@ -397,4 +398,4 @@ def _int32(value: int) -> int:
 
 
 def _are_equal(folds: list[Fold], others: list[Fold]) -> bool:
-    return all(one.snapshot() == other.snapshot() for one, other in zip(folds, others, strict=True))
+    return all(map(are_equal, folds, others))

@@ -7,6 +7,7 @@ nobody runs, and what was nobody's fault is tried again.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -15,6 +16,7 @@ import pytest
 
 from data_plane.log.compaction import CompactionJob
 from data_plane.log.errors import LogDirFailure
+from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FoldFactory, FrozenBytes, StoredBatch
 from data_plane.log.lanes import Job, Lane
 from data_plane.log.log import Log
@@ -64,7 +66,8 @@ class BrokenFold:
             raise ZeroDivisionError("a feature's bug")
         return self.batches_count.to_bytes(8)
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, pieces: Iterable[Buffer]) -> None:
+        data = b"".join(pieces)
         self.batches_count = int.from_bytes(data)
 
 

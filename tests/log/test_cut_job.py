@@ -118,9 +118,9 @@ def test_small_cuts_need_no_thread() -> None:
     assert not one.log.needs_long_cut(0)
     assert not one.log.needs_long_cut(BATCHES)
     directory.bytes_loaded_at_once_max = 1 << 20
-    directory.producers_loaded_at_once_max = PRODUCERS
+    directory.entries_loaded_at_once_max = PRODUCERS
     assert not one.log.needs_long_cut(1)
-    directory.producers_loaded_at_once_max = PRODUCERS - 1
+    directory.entries_loaded_at_once_max = PRODUCERS - 1
     assert one.log.needs_long_cut(1)
 
 

@@ -4,11 +4,13 @@ restart."""
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 
 import pytest
 
 from data_plane.log import recovery
 from data_plane.log.errors import LogDirFailure
+from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import Fault
@@ -41,7 +43,8 @@ class Refusing:
     def snapshot(self) -> bytes:
         return b"".join(offset.to_bytes(8, "big") for offset in [-1 % (1 << 64), *self.offsets])
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, pieces: Iterable[Buffer]) -> None:
+        data = b"".join(pieces)
         found = [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
         self.offsets = found[1:]
 

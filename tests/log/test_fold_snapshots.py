@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from data_plane.log import fold_snapshots
 from data_plane.log.checkpoints import TEMPORARY_SUFFIX
 from data_plane.log.file_system import Buffer, File
+from data_plane.log.fold import SnapshotFile
 from data_plane.log.fold_snapshots import PENDING_MAX
 from data_plane.log.log_directory import ENTRIES_WRITTEN_AT_ONCE_MAX
 from data_plane.log.producer_state import EXPIRED_SLICE_ENTRIES, ProducerStates
@@ -96,7 +97,7 @@ def test_a_crash_before_the_flush_costs_no_producer(is_power_lost: bool) -> None
     after = one.log.producers.snapshot()
     if is_power_lost:
         before = ProducerStates()
-        before.restore(after)
+        before.restore([after])
         one.lose_power(random.Random(5))
         assert len(one.log.producers) == PRODUCERS
     else:
@@ -165,7 +166,7 @@ def test_cancelling_does_not_wait_for_who_writes() -> None:
     frozen = pending._frozen
 
     class Interrupting:
-        def write(self, file: File) -> None:
+        def write(self, file: SnapshotFile) -> None:
             frozen.write(file)
             pending.cancel()
 

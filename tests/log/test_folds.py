@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from data_plane.log.config import LogConfig
+from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
 from data_plane.log.manager import LogManager
 from data_plane.wire.records import Record, iter_batch_headers
@@ -45,7 +47,8 @@ class Counter:
     def freeze(self) -> FrozenBytes:
         return FrozenBytes(self.snapshot())
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, pieces: Iterable[Buffer]) -> None:
+        data = b"".join(pieces)
         head, *lines = data.split(b"\n")
         if head not in (b"", b"counts"):
             raise ValueError("no counts")
@@ -83,7 +86,8 @@ class Pins:
     def freeze(self) -> FrozenBytes:
         return FrozenBytes(self.snapshot())
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, pieces: Iterable[Buffer]) -> None:
+        data = b"".join(pieces)
         head, *offsets = data.split(b" ")
         if head not in (b"", b"pins"):
             raise ValueError("no pins")

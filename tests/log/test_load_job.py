@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from data_plane.log.lanes import Lane
-from data_plane.log.log_directory import BYTES_LOADED_AT_ONCE_MAX, PRODUCERS_LOADED_AT_ONCE_MAX
+from data_plane.log.log_directory import BYTES_LOADED_AT_ONCE_MAX, ENTRIES_LOADED_AT_ONCE_MAX
 from data_plane.log.log_summary import LogSummary
 from tests.log.one_log import DATA, START_MS, TOPIC_ID, OneLog, batch_of
 
@@ -92,16 +92,16 @@ def test_what_loads_quickly_needs_no_thread() -> None:
     assert one.log.needs_long_load
     one.log.opened_from = one.log.opened_from._replace(has_tail_files=True)
     assert not one.log.needs_long_load
-    one.log.opened_from = summary._replace(producers_count=PRODUCERS_LOADED_AT_ONCE_MAX + 1)
+    one.log.opened_from = summary._replace(fold_entries_count=ENTRIES_LOADED_AT_ONCE_MAX + 1)
     assert one.log.needs_long_load
     one.log.load()
     assert not one.log.needs_long_load
-    assert one.log.summary().producers_count == 1
+    assert one.log.summary().fold_entries_count == 1
 
 
 def test_checkpoints_of_before_are_read() -> None:
     fields = [0] * (len(LogSummary._fields) - 1)
-    assert LogSummary(*fields).producers_count == 0  # type: ignore[arg-type]
+    assert LogSummary(*fields).fold_entries_count == 0  # type: ignore[arg-type]
 
 
 def test_who_needs_the_log_at_once_loads_it_and_the_thread_finds_nothing_to_do() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -118,7 +119,7 @@ def test_a_batch_may_wrap_within() -> None:
     log = Log()
     log.append(SEQUENCE_MAX, 3)
     assert log.states.producers[1].last_sequence == 1
-    log.states.restore(log.states.snapshot())
+    log.states.restore([log.states.snapshot()])
     found = log.check(log.batch(SEQUENCE_MAX, 3))
     assert found is not None
     log.append(2)
@@ -244,7 +245,7 @@ def test_transactions_that_end_in_another_order_are_decided_in_their_own() -> No
     log.mark(is_commit=True, producer=2)
     assert log.states.first_unstable_offset(3) == 0
     assert log.states.first_unstable_offset(4) == 0
-    log.states.restore(log.states.snapshot())
+    log.states.restore([log.states.snapshot()])
     assert log.states.first_unstable_offset(4) is None, "a start knows of the open ones only"
 
 
@@ -335,7 +336,7 @@ def test_a_producer_is_as_old_as_its_last_marker_also_after_a_start() -> None:
     log.append(0, in_txn=True)
     log.mark(is_commit=True)
     again = ProducerStates()
-    again.restore(log.states.snapshot())
+    again.restore([log.states.snapshot()])
     for states in (log.states, again):
         assert states.producers[1].last_timestamp == 5
         assert states.expire(104, 100) == 0
@@ -392,14 +393,30 @@ def test_a_snapshot_and_the_rest_are_the_whole(seed: int, steps: int, cut: int) 
     first, second = ProducerStates(), ProducerStates()
     for data in log.batches[:cut]:
         first.apply_batch(read_batch_header(data, 0), data, 0)
-    second.restore(first.snapshot())
+    second.restore([first.snapshot()])
     assert second.snapshot() == first.snapshot()
     for data in log.batches[cut:]:
         second.apply_batch(read_batch_header(data, 0), data, 0)
     assert second.snapshot() == log.states.snapshot()
     assert second.ongoing == log.states.ongoing
-    second.restore(b"")
+    second.restore(())
     assert second.snapshot() == ProducerStates().snapshot()
+
+
+@given(st.integers(0, 1000), st.data())
+def test_a_snapshot_is_read_in_pieces_of_any_size(seed: int, data: st.DataObject) -> None:
+    log = random_log(seed, 8)
+    snapshot = log.states.snapshot()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(snapshot)), max_size=6)))
+    pieces = [snapshot[start:end] for start, end in pairwise([0, *cuts, len(snapshot)])]
+    again = ProducerStates()
+    again.restore(pieces)
+    assert again.snapshot() == snapshot
+    assert again.ongoing == log.states.ongoing
+    with pytest.raises(ValueError, match="snapshot"):
+        again.restore([snapshot[: data.draw(st.integers(0, len(snapshot) - 1))]])
+    with pytest.raises(ValueError, match="snapshot"):
+        again.restore([*pieces, b"more"])
 
 
 @given(st.integers(0, 1000), st.data())

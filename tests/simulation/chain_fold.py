@@ -7,8 +7,11 @@ even number its snapshots are written by threads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from crc32c import crc32c
 
+from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
 
 HEAD = b"chain"
@@ -56,7 +59,8 @@ class ChainFold(Chain):
     def freeze(self) -> FrozenBytes:
         return FrozenBytes(self.snapshot())
 
-    def restore(self, data: bytes) -> None:
+    def restore(self, pieces: Iterable[Buffer]) -> None:
+        data = b"".join(pieces)
         head, *state = data.split(b" ") if data else (HEAD, b"-1", b"0", b"0")
         if head != HEAD or len(state) != 3:
             raise ValueError("not a whole chain")

@@ -299,7 +299,7 @@ class Node:
             for directory in entry.logs.directories:
                 directory.entries_written_at_once_max = 0
                 directory.bytes_loaded_at_once_max = 0
-                directory.producers_loaded_at_once_max = 0
+                directory.entries_loaded_at_once_max = 0
         services = make_services(self.settings, ports, entry)
         self.services = services
         self._dispatcher = Dispatcher(services)
