@@ -1,8 +1,8 @@
 """Leader epochs of a log: where each one's first batch stands (KIP-101, KIP-279).
 
-A fold over `partition_leader_epoch` of the batches, kept as a sorted list. On disk Kafka's text
-file, written before a recovery point passes what is new in it: a version line, a count line, then
-"epoch start_offset" lines.
+A fold over `partition_leader_epoch` of the batches, kept as a sorted list. Of what the log has
+deleted it remembers the last epoch. On disk Kafka's text file, written before a recovery point
+passes what is new in it: a version line, a count line, then "epoch start_offset" lines.
 """
 
 from __future__ import annotations
@@ -68,12 +68,15 @@ class LeaderEpochs:
             self.replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Let the log begin at `start_offset`: its epoch begins there, older ones go."""
-        index = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset) - 1
-        if index < 0 or (index == 0 and self.entries[0].start_offset == start_offset):
-            return
-        first = EpochEntry(self.entries[index].epoch, start_offset)
-        self.replace([first, *self.entries[index + 1 :]])
+        """Let the log begin at `start_offset`: older epochs go than that of the record before it.
+
+        That one stays, and where it began. Another log that ends at `start_offset` may have parted
+        from this one below it, and Kafka, which lets the oldest epoch begin at the log start, takes
+        it for the same."""
+        last_deleted = start_offset - 1
+        index = bisect_right(self.entries, last_deleted, key=lambda entry: entry.start_offset) - 1
+        if index > 0:
+            self.replace(self.entries[index:])
 
     def encode(self) -> bytes:
         lines = [f"{entry.epoch} {entry.start_offset}\n" for entry in self.entries]

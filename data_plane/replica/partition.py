@@ -280,9 +280,13 @@ class Partition:
         return None
 
     def end_offset_for_epoch(self, epoch: int) -> truncation.EpochEnd:
-        """(largest epoch ≤ `epoch`, where it ends) by what this replica knows, or UNDEFINED."""
+        """(largest epoch ≤ `epoch`, where it ends) by what this replica knows, or UNDEFINED. Who
+        asks goes on there, so it is never told a place below the log start."""
         own_epoch = self.leader_epoch if self.is_leader else None
-        return truncation.epoch_end(self.log, own_epoch, epoch)
+        found = truncation.epoch_end(self.log, own_epoch, epoch)
+        if found == truncation.UNDEFINED:
+            return found
+        return found[0], max(found[1], self.log.log_start_offset)
 
     def locate_fetch(
         self, fetch_offset: int, last_fetched_epoch: int

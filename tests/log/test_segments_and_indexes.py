@@ -366,7 +366,8 @@ def test_a_flipped_bit_in_an_index_leads_no_reader_astray(
 def test_leader_epochs_are_those_of_the_batches(
     steps: list[tuple[int, int]], start: int, end: int, asked: int
 ) -> None:
-    """Against a list with the epoch of every offset."""
+    """Against a list with the epoch of every offset: from the epoch of the last record that the log
+    has deleted on."""
     by_offset: list[int] = []
     epochs = LeaderEpochs()
     epoch = 0
@@ -382,17 +383,19 @@ def test_leader_epochs_are_those_of_the_batches(
     del by_offset[end:]
     start = min(start, end)
     epochs.truncate_from_start(start)
-    for offset in range(start, end):
+    known_from = by_offset.index(by_offset[start - 1]) if start else 0
+    for offset in range(known_from, end):
         assert epochs.epoch_at(offset) == by_offset[offset]
-    if start < end:
+    assert epochs.epoch_at(known_from - 1) == -1
+    if end:
         assert epochs.latest_epoch == by_offset[-1]
-        inside = by_offset[start:]
+        inside = by_offset[known_from:]
         found = epochs.end_offset_for(asked, end)
         if asked < 0 or asked > inside[-1]:
             assert found == (-1, -1)
         else:
             known = [one for one in inside if one <= asked]
-            above = [start + i for i, one in enumerate(inside) if one > asked]
+            above = [known_from + i for i, one in enumerate(inside) if one > asked]
             assert found == (known[-1] if known else asked, above[0] if above else end)
 
 
@@ -403,6 +406,8 @@ def test_leader_epochs_at_the_very_place_of_a_cut() -> None:
     epochs.truncate_from_end(20)
     assert epochs.entries == [(2, 0), (4, 10)]
     epochs.truncate_from_start(10)
+    assert epochs.entries == [(2, 0), (4, 10)]
+    epochs.truncate_from_start(11)
     assert epochs.entries == [(4, 10)]
     epochs.truncate_from_end(10)
     assert (epochs.entries, epochs.latest_epoch) == ([], -1)

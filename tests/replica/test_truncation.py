@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import DamagedLog
+from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.replica.errors import StaleLeaderEpoch
-from data_plane.replica.truncation import leader_epoch_end
+from data_plane.replica.truncation import diverges, leader_epoch_end
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import LAST_OFFSET_DELTA_POSITION
 from data_plane.wire.records import NewRecord, build_batch
@@ -229,8 +232,8 @@ def test_an_empty_log_that_remembers_an_epoch_the_leader_does_not_know() -> None
     one.append()
     assert cell.fetch(2).diverging == (0, 1)
     cell.catch_up(2)
+    assert_equal(one, two)
     assert one.epochs() == [(0, 0), (1, 2)]
-    assert two.epochs() == [(1, 2)]
 
 
 def test_the_leader_s_log_start_moves_the_follower_s_within_what_is_committed() -> None:
@@ -359,10 +362,10 @@ def append_of_producer(node: Node, sequence: int) -> None:
 
 
 def test_what_cannot_be_compared_any_more_is_forgotten() -> None:
-    """A leader that has deleted all it had knows no old epochs. A log that ends where the leader's
-    begins may hold something else below, and would remember producers by what never counted."""
-    cell = Cell(2, min_insync_replicas=1)
-    one, two = cell.nodes[1], cell.nodes[2]
+    """A leader whose own log began anew at its log start knows no old epochs. A log that ends there
+    may hold something else below, and would remember producers by what never counted."""
+    cell = Cell(3, min_insync_replicas=1, isr=(1, 2))
+    one, two, three = cell.nodes[1], cell.nodes[2], cell.nodes[3]
     one.append()
     cell.catch_up(2)
     # Nobody but 1 has that, and nobody was told that it is committed.
@@ -373,12 +376,81 @@ def test_what_cannot_be_compared_any_more_is_forgotten() -> None:
     two.partition.log.delete_records(2)
     assert (one.end, two.end, one.partition.high_watermark) == (2, 2, 1)
     assert 7 in one.partition.log.producers.producers
-    cell.catch_up(1)
+    cell.catch_up(3)
+    assert (three.partition.log.log_start_offset, three.end) == (2, 2)
+    cell.commit(isr=(2, 3), leader=2)
+    cell.commit(isr=(2, 3), leader=3)
+    cell.deliver()
+    cell.catch_up(1, 2)
     assert (one.partition.log.log_start_offset, one.end) == (2, 2)
     assert not one.partition.log.producers.producers
+    three.append()
+    cell.catch_up(1, 2)
+    assert_equal(one, two, three)
+
+
+def test_what_an_unclean_election_has_undone_is_forgotten_though_it_was_committed() -> None:
+    """2 leads without the last record of 1, and has deleted all of its own that lies as far. That 1
+    knew its record to be committed says nothing any more; 2 knows where its epoch began."""
+    cell = Cell(2, min_insync_replicas=1)
+    one, two = cell.nodes[1], cell.nodes[2]
+    one.append()
+    cell.catch_up(2)
+    cell.commit(isr=(1,))
+    one.deliver()
+    append_of_producer(one, 0)
+    cell.now_ms += LAG_MS + 1
+    one.partition.review(cell.now_ms)
+    assert (one.partition.high_watermark, one.end) == (2, 2)
+    cell.commit(isr=(2,), leader=2)
+    cell.deliver()
     two.append()
+    two.append()
+    assert two.partition.high_watermark == 3
+    two.partition.log.delete_records(2)
+    assert cell.fetch(1).diverging == (0, 1)
     cell.catch_up(1)
+    assert (one.partition.log.log_start_offset, one.end) == (2, 3)
+    assert not one.partition.log.producers.producers
     assert_equal(one, two)
+
+
+@given(st.data())
+def test_a_log_that_ends_where_the_leader_s_begins_is_known_for_the_same_or_not(
+    data: st.DataObject,
+) -> None:
+    """Whatever the leader has deleted: the follower's log is its log below that, or it has parted
+    from it, in epochs that the leader never had."""
+    leader = sorted(data.draw(st.lists(st.integers(0, 9).map(lambda n: 2 * n), min_size=1)))
+    log_start = data.draw(st.integers(1, len(leader)))
+    common = data.draw(st.integers(0, log_start))
+    last_common = leader[common - 1] if common else 0
+    other = st.integers(last_common // 2, 12).map(lambda n: 2 * n + 1)
+    parted = data.draw(st.lists(other, min_size=log_start - common, max_size=log_start - common))
+    epochs = LeaderEpochs()
+    for offset, epoch in enumerate(leader):
+        epochs.assign(epoch, offset)
+    epochs.truncate_from_start(log_start)
+    last_epoch = max(parted, default=last_common)
+    found = epochs.end_offset_for(last_epoch, len(leader))
+    if found == (-1, -1):
+        found = leader[-1], len(leader)
+    assert diverges(found, last_epoch, log_start) == (common < log_start)
+
+
+def test_a_client_is_told_no_end_of_an_epoch_below_the_log_start() -> None:
+    cell = Cell(2, min_insync_replicas=1)
+    cell.leader.append()
+    cell.catch_up(2)
+    cell.lead(2)
+    cell.leader.append(count=2)
+    cell.catch_up(1)
+    partition = cell.leader.partition
+    assert partition.end_offset_for_epoch(0) == (0, 1)
+    partition.log.delete_records(2)
+    assert partition.end_offset_for_epoch(0) == (0, 2)
+    assert partition.end_offset_for_epoch(1) == (1, 3)
+    assert partition.end_offset_for_epoch(2) == (-1, -1)
 
 
 def test_what_is_known_to_be_committed_is_remembered_when_it_is_deleted() -> None:

@@ -9,6 +9,7 @@ from data_plane.broker.cell.broker_lifecycle import Membership
 from data_plane.broker.request.wall_clock import WallClock
 from data_plane.log import flush, loading, partition_files, retention, truncation
 from data_plane.log.checkpoints import encode_value, write_unsynced
+from data_plane.log.leader_epochs import EpochEntry, LeaderEpochs
 from data_plane.log.log import Log
 from data_plane.log.maintenance import Maintenance
 from data_plane.log.segment import Segment
@@ -171,7 +172,17 @@ def _looks_once(patch: Patch) -> None:
 
 
 def _incomparable_is_kept(patch: Patch) -> None:
+    """And leaders do not know where the epoch of their last deleted record began, by which most of
+    these followers part from them before."""
+
+    def begin_at_start(epochs: LeaderEpochs, start_offset: int) -> None:
+        known = epochs.epoch_at(start_offset)
+        if known >= 0:
+            later = [entry for entry in epochs.entries if entry.epoch > known]
+            epochs.replace([EpochEntry(known, start_offset), *later])
+
     patch.set(following, "forget_incomparable", lambda *_: None)
+    patch.set(LeaderEpochs, "truncate_from_start", begin_at_start)
 
 
 def _begins_anew_at_its_end(patch: Patch) -> None:
