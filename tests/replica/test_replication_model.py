@@ -237,7 +237,11 @@ class Replication(RuleBasedStateMachine):
         broker = self.cell.image.brokers[node_id]
         node = self.cell.nodes[node_id]
         if not node.is_up:
-            self.cell.register(node_id, is_clean=is_clean)
+            # It was stopped with its disk whole. Where nobody else has everything it has to say so:
+            # the longest log, which the broker's controller would look for, is none of this model.
+            state = self.cell.state
+            is_last = {*state.isr, *state.elr} <= {node_id}
+            self.cell.register(node_id, is_clean=is_clean or is_last)
         elif broker.is_fenced and node.broker_epoch == broker.broker_epoch:
             self.cell.commit(brokers={node_id: broker._replace(is_fenced=False)})
         self.cell.elect()
