@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from data_plane.broker.admin.log_dirs import MeasureSpace
     from data_plane.broker.admin.log_threshold import LogThreshold
+    from data_plane.broker.authentication.authentication import Authentication
     from data_plane.broker.cell.broker_lifecycle import Membership
     from data_plane.broker.cell.deletion_guard import DeletionGuard
     from data_plane.broker.cell.metadata_follower import MetadataFollower
@@ -142,6 +143,7 @@ class Services:
     # must hold up neither.
     store_executor: Executor = field(init=False)
     peers: Peers = field(init=False)
+    authentication: Authentication = field(init=False)
     groups: GroupService = field(init=False)
     fetches: OpenFetches = field(init=False)
     producer_ids: ProducerIds = field(init=False)

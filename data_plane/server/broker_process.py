@@ -248,7 +248,8 @@ class BrokerProcess:
             self._listeners[1].adopt(server)
 
     def _accept_client(self, address: configuration.Listener) -> Connection:
-        settings = listener_settings(address.name, address.security_protocol)
+        mechanisms = self._settings.sasl_mechanisms
+        settings = listener_settings(address.name, address.security_protocol, mechanisms)
         return Connection(self._listener, settings)
 
     async def _enter(self, ports: Ports, addresses: Addresses) -> Entry | None:

@@ -18,6 +18,8 @@ from typing import Any
 from uuid import UUID
 
 from data_plane.broker.admin import handlers
+from data_plane.broker.authentication import sasl_handlers
+from data_plane.broker.authentication.authentication import Authentication
 from data_plane.broker.cell.deletion_guard import DeletionGuard
 from data_plane.broker.cell.metadata_writer import MetadataWriter
 from data_plane.broker.config.effective import EffectiveConfig
@@ -53,6 +55,7 @@ def make_handlers() -> HandlerTable:
     table = HandlerTable()
     for module in (
         api_versions,
+        sasl_handlers,
         produce_handler,
         fetch_handler,
         list_offsets,
@@ -203,6 +206,7 @@ def _add_components(
     services.log_threshold = ports.log_threshold
     services.producer_ids = ProducerIds(services, entry.kept_producer_ids)
     services.fetches = OpenFetches(services)
+    services.authentication = Authentication(services, ports.now_ms)
     services.groups = GroupService(services)
     services.components += [
         guard,
@@ -243,6 +247,17 @@ def close_services(services: Services, now_ms: int) -> None:
 
 def _add_metrics(collector: BrokerCollector, services: Services) -> None:
     sessions = services.fetches
+    authentication = services.authentication
+    collector.add_total(
+        "tidewheel_authentications",
+        "SASL authentications that succeeded.",
+        lambda: authentication.successes_count,
+    )
+    collector.add_total(
+        "tidewheel_failed_authentications",
+        "SASL authentications that failed.",
+        lambda: authentication.failures_count,
+    )
     gauges: list[tuple[str, str, Callable[[], Any]]] = [
         (
             "tidewheel_offline_log_directories",

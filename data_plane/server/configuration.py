@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from data_plane.broker.authentication.plain import PLAIN
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS, refusal_of
 from data_plane.broker.config.definition import ConfigDefinition, InvalidValue
 from data_plane.broker.config.effective import EffectiveConfig
@@ -37,6 +38,7 @@ from data_plane.server.inter_broker_tls import (
     KEY,
     TlsFiles,
     find_problems,
+    is_loopback,
 )
 from data_plane.server.properties_file import MalformedProperties, parse_properties
 
@@ -87,6 +89,7 @@ class BrokerConfig:
     cluster_id: str | None
     rack: str | None
     listeners: tuple[Listener, ...]
+    sasl_mechanisms: tuple[str, ...]
     advertised_listeners: tuple[Listener, ...]
     inter_broker_listener: Listener
     inter_broker_tls: TlsFiles | None
@@ -261,6 +264,7 @@ def _build(
     listeners = _listeners("listeners", resolver, problem)
     advertised = _advertised(resolver, listeners, problem)
     listeners = _with_protocols(resolver, listeners, problem)
+    _check_sasl(resolver, listeners, problem)
     _check_limits(resolver, problem)
     inter_broker = _inter_broker_listener(resolver, problem)
     inter_broker_tls = _inter_broker_tls(resolver, inter_broker.host, problem)
@@ -275,6 +279,7 @@ def _build(
         cluster_id=str(cluster_id) if cluster_id else None,
         rack=str(rack) if rack else None,
         listeners=listeners,
+        sasl_mechanisms=tuple(dict.fromkeys(resolver.get_list("sasl.enabled.mechanisms"))),
         advertised_listeners=advertised,
         inter_broker_listener=inter_broker,
         inter_broker_tls=inter_broker_tls,
@@ -344,7 +349,7 @@ def _with_protocols(
 ) -> tuple[Listener, ...]:
     """`listeners` with the security protocols that their names stand for."""
     name = "listener.security.protocol.map"
-    protocols: dict[str, str] = {"PLAINTEXT": "PLAINTEXT"}
+    protocols: dict[str, str] = {protocol.value: protocol.value for protocol in SecurityProtocol}
     for item in filter(None, (part.strip() for part in resolver.get_str(name).split(","))):
         listener, separator, protocol = item.partition(":")
         if not separator:
@@ -365,6 +370,28 @@ def _with_protocols(
                 " yet",
             )
     return tuple(known)
+
+
+def _check_sasl(
+    resolver: EffectiveConfig, listeners: tuple[Listener, ...], problem: Problem
+) -> None:
+    name = "sasl.enabled.mechanisms"
+    mechanisms = resolver.get_list(name)
+    for listener in listeners:
+        if not listener.security_protocol.has_sasl:
+            continue
+        if not mechanisms:
+            problem(name, f"clients of {listener.name} could not authenticate")
+        if (
+            PLAIN in mechanisms
+            and not listener.security_protocol.has_tls
+            and not is_loopback(listener.host)
+        ):
+            problem(
+                name,
+                f"PLAIN would send passwords in the clear to {listener.name}, which others can "
+                "reach: listen at 127.0.0.1, or give the listener TLS",
+            )
 
 
 def _inter_broker_listener(resolver: EffectiveConfig, problem: Problem) -> Listener:

@@ -113,6 +113,7 @@ class Connection(asyncio.BufferedProtocol):
             self.info.fail = self._close_when_answered
             self.info.mute = self._mute
             self.info.move = self._move
+            self.info.admitted = partial(self._listener.no_longer_strange, self)
             self.info.unsent = self._shares.unsent
             self.info.keep = self._keep_request
             transport.set_write_buffer_limits(high=UNSENT_BYTES_MAX, low=UNSENT_BYTES_MAX // 4)
@@ -207,6 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         info.keep = keep_copy
         info.mute = _muted_already
         info.move = _closed_already
+        info.admitted = _admitted_already
         self._shares.connections.give_back(1)
         if self._unmute_timer is not None:
             self._unmute_timer.cancel()
@@ -226,11 +228,13 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Handle the complete frames of `buf[position:end]` and keep the rest."""
         listener = self._listener
-        frame_bytes_max = listener.frame_bytes_max
         dispatch = listener.dispatcher.dispatch
         info = self.info
         assert info is not None
         gate = info.gate
+        frame_bytes_max = (
+            listener.frame_bytes_max if gate.is_authenticated else listener.strange_frame_bytes_max
+        )
         is_full = self._outgoing.is_full
         has_handled = False
         while end - position >= SIZE_BYTES:
@@ -262,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         half.received += nbytes
         if half.total == SIZE_BYTES and half.received == SIZE_BYTES:
             (size,) = _SIZE.unpack_from(half.buffer, 0)
-            frame_bytes_max = self._listener.frame_bytes_max
+            frame_bytes_max = self._frame_bytes_max()
             if size < 0 or size > frame_bytes_max:
                 raise CloseConnection(f"frame of {size} bytes, allowed are 0 to {frame_bytes_max}")
             half.total += size
@@ -281,6 +285,13 @@ class Connection(asyncio.BufferedProtocol):
             self._take(dispatch(info, half.buffer, SIZE_BYTES, half.total, now_ms))
         finally:
             received.end_handling(half)
+
+    def _frame_bytes_max(self) -> int:
+        info, listener = self.info, self._listener
+        assert info is not None
+        if info.gate.is_authenticated:
+            return listener.frame_bytes_max
+        return listener.strange_frame_bytes_max
 
     def _keep_request(self, buf: bytearray | memoryview, position: int, end: int) -> KeptRequest:
         """See `ConnectionInfo.keep`."""
@@ -555,6 +566,10 @@ class Connection(asyncio.BufferedProtocol):
 
 def _closed_already(reason: str) -> None:
     """What is left of `ConnectionInfo.close` and its like when the connection is gone."""
+
+
+def _admitted_already() -> None:
+    """As `_closed_already`."""
 
 
 def _muted_already(duration_ms: int) -> None:

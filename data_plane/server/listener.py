@@ -6,7 +6,8 @@ Bounds and their effect
   when the client has taken nothing of its answers for so long;
 - a frame must be complete FRAME_DEADLINE_MS after its first byte, plus the time its size takes at
   FRAME_BYTES_PER_MS_MIN;
-- a connection that is not authenticated AUTHENTICATION_MS_MAX after it was opened is closed;
+- a connection that is not authenticated AUTHENTICATION_MS_MAX after it was opened is closed, and
+  the oldest of those when there are more than STRANGERS_MAX;
 - a closing connection that does not take its last bytes is aborted after CLOSE_DEADLINE_MS.
 
 Every close that the client did not ask for is logged with peer and reason; at most
@@ -43,6 +44,9 @@ from data_plane.server.receive_buffers import ReceiveMemory
 FRAME_DEADLINE_MS = 60_000
 FRAME_BYTES_PER_MS_MIN = 100
 AUTHENTICATION_MS_MAX = 30_000
+# Connections that are not authenticated, at a time. Whoever wants to keep others out has to open so
+# many within the time that one of theirs needs to authenticate.
+STRANGERS_MAX = 10_000
 CLOSE_DEADLINE_MS = 10_000
 TLS_HANDSHAKE_TIMEOUT_S = 10.0
 SWEEP_INTERVAL_MS = 5_000
@@ -110,6 +114,12 @@ class Listener:
         self.closed_for_cause_count = 0
         config = services.config
         self.frame_bytes_max = config.get_int("socket.request.max.bytes")
+        # Of clients that are not authenticated.
+        self.strange_frame_bytes_max = min(
+            self.frame_bytes_max, config.get_int("sasl.server.max.receive.size")
+        )
+        # In the order in which they were opened.
+        self._strangers: dict[Connection, None] = {}
         self._config = config
         self._sockets_max = sockets_max
         self._is_inter_broker = is_inter_broker
@@ -165,6 +175,7 @@ class Listener:
             principal=ANONYMOUS if principal is None else principal,
             gate=RequestGate(is_authenticated=principal is not None),
             is_inter_broker=self._is_inter_broker,
+            sasl_mechanisms=connection.settings.sasl_mechanisms,
         )
         refused = None
         if self._is_stopping:
@@ -188,7 +199,26 @@ class Listener:
         self._per_ip[host] += 1
         self.connections.add(connection)
         connection.opened_ms = connection.last_active_ms = self.clock.now_ms()
+        if principal is None:
+            self._welcome(connection)
         return info
+
+    @property
+    def strangers_count(self) -> int:
+        """Connections that are not authenticated yet."""
+        return len(self._strangers)
+
+    def _welcome(self, connection: Connection) -> None:
+        """A stranger has come; the oldest of too many has had the longest time to authenticate."""
+        if len(self._strangers) >= STRANGERS_MAX:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.close("too many connections are not authenticated")
+        self._strangers[connection] = None
+
+    def no_longer_strange(self, connection: Connection) -> None:
+        """It is authenticated."""
+        self._strangers.pop(connection, None)
 
     def _connections_max(self, host: str) -> int:
         limits = connection_limits(self._config.get_str("max.connections.per.ip.overrides"))
@@ -209,6 +239,7 @@ class Listener:
 
     def connection_closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self._strangers.pop(connection, None)
         info = connection.info
         if info is not None:
             self._per_ip[info.host] -= 1
@@ -249,10 +280,8 @@ class Listener:
                     assert connection.transport is not None
                     connection.transport.abort()
                 continue
-            info = connection.info
             if (
-                info is not None
-                and not info.gate.is_authenticated
+                connection in self._strangers
                 and now_ms - connection.opened_ms > AUTHENTICATION_MS_MAX
             ):
                 connection.close(f"not authenticated after {now_ms - connection.opened_ms} ms")

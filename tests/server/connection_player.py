@@ -102,6 +102,7 @@ class PlayedListener:
         self.clock = FixedClock()
         self.dispatcher = ScriptedDispatcher(script)
         self.frame_bytes_max = frame_bytes_max
+        self.strange_frame_bytes_max = frame_bytes_max
         self.bytes_in = 0
         self.bytes_out = 0
         self.unsent = Budget()
@@ -123,6 +124,9 @@ class PlayedListener:
 
     def log_close(self, info: ConnectionInfo, reason: str, *, is_expected: bool = False) -> None:
         self.reasons.append(reason)
+
+    def no_longer_strange(self, connection: Connection) -> None:
+        pass
 
     def end_pass(self, now_ms: int) -> None:
         self.passes += 1

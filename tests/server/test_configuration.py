@@ -139,7 +139,37 @@ def test_a_protocol_that_is_not_served_is_refused() -> None:
     found = problems(
         ["listeners=A://h:1", "listener.security.protocol.map=A:SASL_SSL"],
     )
-    assert found == ["--set: listeners: A asks for SASL_SSL; only PLAINTEXT is served yet"]
+    assert found == [
+        "--set: listeners: A asks for SASL_SSL; only PLAINTEXT, SASL_PLAINTEXT is served yet"
+    ]
+
+
+def test_listeners_are_named_by_what_they_stand_for() -> None:
+    config = load_configuration(
+        flags=[
+            "listeners=PLAINTEXT://127.0.0.1:1,SASL_PLAINTEXT://h:2,USERS://h:3",
+            "listener.security.protocol.map=USERS:SASL_PLAINTEXT",
+        ]
+    )
+    assert [listener.security_protocol.has_sasl for listener in config.listeners] == [
+        False,
+        True,
+        True,
+    ]
+    assert config.sasl_mechanisms == ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def test_passwords_are_not_sent_in_the_clear() -> None:
+    flags = ["sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256", "listeners=SASL_PLAINTEXT://h:1"]
+    assert problems(flags) == [
+        "--set: sasl.enabled.mechanisms: PLAIN would send passwords in the clear to "
+        "SASL_PLAINTEXT, which others can reach: listen at 127.0.0.1, or give the listener TLS"
+    ]
+    load_configuration(flags=[flags[0], "listeners=SASL_PLAINTEXT://localhost:1"])
+    load_configuration(flags=[flags[0], "listeners=PLAINTEXT://h:1"])
+    assert problems(["sasl.enabled.mechanisms=", "listeners=SASL_PLAINTEXT://h:1"]) == [
+        "--set: sasl.enabled.mechanisms: clients of SASL_PLAINTEXT could not authenticate"
+    ]
 
 
 def test_one_source_may_not_contradict_itself() -> None:

@@ -10,9 +10,16 @@ from typing import Any
 
 import pytest
 
-from data_plane.broker.request.principal import ListenerSettings
+from data_plane.broker.request.principal import (
+    ANONYMOUS,
+    ListenerSettings,
+    SecurityProtocol,
+    listener_settings,
+)
+from data_plane.server import listener as listener_module
 from data_plane.server.connection import Connection
 from data_plane.server.listener import (
+    AUTHENTICATION_MS_MAX,
     CLOSE_DEADLINE_MS,
     CLOSE_LOGS_PER_SECOND_MAX,
     FRAME_BYTES_PER_MS_MIN,
@@ -370,3 +377,56 @@ def test_log_lines_about_closed_connections_are_bounded_and_the_rest_counted() -
     ]
     assert suppressed == [7]
     assert harness.listener.closed_for_cause_count == CLOSE_LOGS_PER_SECOND_MAX + 9
+
+
+STRANGERS = listener_settings("USERS", SecurityProtocol.SASL_PLAINTEXT, ("PLAIN",))
+
+
+def test_strangers_have_time_until_they_must_have_authenticated() -> None:
+    harness = Harness(settings=STRANGERS)
+    friend, friends_transport = harness.connect()
+    stranger, strangers_transport = harness.connect()
+    assert friend.info is not None
+    assert friend.info.sasl_mechanisms == ("PLAIN",)
+    friend.info.authenticate(ANONYMOUS)
+    assert harness.listener.strangers_count == 1
+    harness.pass_time(AUTHENTICATION_MS_MAX)
+    assert not strangers_transport.is_closed
+    # Whose session has ended is no stranger: it may authenticate anew while it is not idle.
+    friend.info.gate.expire()
+    harness.pass_time(SWEEP_INTERVAL_MS + 1000)
+    assert strangers_transport.is_closed
+    assert not friends_transport.is_closed
+    lose(stranger)
+    assert harness.listener.strangers_count == 0
+
+
+def test_the_oldest_of_too_many_strangers_has_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "STRANGERS_MAX", 3)
+    harness = Harness(settings=STRANGERS)
+    transports = [harness.connect()[1] for _ in range(3)]
+    friend, friends_transport = harness.connect()
+    assert [transport.is_closed for transport in transports] == [True, False, False]
+    assert friend.info is not None
+    friend.info.authenticate(ANONYMOUS)
+    for _ in range(4):
+        transports.append(harness.connect()[1])
+    assert [transport.is_closed for transport in transports] == [True] * 4 + [False] * 3
+    assert not friends_transport.is_closed
+    assert "too many connections are not authenticated" in harness.reasons()
+
+
+def test_requests_of_strangers_are_small() -> None:
+    harness = Harness(settings=STRANGERS, sasl_server_max_receive_size="2000")
+    _, transport = connected = harness.connect()
+    feed(connected[0], struct.pack(">i", 2001))
+    assert transport.is_closed
+    friend, friends_transport = harness.connect()
+    assert friend.info is not None
+    feed(friend, struct.pack(">i", 2000))
+    assert not friends_transport.is_closed
+    friend, friends_transport = harness.connect()
+    assert friend.info is not None
+    friend.info.authenticate(ANONYMOUS)
+    feed(friend, struct.pack(">i", 2001))
+    assert not friends_transport.is_closed

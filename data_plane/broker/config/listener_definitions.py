@@ -11,7 +11,9 @@ from data_plane.broker.config.definition import (
     Update,
     Value,
     at_least,
+    between,
     define,
+    list_of,
     one_of,
 )
 
@@ -95,9 +97,39 @@ LISTENER_DEFINITIONS = (
     define(
         "listener.security.protocol.map",
         "STRING",
-        "PLAINTEXT:PLAINTEXT",
-        "Which security protocol each listener's name stands for, as NAME:PLAINTEXT,…; no other "
-        "protocol is served yet.",
+        "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Which security protocol each listener's name stands for, as NAME:PROTOCOL,…. The names of "
+        "the protocols stand for themselves: PLAINTEXT and SASL_PLAINTEXT.",
+    ),
+    define(
+        "sasl.enabled.mechanisms",
+        "LIST",
+        "SCRAM-SHA-256,SCRAM-SHA-512",
+        "What clients of listeners with SASL may authenticate with. PLAIN sends passwords as they "
+        "are: a listener without TLS has it on loopback addresses only. Apache Kafka has GSSAPI.",
+        list_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    ),
+    define(
+        "sasl.server.max.receive.size",
+        "INT",
+        524_288,
+        "The largest request of a client that has not authenticated yet.",
+        at_least(1024),
+    ),
+    define(
+        "connections.max.reauth.ms",
+        "LONG",
+        0,
+        "For how long a client of a listener with SASL is authenticated: then it must authenticate "
+        "anew (KIP-368), which clients do in time. 0: for as long as its connection lasts.",
+        at_least(0),
+    ),
+    define(
+        "connection.failed.authentication.delay.ms",
+        "INT",
+        100,
+        "How long after a failed authentication a client is told so, and its connection closed.",
+        between(0, 5_000),
     ),
     define(
         "http.host",

@@ -20,14 +20,6 @@ _KERBEROS = "it tunes logins with Kerberos, of which there are none"
 
 UNSERVED_DEFINITIONS = (
     define(
-        "connection.failed.authentication.delay.ms",
-        "INT",
-        100,
-        "Delay of refusals.",
-        at_least(0),
-        moot="nothing is authenticated yet",
-    ),
-    define(
         "controller.quota.window.num",
         "INT",
         11,

@@ -88,6 +88,8 @@ class ConnectionInfo:
     mute: Callable[[int], None] = lambda duration_ms: None
     # Has what it takes counted with another namespace. Set by the server.
     move: Callable[[str], None] = lambda namespace: None
+    # It counts no longer as one that is not authenticated. Set by the server.
+    admitted: Callable[[], None] = lambda: None
     # What a handler calls that needs `buf[position:end]`, the request or a part of it, for longer.
     # Raises CloseConnection when there is no memory for it. Set by the server.
     keep: Callable[[bytearray | memoryview, int, int], KeptRequest] = keep_copy
@@ -97,6 +99,12 @@ class ConnectionInfo:
     fetch_set: Any = None
     # Tenant listeners refuse what belongs between brokers.
     is_inter_broker: bool = False
+    # How its listener lets clients authenticate; none where they do not.
+    sasl_mechanisms: tuple[str, ...] = ()
+    # Its authentication in progress, or the last one (SaslSession).
+    sasl: Any = None
+    # What takes the next frame of a stranger, which has no header then; None when it has one.
+    take_token: Callable[[bytes, int], Any] | None = None
     # Whose topics, groups and limits are meant.
     namespace: str = DEFAULT_NAMESPACE
 
@@ -116,6 +124,7 @@ class ConnectionInfo:
             self.namespace = namespace
             self.move(namespace)
         self.gate.authenticate()
+        self.admitted()
 
 
 class CloseConnection(Exception):

@@ -79,6 +79,10 @@ class Dispatcher:
         Returns the response's buffers, a Deferred of them, or None when there is no answer.
         Raises CloseConnection (with the reason for the log) or WireError when the connection
         must be closed."""
+        is_stranger = not connection.gate.is_authenticated
+        if is_stranger and connection.take_token is not None:
+            token: Deferred[Any] = connection.take_token(bytes(buf[position:end]), now_ms)
+            return token
         if end - position < 10:
             raise MalformedFrame(f"request of {end - position} bytes is shorter than its header")
         api_key, version, correlation_id, client_id_size = _HEADER.unpack_from(buf, position)
@@ -86,7 +90,7 @@ class Dispatcher:
         spec = API_BY_KEY.get(api_key)
         if entry is None or spec is None:
             raise CloseConnection(f"request for API {api_key}, which is not served here")
-        if not (connection.gate.is_authenticated or entry.is_for_strangers):
+        if is_stranger and not entry.is_for_strangers:
             raise CloseConnection(f"{spec.name} before authentication")
         self._requests_by_api[api_key] = self._requests_by_api.get(api_key, 0) + 1
         self.last_api_key = api_key

@@ -32,6 +32,17 @@ class SecurityProtocol(Enum):
     """Those of Apache Kafka that are served."""
 
     PLAINTEXT = "PLAINTEXT"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients authenticate by SASL."""
+        return self is SecurityProtocol.SASL_PLAINTEXT
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether what is sent is encrypted."""
+        return False
 
 
 class AcceptedPeer(NamedTuple):
@@ -49,6 +60,11 @@ def anonymous(peer: AcceptedPeer) -> Principal | None:
     return ANONYMOUS
 
 
+def unknown(peer: AcceptedPeer) -> Principal | None:
+    """For listeners whose clients have yet to say who they are."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
     """What the connections of one address have in common."""
@@ -56,12 +72,22 @@ class ListenerSettings:
     name: str
     security_protocol: SecurityProtocol
     build_principal: PrincipalBuilder
+    # What clients may authenticate with, where they do.
+    sasl_mechanisms: tuple[str, ...] = ()
 
 
 PRINCIPAL_BUILDERS: dict[SecurityProtocol, PrincipalBuilder] = {
     SecurityProtocol.PLAINTEXT: anonymous,
+    SecurityProtocol.SASL_PLAINTEXT: unknown,
 }
 
 
-def listener_settings(name: str, security_protocol: SecurityProtocol) -> ListenerSettings:
-    return ListenerSettings(name, security_protocol, PRINCIPAL_BUILDERS[security_protocol])
+def listener_settings(
+    name: str, security_protocol: SecurityProtocol, sasl_mechanisms: tuple[str, ...] = ()
+) -> ListenerSettings:
+    return ListenerSettings(
+        name,
+        security_protocol,
+        PRINCIPAL_BUILDERS[security_protocol],
+        sasl_mechanisms if security_protocol.has_sasl else (),
+    )

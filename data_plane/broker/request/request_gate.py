@@ -9,7 +9,7 @@ done, and nothing ever if it fails.
 |---|---|---|---|
 | UNAUTHENTICATED | handled if strangers may ask it, else it fails | read | all but BUSY |
 | AUTHENTICATING: a request of a stranger is not done | waits | not read | all |
-| READY | handled | read | BUSY, THROTTLED, FAILED, CLOSED |
+| READY | handled | read | all but AUTHENTICATING |
 | BUSY: an exclusive request is not done | waits | not read | READY, THROTTLED, FAILED, CLOSED |
 | THROTTLED: its client has to wait | waits | not read | the state before, FAILED, CLOSED |
 | FAILED: the answers of what was handled leave | dropped | not read | CLOSED |
@@ -108,6 +108,10 @@ class RequestGate:
     def authenticate(self) -> None:
         """It is known who speaks; again, when a client authenticates anew."""
         self.is_authenticated = True
+
+    def expire(self) -> None:
+        """What it was authenticated with holds no longer: it has to authenticate anew."""
+        self.is_authenticated = False
 
     def fail(self) -> None:
         """Nothing further is handled."""

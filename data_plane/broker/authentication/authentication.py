@@ -1,0 +1,177 @@
+"""Authentication of one broker: what its SASL sessions share, and who is logged in.
+
+Credentials are those of the image, so users log in while the metadata store cannot be reached.
+
+Who is logged in is known by login. When an image arrives in which the credential that proved a
+connection is gone or has become another one, the connection is closed, and its parked fetches with
+it: a few hundred at a time, so that a login of thousands of connections does not stop the loop.
+
+A session has an end where connections.max.reauth.ms says so (KIP-368): after it the client must
+authenticate anew before anything else is answered.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from data_plane.broker.authentication.failure_delays import FailureDelays
+from data_plane.broker.authentication.handshake_budget import HandshakeBudget
+from data_plane.broker.authentication.password_checks import PasswordChecks
+from data_plane.broker.authentication.plain import PLAIN
+from data_plane.broker.authentication.scram import NONCE_BYTES, decoy_verifier
+from data_plane.broker.request.api import ConnectionInfo
+from data_plane.broker.request.timers import Timer
+from data_plane.cell.credentials import DECOY_KEY_BYTES, Credential, ScramVerifier
+
+if TYPE_CHECKING:
+    from data_plane.broker.services import Services
+    from data_plane.cell.metadata import MetadataImage
+
+# How many connections are closed in one go.
+CLOSED_PER_TURN_MAX = 200
+# A client that authenticates anew more often is up to no good (as in Apache Kafka).
+REAUTHENTICATION_MS_MIN = 1_000
+
+
+class _Login(NamedTuple):
+    """What has proved who speaks on a connection."""
+
+    credential: Credential
+    mechanism: str
+    opened_ms: int
+    end: Timer | None
+
+
+class Authentication:
+    """See the module."""
+
+    def __init__(self, services: Services, now_ms: Callable[[], int]) -> None:
+        self._services = services
+        self.now_ms = now_ms
+        self.random = services.random
+        self.timers = services.timers
+        self.delays = FailureDelays()
+        self.passwords = PasswordChecks(services.request_work, services.random)
+        self.budget = HandshakeBudget(services.timers.schedule)
+        self.failures_count = 0
+        self.successes_count = 0
+        # Drawn when it is first needed.
+        self._own_decoy_key = b""
+        # By login, then connection id.
+        self._connections: dict[str, dict[int, ConnectionInfo]] = {}
+        self._logins: dict[int, _Login] = {}
+        self._to_close: deque[ConnectionInfo] = deque()
+        services.image_listeners.append(self._follow)
+
+    @property
+    def failure_delay_ms(self) -> int:
+        return self._services.config.get_int("connection.failed.authentication.delay.ms")
+
+    def find(self, login: str) -> Credential | None:
+        return self._services.image.credentials.get(login)
+
+    def decoy(self, mechanism: str, login: str) -> ScramVerifier:
+        """The verifier of somebody who has none."""
+        key = self._services.image.decoy_key or self._own_decoy_key
+        if not key:
+            key = self._own_decoy_key = self.random.randbytes(DECOY_KEY_BYTES)
+        return decoy_verifier(key, mechanism, login)
+
+    def new_nonce(self) -> str:
+        """One that nobody can guess."""
+        return b64encode(self.random.randbytes(NONCE_BYTES)).decode()
+
+    def why_not_served(self, credential: Credential) -> str:
+        """Why nobody of the credential's tenant is let in; "" when they are."""
+        if credential.tenant not in self._services.namespaces.names:
+            return f"there is no tenant {credential.tenant}"
+        return ""
+
+    def may_authenticate_anew(self, connection: ConnectionInfo) -> bool:
+        """Whether sessions have an end, so that clients authenticate anew."""
+        return connection.connection_id in self._logins and self._lifetime_ms() > 0
+
+    def is_too_soon(self, connection: ConnectionInfo, now_ms: int) -> bool:
+        login = self._logins.get(connection.connection_id)
+        return login is not None and now_ms - login.opened_ms < REAUTHENTICATION_MS_MIN
+
+    def mechanism_of(self, connection: ConnectionInfo) -> str | None:
+        """The one that the connection was authenticated with."""
+        login = self._logins.get(connection.connection_id)
+        return None if login is None else login.mechanism
+
+    def opened(
+        self, connection: ConnectionInfo, credential: Credential, mechanism: str, now_ms: int
+    ) -> int:
+        """A connection is logged in, or anew; for how many milliseconds, or 0, for good."""
+        self.successes_count += 1
+        number = connection.connection_id
+        if number in self._logins:
+            self._forget(connection)
+        else:
+            connection.on_close[partial(self._closed, connection)] = None
+        lifetime_ms = self._lifetime_ms()
+        end = None
+        if lifetime_ms > 0:
+            end = self.timers.schedule(now_ms + lifetime_ms, partial(_end_session, connection))
+        self._logins[number] = _Login(credential, mechanism, now_ms, end)
+        self._connections.setdefault(credential.login, {})[number] = connection
+        return lifetime_ms
+
+    def _lifetime_ms(self) -> int:
+        return self._services.config.get_int("connections.max.reauth.ms")
+
+    def _closed(self, connection: ConnectionInfo) -> None:
+        self._forget(connection)
+
+    def _forget(self, connection: ConnectionInfo) -> None:
+        number = connection.connection_id
+        login = self._logins.pop(number)
+        if login.end is not None:
+            login.end.cancel()
+        name = login.credential.login
+        connections = self._connections[name]
+        del connections[number]
+        if not connections:
+            del self._connections[name]
+
+    def _follow(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
+        """Have the connections closed whose credentials are not what they were."""
+        if old.credentials is new.credentials:
+            return
+        for name, connections in self._connections.items():
+            credential = new.credentials.get(name)
+            for number, connection in connections.items():
+                if not _still_proves(credential, self._logins[number], connection.host):
+                    self._to_close.append(connection)
+        self._close_some(now_ms)
+
+    def _close_some(self, now_ms: int) -> None:
+        for _ in range(min(len(self._to_close), CLOSED_PER_TURN_MAX)):
+            connection = self._to_close.popleft()
+            login = self._logins.get(connection.connection_id)
+            if login is None:
+                continue
+            current = self.find(login.credential.login)
+            # The client may have authenticated anew meanwhile, with what holds now.
+            if not _still_proves(current, login, connection.host):
+                connection.close(f"the credential {login.credential.login!r} was revoked")
+        if self._to_close:
+            self.timers.schedule(now_ms, self._close_some)
+
+
+def _still_proves(credential: Credential | None, login: _Login, host: str) -> bool:
+    if credential is None or not credential.may_come_from(host):
+        return False
+    old = login.credential
+    if login.mechanism == PLAIN:
+        return credential.verifiers == old.verifiers
+    return credential.verifiers.get(login.mechanism) == old.verifiers[login.mechanism]
+
+
+def _end_session(connection: ConnectionInfo, now_ms: int) -> None:
+    connection.gate.expire()
