@@ -301,18 +301,18 @@ class CompactionJob:
         marker, no list of aborted transactions. That holds for what retention has dropped, too:
         until the log start is durable, power loss may bring it back."""
         log = self.log
-        clean_end = min(self._end_offset, log.log_end_offset)
+        # Damaged segments are in no result, and clean as they stand.
+        clean = set(self._segments)
         is_unchanged = True
         for result in self._results:
+            clean.difference_update(result.originals)
             if (is_unchanged or not result.forgets) and swap_in(log, result):
-                continue
-            discard(log, result)
-            is_unchanged = False
-            start, end = result.originals[0].base_offset, result.originals[-1].next_offset
-            for segment in log.segments:
-                if segment.base_offset < end and segment.next_offset > start:
-                    clean_end = min(clean_end, segment.base_offset)
-                    break
-        return clean_end
+                clean.add(result.segment)
+            else:
+                discard(log, result)
+                is_unchanged = False
+        # Where the log was cut or began anew, other segments stand now.
+        dirty = (one.base_offset for one in log.segments if one not in clean)
+        return min(self._end_offset, log.log_end_offset, next(dirty, self._end_offset))
 
     commit = finish

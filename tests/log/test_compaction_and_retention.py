@@ -280,6 +280,44 @@ def test_a_deleted_key_stays_deleted_when_the_damage_beside_it_has_gone() -> Non
     assert values(one, b"k") == []
 
 
+@pytest.mark.parametrize("damaged_count", [0, 1, 2])
+def test_what_comes_in_the_place_of_a_damaged_copy_is_not_clean(damaged_count: int) -> None:
+    """A compaction runs while the copy is dropped and filled again by the leader. A damaged segment
+    is none that it has rewritten; what stands there now has nobody looked through."""
+    one = both()
+    for value in (b"old", b"new"):
+        seal(one, *APART, (b"k", value))
+    assert len(one.log.segments) == 3
+    for segment in one.log.segments[:damaged_count]:
+        segment.add_bad_ranges([BadRange(0, 1, "a test says so")])
+    job = planned(one)
+    one.log.truncate_fully_and_start_at(0)
+    for value in (b"old", b"new"):
+        seal(one, *APART, (b"k", value))
+    job.finish()
+    assert one.log.cleaner_offset == 0
+    one.now_ms += 5_000
+    assert compact(one)
+    assert values(one, b"k") == [b"new"]
+    assert one.log.cleaner_offset == one.log.log_end_offset
+
+
+def test_what_is_cut_and_written_again_at_a_damaged_end_is_not_clean() -> None:
+    one = both()
+    seal(one, *APART, (b"k", b"old"))
+    seal(one, *APART, (b"k", b"new"))
+    one.log.segments[1].add_bad_ranges([BadRange(0, 1, "a test says so")])
+    kept_end = one.log.segments[1].base_offset
+    job = planned(one)
+    one.log.truncate_to(kept_end)
+    seal(one, *APART, (b"k", b"newer"))
+    job.finish()
+    assert one.log.cleaner_offset == kept_end
+    one.now_ms += 5_000
+    assert compact(one)
+    assert values(one, b"k") == [b"newer"]
+
+
 # The first five have brought keys back.
 @pytest.mark.parametrize("seed", [92, 152, 162, 189, 208, *range(7)])
 def test_no_key_comes_back_and_none_is_lost_whatever_comes_between(seed: int) -> None:
