@@ -112,6 +112,8 @@ class Ready:
     port: int
     metrics_port: int
     inter_broker_port: int
+    # 0 where it is not served.
+    cell_admin_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,11 @@ class BrokerProcess:
                 raise self._start_failure()
             said = json.loads(self._received)
             self.ready = Ready(
-                identity, said["port"], said["metrics_port"], said.get("inter_broker_port", 0)
+                identity,
+                said["port"],
+                said["metrics_port"],
+                said.get("inter_broker_port", 0),
+                said.get("cell_admin_port", 0),
             )
         return self.ready
 

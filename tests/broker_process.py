@@ -50,6 +50,7 @@ class BrokerProcess:
         self._kept_ports = KeptPort(), KeptPort()
         self.port, self.metrics_port = (kept.port for kept in self._kept_ports)
         self.ready_seconds = 0.0
+        self.cell_admin_port = 0
         self._settings = tuple(f"{key}={value}" for key, value in (set or {}).items())
         # The code of another checkout, from the next start on.
         self.checkout: Path | None = None
@@ -98,6 +99,7 @@ class BrokerProcess:
             self._process = None
             raise self._failed(f"did not start: {error}") from error
         self.ready_seconds = time.monotonic() - began
+        self.cell_admin_port = ready.cell_admin_port
         assert (ready.port, ready.metrics_port) == (self.port, self.metrics_port)
 
     def stop(self) -> None:

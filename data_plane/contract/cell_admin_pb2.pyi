@@ -159,7 +159,7 @@ class ApplyRequest(_message.Message):
     """Say what would become of it, and change nothing."""
     @_builtins.property
     def resources(self) -> _containers.RepeatedCompositeFieldContainer[Global___Resource]:
-        """1 to 1,000."""
+        """1 to 1,000; neither an id nor a thing may be named twice."""
 
     def __init__(
         self,
@@ -304,7 +304,7 @@ class DeleteRequest(_message.Message):
     DELETIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def deletions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Deletion]:
-        """1 to 1,000."""
+        """1 to 1,000; no id may be named twice."""
 
     def __init__(
         self,
@@ -497,105 +497,6 @@ class DigestResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DigestResponse: _TypeAlias = DigestResponse  # noqa: Y015
-
-@_typing.final
-class WatchRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    AFTER_VERSION_FIELD_NUMBER: _builtins.int
-    after_version: _builtins.int
-    """Events of later versions are sent. 0: of everything from now on."""
-    def __init__(
-        self,
-        *,
-        after_version: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_version", b"after_version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
-
-@_typing.final
-class WatchEvent(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    VERSION_FIELD_NUMBER: _builtins.int
-    CHANGED_FIELD_NUMBER: _builtins.int
-    GONE_FIELD_NUMBER: _builtins.int
-    RESTART_FIELD_NUMBER: _builtins.int
-    version: _builtins.int
-    @_builtins.property
-    def changed(self) -> Global___Item:
-        """Made or changed. As in List."""
-
-    @_builtins.property
-    def gone(self) -> Global___Gone:
-        """A topic is gone."""
-
-    @_builtins.property
-    def restart(self) -> Global___Restart:
-        """What came after `after_version` is no longer known: List everything, then watch from there."""
-
-    def __init__(
-        self,
-        *,
-        version: _builtins.int = ...,
-        changed: Global___Item | None = ...,
-        gone: Global___Gone | None = ...,
-        restart: Global___Restart | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "gone", b"gone", "restart", b"restart"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed", "event", b"event", "gone", b"gone", "restart", b"restart", "version", b"version"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["changed", "gone", "restart"]  # noqa: Y015
-    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
-
-Global___WatchEvent: _TypeAlias = WatchEvent  # noqa: Y015
-
-@_typing.final
-class Gone(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TENANT_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    TOPIC_ID_FIELD_NUMBER: _builtins.int
-    tenant: _builtins.str
-    name: _builtins.str
-    topic_id: _builtins.bytes
-    def __init__(
-        self,
-        *,
-        tenant: _builtins.str = ...,
-        name: _builtins.str = ...,
-        topic_id: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "tenant", b"tenant", "topic_id", b"topic_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Gone: _TypeAlias = Gone  # noqa: Y015
-
-@_typing.final
-class Restart(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___Restart: _TypeAlias = Restart  # noqa: Y015
 
 @_typing.final
 class DescribeCellRequest(_message.Message):

@@ -59,11 +59,6 @@ class CellAdminStub:
                 request_serializer=data__plane_dot_contract_dot_cell__admin__pb2.DigestRequest.SerializeToString,
                 response_deserializer=data__plane_dot_contract_dot_cell__admin__pb2.DigestResponse.FromString,
                 _registered_method=True)
-        self.Watch = channel.unary_stream(
-                '/tidewheel.cell.v1.CellAdmin/Watch',
-                request_serializer=data__plane_dot_contract_dot_cell__admin__pb2.WatchRequest.SerializeToString,
-                response_deserializer=data__plane_dot_contract_dot_cell__admin__pb2.WatchEvent.FromString,
-                _registered_method=True)
 
 
 class CellAdminServicer:
@@ -104,13 +99,6 @@ class CellAdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def Watch(self, request, context):
-        """What changes from a version on, whoever changes it.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_CellAdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -138,11 +126,6 @@ def add_CellAdminServicer_to_server(servicer, server):
                     servicer.Digest,
                     request_deserializer=data__plane_dot_contract_dot_cell__admin__pb2.DigestRequest.FromString,
                     response_serializer=data__plane_dot_contract_dot_cell__admin__pb2.DigestResponse.SerializeToString,
-            ),
-            'Watch': grpc.unary_stream_rpc_method_handler(
-                    servicer.Watch,
-                    request_deserializer=data__plane_dot_contract_dot_cell__admin__pb2.WatchRequest.FromString,
-                    response_serializer=data__plane_dot_contract_dot_cell__admin__pb2.WatchEvent.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -280,33 +263,6 @@ class CellAdmin:
             '/tidewheel.cell.v1.CellAdmin/Digest',
             data__plane_dot_contract_dot_cell__admin__pb2.DigestRequest.SerializeToString,
             data__plane_dot_contract_dot_cell__admin__pb2.DigestResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def Watch(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/tidewheel.cell.v1.CellAdmin/Watch',
-            data__plane_dot_contract_dot_cell__admin__pb2.WatchRequest.SerializeToString,
-            data__plane_dot_contract_dot_cell__admin__pb2.WatchEvent.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,8 +55,6 @@ class CellAdminStub:
     """What exists, declared or not, in the order of tenant and name, page by page."""
     Digest: _grpc.UnaryUnaryMultiCallable[_cell_admin_pb2.DigestRequest, _cell_admin_pb2.DigestResponse]
     """One value over all that is declared: equal when, and only when, the same is in force."""
-    Watch: _grpc.UnaryStreamMultiCallable[_cell_admin_pb2.WatchRequest, _cell_admin_pb2.WatchEvent]
-    """What changes from a version on, whoever changes it."""
 
 @_typing.type_check_only
 class CellAdminAsyncStub(CellAdminStub):
@@ -71,8 +69,6 @@ class CellAdminAsyncStub(CellAdminStub):
     """What exists, declared or not, in the order of tenant and name, page by page."""
     Digest: _aio.UnaryUnaryMultiCallable[_cell_admin_pb2.DigestRequest, _cell_admin_pb2.DigestResponse]  # type: ignore[assignment]
     """One value over all that is declared: equal when, and only when, the same is in force."""
-    Watch: _aio.UnaryStreamMultiCallable[_cell_admin_pb2.WatchRequest, _cell_admin_pb2.WatchEvent]  # type: ignore[assignment]
-    """What changes from a version on, whoever changes it."""
 
 class CellAdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -114,13 +110,5 @@ class CellAdminServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cell_admin_pb2.DigestResponse, _abc.Awaitable[_cell_admin_pb2.DigestResponse]]:
         """One value over all that is declared: equal when, and only when, the same is in force."""
-
-    @_abc_1.abstractmethod
-    def Watch(
-        self,
-        request: _cell_admin_pb2.WatchRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_cell_admin_pb2.WatchEvent], _abc.AsyncIterator[_cell_admin_pb2.WatchEvent]]:
-        """What changes from a version on, whoever changes it."""
 
 def add_CellAdminServicer_to_server(servicer: CellAdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

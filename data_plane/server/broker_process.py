@@ -53,6 +53,7 @@ from data_plane.server.time_limit import limited
 from data_plane.wire.kernel import WHY_INTERPRETED
 
 if TYPE_CHECKING:
+    from data_plane.server.cell_admin_server import CellAdminServer
     from data_plane.server.cell_member import CellMember
 
 TICK_INTERVAL_MS_MAX = 1000
@@ -99,6 +100,7 @@ class BrokerProcess:
         self._is_open = False
         self._is_ready = False
         self._member: CellMember | None = None
+        self._cell_admin: CellAdminServer | None = None
 
     async def run(self) -> None:
         """Raises what `enter_cell` raises, and SupersededError after having stopped."""
@@ -156,12 +158,15 @@ class BrokerProcess:
         watch.is_serving = True
         if member is not None:
             await member.until_active(self._stop_requested)
+        cell_admin_port = await self._serve_cell_admin(services)
         self._is_ready = True
-        self._say_ready(taken, metrics_port)
+        self._say_ready(taken, metrics_port, cell_admin_port)
         await self._stop_requested.wait()
         if member is not None:
             await member.leave()
         self._is_ready = False
+        if self._cell_admin is not None:
+            await self._cell_admin.close()
         await self._stop()
         end_watch()
         http.close()
@@ -353,12 +358,40 @@ class BrokerProcess:
     def request_stop(self) -> None:
         self._stop_requested.set()
 
-    def _say_ready(self, taken: TakenAddresses, metrics_port: int) -> None:
+    async def _serve_cell_admin(self, services: Services) -> int | None:
+        """The port of the control plane's service, where it is served. Raises OSError."""
+        settings = self._settings.cell_admin
+        if settings is None:
+            return None
+        # A broker without it starts faster, and is smaller.
+        from data_plane.server.cell_admin_server import CellAdminServer
+
+        self._cell_admin = CellAdminServer(services, settings, self._call_from_thread, self._log)
+        return await self._cell_admin.start()
+
+    def _call_from_thread(self, call: Callable[[], None]) -> None:
+        self._loop.call_soon_threadsafe(self._run_call, call)
+
+    def _run_call(self, call: Callable[[], None]) -> None:
+        self._watch.begin(call)
+        try:
+            call()
+        finally:
+            try:
+                self._end_pass_now()
+            finally:
+                self._watch.end()
+
+    def _say_ready(
+        self, taken: TakenAddresses, metrics_port: int, cell_admin_port: int | None
+    ) -> None:
         ports = {
             "port": taken.port,
             "metrics_port": metrics_port,
             "inter_broker_port": taken.addresses.inter_broker_port,
         }
+        if cell_admin_port is not None:
+            ports["cell_admin_port"] = cell_admin_port
         start_ms = int((time.monotonic() - self._started_s) * 1000)
         self._log.info("ready", **ports, start_ms=start_ms)
         if self._ready_pipe is not None:

@@ -32,6 +32,8 @@ from data_plane.broker.config.listener_definitions import (
 )
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
 from data_plane.broker.request.principal import SecurityProtocol
+from data_plane.server import cell_admin_settings
+from data_plane.server.cell_admin_settings import CellAdminSettings
 from data_plane.server.inter_broker_tls import (
     AUTHORITY,
     CERTIFICATE,
@@ -104,6 +106,7 @@ class BrokerConfig:
     properties: Mapping[str, str]
     # What topics can have.
     topics: TopicProperties
+    cell_admin: CellAdminSettings | None = None
 
     def effective(self) -> EffectiveConfig:
         """A resolver over these properties, without dynamic values yet."""
@@ -268,6 +271,7 @@ def _build(
     _check_limits(resolver, problem)
     inter_broker = _inter_broker_listener(resolver, problem)
     inter_broker_tls = _inter_broker_tls(resolver, inter_broker.host, problem)
+    cell_admin = cell_admin_settings.read_settings(resolver, problem)
     directories = _data_directories(resolver, problem)
     if problems:
         return None
@@ -293,6 +297,7 @@ def _build(
         logging_format=resolver.get_str("logging.format"),
         properties=properties,
         topics=topics,
+        cell_admin=cell_admin,
     )
 
 

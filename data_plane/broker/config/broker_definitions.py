@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from data_plane.broker.config.cell_admin_definitions import CELL_ADMIN_DEFINITIONS
 from data_plane.broker.config.cell_definitions import CELL_DEFINITIONS
 from data_plane.broker.config.controller_definitions import CONTROLLER_DEFINITIONS
 from data_plane.broker.config.coordinator_definitions import COORDINATOR_DEFINITIONS
@@ -25,6 +26,7 @@ BROKER_DEFINITIONS = MappingProxyType(
     by_name(
         LISTENER_DEFINITIONS,
         CELL_DEFINITIONS,
+        CELL_ADMIN_DEFINITIONS,
         LOG_DEFINITIONS,
         CONTROLLER_DEFINITIONS,
         COORDINATOR_DEFINITIONS,
