@@ -375,6 +375,9 @@ class History:
                     self.committed.check_deposed(partition, view, batch, was_leader=was_leader)
                     state = None
                 self.committed.commit(node, partition, batch, state)
+            elif known != batch and state is not None and self._has_unclean_heir(partition, state):
+                partition.is_lossy = True
+                break  # The heir has committed other batches there.
             elif known is not None and known != batch and not self._may_fork(partition):
                 self._world.violate(f"{view} has {batch} where {known} is committed")
             position += 1

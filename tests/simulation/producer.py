@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 ACKS_ALL = -1
 MAX_IN_FLIGHT = 5
+BATCH_RECORDS_MAX = 3
 QUEUED_MAX = 12
 RETRY_MS = 40
 PRODUCE_TIMEOUT_MS = 1000
@@ -182,7 +183,7 @@ class Producer(Client):
         if lane is None:
             lane = self._lanes[(topic, index)] = Lane(topic, index)
         if len(lane.queue) < QUEUED_MAX:
-            count = self.random.randint(1, 3)
+            count = self.random.randint(1, BATCH_RECORDS_MAX)
             lane.queue.append(Outgoing(topic, index, self._next_number, count, self.world.now_us))
             self._next_number += count
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from tests.simulation import scenes_retention
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
+from tests.simulation.producer import BATCH_RECORDS_MAX, MAX_IN_FLIGHT
 from tests.simulation.promises import OffsetCommit
 from tests.simulation.stage import Play, Stage, Steps, directed
 from tests.simulation.store import HOST
@@ -21,6 +22,8 @@ from tests.simulation.store import HOST
 LAG_MS = 500
 LEAVES_ISR_MS = 1500
 IS_FENCED_MS = 4000
+# What a producer has sent to one partition and waits for.
+IN_FLIGHT_RECORDS_MAX = MAX_IN_FLIGHT * BATCH_RECORDS_MAX
 
 
 def quick_return(stage: Stage) -> Steps:
@@ -384,6 +387,42 @@ def unclean_heir(stage: Stage) -> Steps:
     yield 300
 
 
+def overtaken_leader(stage: Stage) -> Steps:
+    """The same where the heir has committed other records at those offsets by then, and somebody
+    still waits for the first leader.
+
+    The followers are back before that one stands still, but cut off from it. A producer sends
+    something to it then, and it stands no longer than such a request waits for its answer."""
+    leader, followers = stage.leader, stage.followers
+    stage.part_clients(leader)
+    yield from stage.until(lambda: {*map(stage.end, followers)} == {stage.end(leader)}, 300)
+    end = stage.end(leader)
+    before = {follower: stage.broker_epoch(follower) for follower in followers}
+    for follower in followers:
+        stage.part(leader, follower)
+        stage.kill(follower)
+    yield from stage.until(lambda: stage.confirmed(leader) == (leader,), IS_FENCED_MS)
+    if stage.confirmed(leader) != (leader,):
+        return
+    for follower in followers:
+        stage.node(follower).start()
+    yield from stage.until(
+        lambda: all(stage.is_back(follower, before[follower]) for follower in followers),
+        IS_FENCED_MS,
+    )
+    stage.node(leader).pause()
+    producer = stage.producer()
+    yield from stage.until(lambda: stage.state.leader not in (leader, -1), IS_FENCED_MS)
+    producer.stop()
+    heir = stage.state.leader
+    yield from stage.until(lambda: stage.high_watermark(heir) > end + IN_FLIGHT_RECORDS_MAX, 500)
+    stage.node(leader).resume()
+    yield from stage.until(lambda: stage.high_watermark(leader) > end, 200)
+    if heir in followers and end < stage.high_watermark(leader) < stage.high_watermark(heir):
+        stage.reached("a deposed leader commits where its unclean heir has")
+    yield 300
+
+
 def unheard_elr(stage: Stage) -> Steps:
     """Where unclean elections are allowed, too, who has everything is waited for until he is known
     to be dead, also when nobody is in the ISR any more.
@@ -469,6 +508,7 @@ PLAYS: dict[Play, dict[str, str]] = {
     power_cut: {},
     old_coordinator: {},
     unclean_heir: {},
+    overtaken_leader: {},
     unheard_elr: {},
     cut_then_dark: {"log.flush.offset.checkpoint.interval.ms": "60000", "log.roll.ms": "60000"},
     scenes_retention.old_retention: {},
@@ -476,9 +516,11 @@ PLAYS: dict[Play, dict[str, str]] = {
     scenes_retention.wrong_clock: {"clock.settle.ms": "300000"},
     scenes_retention.wrong_start: {"clock.settle.ms": "300000"},
 }
+UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 # What each play needs of its topic.
 TOPIC_CONFIGS: dict[Play, dict[str, str]] = {
-    unclean_heir: {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"},
+    unclean_heir: UNCLEAN,
+    overtaken_leader: UNCLEAN,
     unheard_elr: {"unclean.leader.election.enable": "true"},
     scenes_retention.old_retention: SHORT_RETENTION,
     scenes_retention.unheard_retention: SHORT_RETENTION,

@@ -30,6 +30,7 @@ from data_plane.wire.messages.offset_fetch_request import (
 )
 from data_plane.wire.registry import ApiKey
 from tests.simulation.client import Client
+from tests.simulation.producer import ACKS_ALL, Producer
 from tests.simulation.store import HOST
 from tests.simulation.world import US_PER_MS
 
@@ -47,6 +48,7 @@ Play = Callable[["Stage"], Steps]
 PAUSE_MS_MIN = 100
 PAUSE_MS_MAX = 500
 LOOK_MS = 4
+PRODUCE_INTERVAL_MS = 10
 # Whatever is on the way when a play ends has come to rest by then.
 EPILOGUE_MS = 100
 
@@ -163,6 +165,13 @@ class Stage:
         view = self.cell.history.disks.get(f"b{node_id}", {}).get(self.key)
         log = None if view is None else view.log
         return -1 if log is None else log.log_end_offset
+
+    def high_watermark(self, node_id: int) -> int:
+        """Up to where that broker takes its log for committed; -1 while it has none."""
+        assert self.key is not None
+        view = self.cell.history.disks.get(f"b{node_id}", {}).get(self.key)
+        log = None if view is None else view.log
+        return -1 if log is None else log.high_watermark
 
     def known_epoch(self, node_id: int) -> int:
         """The partition's leader epoch in that broker's image; -1 while it is down."""
@@ -316,6 +325,21 @@ class Stage:
         client = Client(self.cell, f"asker {asked_us}")
         client.ask(node_id, ApiKey.OFFSET_FETCH, OffsetFetchRequest(groups=[asked]), answered)
         return answers
+
+    def producer(self) -> Producer:
+        """One more, with acks=all, which begins now."""
+        assert self.key is not None
+        name = self.cell.store.image.topics_by_id[self.key[0]].name
+        producer = Producer(
+            self.cell,
+            f"late {self.world.now_us}",
+            acks=ACKS_ALL,
+            interval_ms=PRODUCE_INTERVAL_MS,
+            wants=lambda topic: topic == name,
+        )
+        self.cell.workload.producers.append(producer)
+        producer.start()
+        return producer
 
     def part_store(self, node_id: int) -> None:
         self.part(node_id, HOST)
