@@ -1,6 +1,8 @@
 """An administrator who takes brokers out of service and back (`broker.drain`), one at a time.
 
-Each broker is told itself. In the end either nobody drains, or one broker does: then within the
+Each broker is told itself, again and again until it answers. What it answers says nothing of a
+later word: a broker that has lost the store holds all that it was told, and answers one after the
+other when the store is back. In the end either nobody drains, or one broker does: then within the
 bounded time it has no replicas, but of partitions with as many of them as there are brokers.
 """
 
@@ -37,7 +39,13 @@ class Drainer(Administrator):
         super().__init__(cell, name)
         # Who drains by the last word, and whom nobody has told that yet.
         self._draining: int | None = None
+        self._words_count = 0
         self._missing: dict[int, None] = {}
+
+    @property
+    def waits_for(self) -> set[int]:
+        """The brokers that have not answered to the last word."""
+        return set(self._missing)
 
     def change(self) -> None:
         if not self._missing:
@@ -53,6 +61,7 @@ class Drainer(Administrator):
     def _want(self, node_id: int | None) -> None:
         """Have this broker drain, and no other one."""
         is_asking = bool(self._missing)
+        self._words_count += 1
         self._draining = node_id
         self._missing = dict.fromkeys(self.cell.node_ids)
         if not is_asking:
@@ -73,9 +82,11 @@ class Drainer(Administrator):
             resource_type=BROKER_RESOURCE, resource_name=str(node_id), configs=[config]
         )
 
+        word = self._words_count
+
         def answered(response: Any) -> None:
             is_taken = response is not None and not response.responses[0].error_code
-            if is_taken and is_draining == (node_id == self._draining):
+            if is_taken and word == self._words_count:
                 self._missing.pop(node_id, None)
                 self.world.count("brokers told to drain", is_draining)
 

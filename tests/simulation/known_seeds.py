@@ -13,6 +13,8 @@ CLOCK_ERRORS = frozenset({"clock errors"})
 BRIEF_TABLES = frozenset({"brief tables"})
 LEAPS = frozenset({"leaps"})
 UNDATED = frozenset({"undated"})
+LARGE_STATES = frozenset({"large states"})
+DRAINS = frozenset({"drains"})
 
 KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (109, 5000, "a killed process was taken for one that lost its disk, and a shorter log led"),
@@ -59,7 +61,7 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
     ),
     (
         80_000,
-        frozenset({"drains"}),
+        DRAINS,
         "a process that tried again to enter drew the numbers of its first attempt once more",
     ),
     (
@@ -93,5 +95,32 @@ KNOWN_SEEDS_WITH_EXTRAS: tuple[tuple[int, frozenset[str], str], ...] = (
         194,
         BRIEF_TABLES | SLOW_DISKS | THROTTLES | {"settings"},
         "the model did not know that a log which begins within a batch may have lost the rest",
+    ),
+    (
+        11_676,
+        LARGE_STATES | {"namesakes"},
+        "the model did not know that a deposed leader acknowledges what its unclean heir has not",
+    ),
+    (
+        11_495,
+        DRAINS | UNDATED | STATICS | {"stalls"},
+        "the same, with a stalled leader and one heir after the other",
+    ),
+    (10_792, SLOW_DISKS | {"fetch sessions", "namesakes", "stalls"}, "the same"),
+    (
+        10_870,
+        LARGE_STATES | CLOCK_ERRORS | SLOW_DISKS | THROTTLES | UNDATED | {"settings"},
+        "the model took an offset that was loaded without its topic's id for one of no topic",
+    ),
+    (
+        10_353,
+        LARGE_STATES | CLOCK_ERRORS | STATICS | {"image steps", "stalls"},
+        "the same",
+    ),
+    (11_482, LARGE_STATES | CLOCK_ERRORS | {"bundles", "settings"}, "the same"),
+    (
+        11_043,
+        DRAINS | STATICS,
+        "an administrator took an answer to an earlier word for one to the last",
     ),
 )

@@ -114,17 +114,16 @@ class Throttler(Administrator):
             configs = [
                 _wish(one, rate if one in self._limited else None) for one in (RATE, THROTTLED_RATE)
             ]
-            self._alter(node_id, rate, BROKER_RESOURCE, name, configs)
+            self._alter(node_id, BROKER_RESOURCE, name, configs)
         for name in (*sorted(self._plans), OFFSETS_TOPIC):
             if name in self.cell.store.image.topics_by_name:
                 value = None if rate is None else self._replicas_of(name)
                 configs = [_wish(one, value) for one in (REPLICAS, FOLLOWER_REPLICAS)]
-                self._alter(self.any_node(), rate, TOPIC_RESOURCE, name, configs)
+                self._alter(self.any_node(), TOPIC_RESOURCE, name, configs)
 
     def _alter(
         self,
         node_id: int,
-        rate: int | None,
         resource_type: int,
         name: str,
         configs: list[AlterableConfig],
@@ -132,11 +131,12 @@ class Throttler(Administrator):
         resource = AlterConfigsResource(
             resource_type=resource_type, resource_name=name, configs=configs
         )
+        is_last = self._is_stopped
         self.ask(
             node_id,
             ApiKey.INCREMENTAL_ALTER_CONFIGS,
             IncrementalAlterConfigsRequest(resources=[resource]),
-            lambda response: self._altered(rate, name, response),
+            lambda response: self._altered(name, response, is_last=is_last),
         )
 
     def _replicas_of(self, name: str) -> str:
@@ -149,10 +149,10 @@ class Throttler(Administrator):
             for node_id in state.replicas
         )
 
-    def _altered(self, rate: int | None, name: str, response: Any) -> None:
+    def _altered(self, name: str, response: Any, *, is_last: bool) -> None:
         if response is not None and not response.responses[0].error_code:
             self.world.count("throttles set or lifted")
-            if self._is_stopped and rate == self._rate:
+            if is_last:
                 self._missing.pop(name, None)
 
     def _count_held(self) -> None:
