@@ -1,6 +1,6 @@
 """The administrative APIs, all of them, for the composition root.
 
-Deliberately absent, and so not advertised: ACLs, SCRAM credentials, client quotas and delegation
+Deliberately absent, and so not advertised: ACLs, client quotas and delegation
 tokens, which come with tenancy.
 """
 
@@ -16,6 +16,7 @@ from data_plane.broker.admin import (
     elect_leaders,
     log_dirs,
     reassignments,
+    scram_credentials,
     unregister_broker,
 )
 from data_plane.broker.cell import update_features
@@ -43,6 +44,7 @@ _MODULES = (
     describe_quorum,
     elect_leaders,
     reassignments,
+    scram_credentials,
     unregister_broker,
     update_features,
 )
