@@ -253,9 +253,8 @@ class BrokerProcess:
             self._listeners[1].adopt(server)
 
     def _accept_client(self, address: configuration.Listener) -> Connection:
-        mechanisms = self._settings.sasl_mechanisms
-        settings = listener_settings(address.name, address.security_protocol, mechanisms)
-        return Connection(self._listener, settings)
+        protocol, mechanisms = address.security_protocol, self._settings.sasl_mechanisms
+        return Connection(self._listener, listener_settings(address.name, protocol, mechanisms))
 
     async def _enter(self, ports: Ports, addresses: Addresses) -> Entry | None:
         """Become a member; None when a signal came first. Waits for the store if it must."""
