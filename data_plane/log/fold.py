@@ -18,7 +18,8 @@ Invariants
 - `apply` never raises for what a batch says; the append checked it before. Should it raise all the
   same, the append is taken back.
 - What a fold holds on to stays in the log: retention lets no segment go that reaches
-  `needed_from`. DeleteRecords, and the log start of a leader, go before that: they are orders.
+  `needed_from`. DeleteRecords, and the log start of a leader, go before that: they are orders,
+  and what they have deleted holds nothing back any more.
   Compaction does not ask yet.
 
 Users: producer state (producer_state.py); tags, delays and retries plug in from their features.
@@ -108,9 +109,10 @@ class Fold(Protocol):
     def apply(self, batch: StoredBatch) -> None:
         """Take in the next batch."""
 
-    @property
-    def needed_from(self) -> int | None:
-        """From which offset on retention has to leave the log as it is; None for none."""
+    def needed_from(self, start_offset: int) -> int | None:
+        """From which offset on retention has to leave the log as it is; None for none. The log
+        begins at `start_offset`: what a fold held on to below it has gone, by order, and nobody
+        tells the fold."""
 
     def snapshot(self) -> bytes:
         """The whole state; never b"". Asked of a small one, and where too many wait for a thread:

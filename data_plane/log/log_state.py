@@ -288,7 +288,8 @@ class LogState(ABC):
     @property
     def needed_from(self) -> int | None:
         """From which offset on a fold holds on to the records; None where none does."""
-        found = [fold.needed_from for fold in self.folds]
+        start_offset = self.log_start_offset
+        found = [fold.needed_from(start_offset) for fold in self.folds]
         return min((offset for offset in found if offset is not None), default=None)
 
     # Opening and closing

@@ -292,10 +292,8 @@ class ProducerStates:
         if header.producer_id >= 0:
             self.apply_batch(header, batch.buf, header.position)
 
-    @property
-    def needed_from(self) -> int | None:
+    def needed_from(self, start_offset: int) -> None:
         """Its snapshots say it all."""
-        return None
 
     def apply_batch(self, header: BatchHeader, buf: Buffer, position: int) -> None:
         """Take in a stored batch. Batches without a producer id change nothing."""

@@ -42,7 +42,6 @@ class LargeFold:
     """Each record adds as many entries as its value says."""
 
     extension = ".entries"
-    needed_from = None
 
     def __init__(self, context: FoldContext) -> None:
         self.context = context
@@ -50,6 +49,9 @@ class LargeFold:
         self.count = 0
         # The sizes of what the last restore was given.
         self.restored_from: list[int] = []
+
+    def needed_from(self, start_offset: int) -> None:
+        """All of it is in its snapshots."""
 
     def __len__(self) -> int:
         return self.count

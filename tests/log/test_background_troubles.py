@@ -47,13 +47,15 @@ class BrokenFold:
     """A fold with a bug: it cannot say what it knows of an odd number of batches."""
 
     extension = ".broken"
-    needed_from = None
 
     def __init__(self, context: FoldContext) -> None:
         self.batches_count = 0
 
     def apply(self, batch: StoredBatch) -> None:
         self.batches_count += 1
+
+    def needed_from(self, start_offset: int) -> None:
+        """All of it is in its snapshots."""
 
     def __len__(self) -> int:
         return self.batches_count

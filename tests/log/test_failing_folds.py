@@ -23,7 +23,6 @@ class Refusing:
 
     extension = ".counted"
     is_broken = False
-    needed_from = None
 
     def __init__(self, context: FoldContext) -> None:
         self.offsets: list[int] = []
@@ -33,6 +32,9 @@ class Refusing:
         if self.is_broken or b"poison" in bytes(batch.buf[header.position : header.end_position]):
             raise ValueError("a feature's bug")
         self.offsets.append(header.base_offset)
+
+    def needed_from(self, start_offset: int) -> None:
+        """All of it is in its snapshots."""
 
     def __len__(self) -> int:
         return len(self.offsets)

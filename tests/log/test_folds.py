@@ -24,7 +24,6 @@ class Counter:
     """How many records each key has had. Large from the first one on, so that threads write it."""
 
     extension = ".counts"
-    needed_from = None
 
     def __init__(self, context: FoldContext) -> None:
         self.context = context
@@ -39,6 +38,9 @@ class Counter:
         for record in batch.records:
             key = record.key or b""
             self.counts[key] = self.counts.get(key, 0) + 1
+
+    def needed_from(self, start_offset: int) -> None:
+        """All of it is in its snapshots."""
 
     def snapshot(self) -> bytes:
         lines = [b"%s %d" % (key.hex().encode(), self.counts[key]) for key in sorted(self.counts)]
@@ -76,9 +78,8 @@ class Pins:
             elif record.value is not None and record.value.startswith(PIN):
                 self.offsets.append(record.offset)
 
-    @property
-    def needed_from(self) -> int | None:
-        return min(self.offsets, default=None)
+    def needed_from(self, start_offset: int) -> int | None:
+        return min((one for one in self.offsets if one >= start_offset), default=None)
 
     def snapshot(self) -> bytes:
         return b" ".join([b"pins", *(b"%d" % offset for offset in self.offsets)])
@@ -217,6 +218,21 @@ def test_who_orders_records_to_be_deleted_is_obeyed() -> None:
     one.log.delete_records(1)
     assert one.log.apply_retention(one.now_ms) == 1
     assert one.log.log_start_offset == 1
+
+
+def test_what_was_deleted_by_order_holds_nothing_back() -> None:
+    one = FoldedLog(retention_ms=1000)
+    for value in (b"pin", b"old", b"pin"):
+        one.put(value)
+        one.log.roll()
+    one.put(b"v")
+    one.log.delete_records(1)
+    one.now_ms += 1_000_000
+    one.log.apply_retention(one.now_ms)
+    assert one.log.log_start_offset == 2
+    one.restart()
+    one.log.apply_retention(one.now_ms)
+    assert one.log.log_start_offset == 2
 
 
 def test_who_asks_for_a_fold_that_is_not_there_is_told() -> None:

@@ -40,11 +40,13 @@ class ChainFold(Chain):
     """See the module."""
 
     extension = ".chain"
-    needed_from = None
 
     def __init__(self, context: FoldContext) -> None:
         super().__init__()
         self.context = context
+
+    def needed_from(self, start_offset: int) -> None:
+        """All of it is in its snapshots."""
 
     def __len__(self) -> int:
         return self.batches_count
