@@ -1,7 +1,7 @@
 """The heavy checks: now and then while a cell runs, and all of them when it has come to rest.
 
 - What a broker reads from its log is what its disk was seen to get, byte for byte (by CRC).
-- Folds equal a replay of the log: producer states, leader epochs and the chain of all batches.
+- Folds equal a replay of the log: producer states, leader epochs, the chain of batches, and pins.
 - At rest: all replicas equal the committed log; each record of each idempotent producer stands
   there at most once and in order; each acknowledged one stands at its offset.
 """
@@ -16,8 +16,9 @@ from data_plane.wire.records import decode_batch, iter_batch_headers
 from tests.simulation import large_states
 from tests.simulation.chain_fold import Chain, ChainFold
 from tests.simulation.committed import SEQUENCES
-from tests.simulation.compacted import CompactedView
+from tests.simulation.compacted import CompactedView, read_stored
 from tests.simulation.partition_history import PartitionHistory
+from tests.simulation.pin_fold import PinFold, Pins
 from tests.simulation.replicas import (
     READ_BYTES,
     Batch,
@@ -50,6 +51,8 @@ def check_folds_of(cell: Cell, view: DiskView) -> None:
         if not isinstance(view, CompactedView):
             _check_epochs(cell, view, log)
             _check_chain(cell, view, log)
+        if "pins" in cell.extras:
+            _check_pins(cell, view, log)
 
 
 def _replay(batches: list[Batch]) -> dict[int, tuple[int, list[tuple[int, int, int, int]]]]:
@@ -108,6 +111,22 @@ def _check_chain(cell: Cell, view: DiskView, log: Log) -> None:
         found = log.fold(ChainFold).state
         if found != expected.state:
             cell.world.violate(f"{view}: the chain is {found}, a replay gives {expected.state}")
+
+
+def _check_pins(cell: Cell, view: DiskView, log: Log) -> None:
+    """Of a compacted log, too: who was pinned by the newest record of a key is that still."""
+    partition = cell.history.partition(view.topic_partition)
+    if partition.is_lossy and partition.compacted is not None:
+        return  # What was cleaned by what is lost now cannot be replayed.
+    expected = Pins()
+    start = log.log_start_offset
+    for stored in read_stored(log, start, log.log_end_offset):
+        for said in () if stored.batch.is_control else stored.records:
+            expected.add(*said)
+    found = log.fold(PinFold).since(start)
+    if found != expected.since(start):
+        cell.world.violate(f"{view}: pins {found}, a replay gives {expected.since(start)}")
+    cell.world.count("pins compared with a replay", len(found))
 
 
 def _check_epochs(cell: Cell, view: DiskView, log: Log) -> None:

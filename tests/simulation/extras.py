@@ -21,6 +21,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - large states: brokers do little in one go, and their groups and requests need pieces
   (large_states.py).
 - projections: consumers that are shown every other record (projected_reader.py).
+- pins: logs have a fold that holds on to records, and retention is at work (pin_fold.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -47,6 +48,7 @@ EXTRA_CHANCES = {
     "large states": 0.1,
     "worn disks": 0.1,
     "projections": 0.1,
+    "pins": 0.1,
 }
 
 

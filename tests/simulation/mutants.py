@@ -17,6 +17,7 @@ from tests.simulation.mutants_factors import FACTOR_MUTANTS
 from tests.simulation.mutants_follower import FOLLOWER_MUTANTS
 from tests.simulation.mutants_large import LARGE_MUTANTS
 from tests.simulation.mutants_leaps import LEAP_MUTANTS
+from tests.simulation.mutants_pins import PIN_MUTANTS
 from tests.simulation.mutants_projections import PROJECTION_MUTANTS
 from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
@@ -51,6 +52,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *LEAP_MUTANTS,
     *LARGE_MUTANTS,
     *PROJECTION_MUTANTS,
+    *PIN_MUTANTS,
 )
 
 

@@ -41,6 +41,7 @@ from tests.simulation.large_states import FLUSH_MS_MEAN, draw_bounds, look
 from tests.simulation.network import End
 from tests.simulation.node_log import NodeLog
 from tests.simulation.peers import SimPeers
+from tests.simulation.pin_fold import PinFold
 from tests.simulation.serving import ServerConnection
 from tests.simulation.slow_disks import watch_offsets_topic
 from tests.simulation.store import StoreClient
@@ -275,7 +276,7 @@ class Node:
             sleep_ms=lambda ms: self.stall(ms * US_PER_MS),
             open_segments_max=self._open_segments_max(),
             loop_bounds=self._loop_bounds(),
-            fold_factories=(ChainFold,),
+            fold_factories=((ChainFold, PinFold) if "pins" in self.cell.extras else (ChainFold,)),
             plug_ins=((projected_reader.plug_in,) if "projections" in self.cell.extras else ()),
         )
 

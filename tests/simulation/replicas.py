@@ -49,6 +49,7 @@ class DiskView:
     """One replica as it stands on one disk."""
 
     __slots__ = (
+        "_begun_anew_count",
         "batches",
         "begins_at_zero",
         "cut",
@@ -70,6 +71,7 @@ class DiskView:
         self.node_name = node_name
         self.topic_partition = topic_partition
         self.log: Log | None = log
+        self._begun_anew_count = log.begun_anew_count
         self.batches: list[Batch] = []
         self.start_offset = log.log_start_offset
         self.end_offset = log.log_start_offset
@@ -102,6 +104,7 @@ class DiskView:
     def reopened(self, log: Log) -> None:
         """The same disk under a new process, whose log may begin earlier after power loss."""
         self.log = log
+        self._begun_anew_count = log.begun_anew_count
         self.is_power_lost = False
         self.start_offset = min(self.start_offset, log.log_start_offset)
 
@@ -140,14 +143,18 @@ class DiskView:
             self.synced_end = min(self.synced_end, self.end_offset)
             self.begins_at_zero = log.log_start_offset == 0
         self.start_offset = log.log_start_offset
+        self._begun_anew_count = log.begun_anew_count
         if log.log_end_offset == self.end_offset:
             return 0, lost
         return self._gain(log, world, matching), lost
 
     def _has_begun_anew(self, log: Log) -> bool:
         """Whether the log has dropped everything and begins where it ended. When retention has
-        taken the last segment, that one still waits for its files to go."""
+        taken the last segment, that one still waits for its files to go. Of one that was empty only
+        the log itself can say it."""
         start = log.log_start_offset
+        if start == self.end_offset and start == self.start_offset and self.batches:
+            return log.begun_anew_count != self._begun_anew_count
         if start != self.end_offset or start == self.start_offset or not log.is_loaded:
             return False
         is_retained = any(one.next_offset == start for one, _ in log.pending_deletion or ())

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from data_plane.log.segment import Segment
 from tests.simulation.partition_history import PartitionHistory
+from tests.simulation.pin_fold import PinFold
 from tests.simulation.replicas import DiskView, TopicPartition
 from tests.simulation.world import CLOCK_ERROR_MS_MAX, EPOCH_MS
 
@@ -43,9 +44,9 @@ DEFAULT_RETENTION_MS = 1_209_600_000
 LATE_MS_MAX = 3000
 
 
-def draw_retention(rng: Random, plans: list[TopicPlan]) -> None:
+def draw_retention(rng: Random, plans: list[TopicPlan], *, is_wanted: bool) -> None:
     """Give some of the topics with promises a short memory, in some of the cells."""
-    if rng.random() >= RETENTION_CHANCE:
+    if rng.random() >= RETENTION_CHANCE and not is_wanted:
         return
     for plan in plans:
         if plan.name.startswith("data") and rng.random() < TOPIC_CHANCE:
@@ -82,6 +83,14 @@ def _why_gone(configs: dict[str, str], age_ms: int, left_bytes: int) -> str:
     if 0 <= int(configs.get("retention.bytes", -1)) <= left_bytes:
         return "size"
     return ""
+
+
+def _is_pinned(log: Log) -> bool:
+    """Whether a fold holds on to the first segment; nobody says that of a log not loaded yet."""
+    if not log.is_loaded:
+        return True
+    needed_from = log.fold(PinFold).needed_from(log.log_start_offset)
+    return needed_from is not None and needed_from < log.segments[0].next_offset
 
 
 class RetentionWatch:
@@ -164,6 +173,7 @@ class RetentionWatch:
             )
         for segment in gone:
             self._check_segment(node, view, segment, end_offset)
+        self._check_pins(partition, view, log, before[0])
         topic_partition = partition.key
         self.starts[topic_partition] = max(start, self.starts.get(topic_partition, 0))
         leads = self._cell.is_current_leader(node.node_id, *topic_partition)
@@ -171,6 +181,22 @@ class RetentionWatch:
         if start == end_offset:
             self._world.count("active segments deleted")
         self._world.note(node.name, f"retention lets {partition} begin at {start}")
+
+    def _check_pins(
+        self, partition: PartitionHistory, view: DiskView, log: Log, old_start: int
+    ) -> None:
+        """Retention leaves what a fold holds on to. What went before by order is not its."""
+        if "pins" not in self._cell.extras:
+            return
+        start = log.log_start_offset
+        asked = (one for one in self._asked.get(partition.key, ()) if one <= start)
+        ordered = max(old_start, partition.start_offset, *asked)
+        pins = log.fold(PinFold)
+        held = [one for one in pins.since(ordered).values() if one < start]
+        if held:
+            self._world.violate(f"{view} begins at {start} by retention, with pins at {held}")
+        if _is_pinned(log):
+            self._world.count("log starts at a pin")
 
     def _check_segment(self, node: Node, view: DiskView, segment: Segment, end_offset: int) -> None:
         base, end = segment.base_offset, segment.next_offset
@@ -222,6 +248,9 @@ class RetentionWatch:
         if log is None or partition is None or not has_retention(configs):
             return []
         if "delete" not in configs.get("cleanup.policy", "delete"):
+            return []
+        if "pins" in self._cell.extras and _is_pinned(log):
+            self._world.count("logs that a pin holds in the end")
             return []
         found = []
         held = [one for one in view.whole_batches() if one.last_offset >= log.log_start_offset]

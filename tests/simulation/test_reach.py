@@ -177,6 +177,12 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "records read through a projection": 150_000,
         "projected fetches that showed nothing": 1000,
     },
+    "pins": {
+        "pins compared with a replay": 50_000,
+        "log starts at a pin": 1000,
+        "segments deleted by age": 2500,
+        "segments deleted by size": 800,
+    },
     "stalls": {
         "stalls": 3000,
         "stalls longer than a session": 700,

@@ -130,7 +130,7 @@ class Workload:
         drawn = self._plan_topics()
         if cell.options.topics is not None:
             return list(cell.options.topics)
-        draw_retention(cell.world.stream("retention"), drawn)
+        draw_retention(cell.world.stream("retention"), drawn, is_wanted="pins" in cell.extras)
         if "brief tables" in cell.extras:
             drawn.append(plan_brief_table(cell.world.stream("brief tables")))
         if "leaps" in cell.extras:

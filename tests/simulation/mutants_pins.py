@@ -1,0 +1,55 @@
+"""Planted bugs of folds that hold on to records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from data_plane.log import truncation
+from data_plane.log.log_state import LogState
+from tests.simulation.admin import TopicPlan
+from tests.simulation.cell import Options
+from tests.simulation.mutant import Mutant, Patch
+
+FORGETFUL = {"segment.ms": "200", "retention.ms": "500", "file.delete.delay.ms": "0"}
+PINS = Options(
+    brokers=3,
+    faults=frozenset({"kill", "stop", "cut", "pause"}),
+    admin=frozenset({"delete records"}),
+    topics=(TopicPlan("data3", 2, 3, FORGETFUL),),
+    extras=frozenset({"pins"}),
+)
+
+
+def _retention_asks_no_fold(patch: Patch) -> None:
+    patch.set(LogState, "needed_from", property(lambda self: None))
+
+
+def _folds_are_not_cut(patch: Patch) -> None:
+    """Those of a feature; the broker's own are."""
+    original: Any = truncation.become
+
+    def become(log: LogState, remainder: Any) -> None:
+        kept = log.folds[1:]
+        original(log, remainder)
+        log.set_folds([log.folds[0], *kept])
+
+    patch.set(truncation, "become", become)
+
+
+PIN_MUTANTS: Iterable[Mutant] = (
+    Mutant(
+        "retention asks no fold",
+        "what a feature still needs goes when it is old",
+        _retention_asks_no_fold,
+        options=PINS,
+        is_quick=True,
+    ),
+    Mutant(
+        "folds of features are not cut",
+        "they go on with what was truncated",
+        _folds_are_not_cut,
+        options=PINS,
+        is_quick=True,
+    ),
+)

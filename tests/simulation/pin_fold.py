@@ -1,0 +1,86 @@
+"""A fold that holds on to records, as a feature with something to do later would.
+
+Each record has a key: its own, or a class of its producer's numbers. Where the newest record of a
+key has a number of the right kind, it is pinned: retention leaves its segment, until the next one
+of that key comes or somebody orders it to be deleted.
+
+    p1/8 pinned   p1/9 …   p1/16 of the same class as 8, and not of the kind: it is free
+
+The newest record of a key is what compaction leaves, so the pins of a compacted log, too, are those
+that a replay of what it holds now gives. audit.py compares them, retention.py knows what they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from data_plane.log.file_system import Buffer
+from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
+
+HEAD = b"pins"
+# Of a producer's numbers.
+CLASSES = 4
+# Of the numbers of a class every so many-th is pinned.
+PINNED_EVERY = 2
+
+
+class Pins:
+    """Key → the offset of its newest record, if that is pinned."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[bytes, int] = {}
+
+    def add(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        parts = (value or b"").split(b"/", 2)
+        number = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else -1
+        if key is None:
+            key = b"%s/%d" % (parts[0], number % CLASSES)
+        if number >= 0 and number // CLASSES % PINNED_EVERY == 0:
+            self.offsets[key] = offset
+        else:
+            self.offsets.pop(key, None)
+
+    def since(self, start_offset: int) -> dict[bytes, int]:
+        """Those that the log may still have."""
+        return {key: offset for key, offset in self.offsets.items() if offset >= start_offset}
+
+
+class PinFold(Pins):
+    """See the module."""
+
+    extension = ".pins"
+
+    def __init__(self, context: FoldContext) -> None:
+        super().__init__()
+        self.context = context
+
+    def needed_from(self, start_offset: int) -> int | None:
+        return min(self.since(start_offset).values(), default=None)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def apply(self, batch: StoredBatch) -> None:
+        if not batch.header.is_control:
+            for record in batch.records:
+                key, value = record.key, record.value
+                self.add(
+                    record.offset,
+                    None if key is None else bytes(key),
+                    None if value is None else bytes(value),
+                )
+
+    def snapshot(self) -> bytes:
+        pins = (b"%s %d" % (key.hex().encode(), self.offsets[key]) for key in sorted(self.offsets))
+        return b"\n".join([HEAD, *pins])
+
+    def freeze(self) -> FrozenBytes:
+        return FrozenBytes(self.snapshot())
+
+    def restore(self, pieces: Iterable[Buffer]) -> None:
+        data = b"".join(pieces)
+        head, *lines = data.split(b"\n") if data else [HEAD]
+        if head != HEAD:
+            raise ValueError("no pins")
+        pairs = [line.split(b" ") for line in lines]
+        self.offsets = {bytes.fromhex(key.decode()): int(offset) for key, offset in pairs}
