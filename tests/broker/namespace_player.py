@@ -12,12 +12,18 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+from data_plane.broker.authorization.requirements import GUARDS
 from data_plane.broker.coordinators import group_handlers
 from data_plane.broker.coordinators.groups import GroupService
 from data_plane.broker.request.api import ConnectionInfo
-from data_plane.cell.changes import Change, ChangePartition, RegisterBroker
+from data_plane.broker.request.authorizer import ALLOW_EVERYONE, SUPER_USERS
+from data_plane.broker.request.principal import ANONYMOUS
+from data_plane.broker.services import Services
+from data_plane.cell.changes import Change, ChangePartition, RegisterBroker, UpdateFeature
+from data_plane.cell.features import METADATA_VERSION, NEWEST_LEVEL, SUPPORTED_FEATURES
 from data_plane.cell.metadata import BrokerImage
 from data_plane.cell.partition_state import next_epochs
+from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.primitives import Message
 from data_plane.wire.registry import ApiKey
 from tests.broker.admin_player import AdminPlayer
@@ -74,6 +80,12 @@ class NamespacePlayer(AdminPlayer):
         group_handlers.register(services.handlers)
         services.start(self.now_ms)
         self.register(NODE_ID)
+        self.commit(UpdateFeature(METADATA_VERSION, NEWEST_LEVEL))
+        # Everybody may do everything in both, also where there are ACLs.
+        boss = {SUPER_USERS: str(ANONYMOUS)}
+        self.commit(PutTenant(TenantImage(SECOND, "second-cluster", settings=boss)))
+        cluster_id = services.image.cluster_id
+        self.commit(PutTenant(TenantImage("default", cluster_id, settings=boss)))
         self.first = Client(self, self.connect())
         connection = self.connect()
         connection.namespace = SECOND
@@ -87,7 +99,8 @@ class NamespacePlayer(AdminPlayer):
         self.run_jobs()
 
     def register(self, node_id: int) -> None:
-        self.commit(RegisterBroker(BrokerImage(node_id, "host", 9092, None, is_fenced=False)))
+        broker = BrokerImage(node_id, "host", 9092, is_fenced=False, features=SUPPORTED_FEATURES)
+        self.commit(RegisterBroker(broker))
 
     def change_partition(
         self, topic: str, index: int, *, replicas: tuple[int, ...], **fields: Any
@@ -98,6 +111,16 @@ class NamespacePlayer(AdminPlayer):
         isr = tuple(node_id for node_id in replicas if node_id in old.isr) or replicas
         new = replace(old, replicas=replicas, isr=isr, leader=isr[0], **fields)
         self.commit(ChangePartition(image.topic_id, index, next_epochs(old, new)))
+
+
+def let_everybody_in(services: Services, tenant: str) -> None:
+    """Have the image say that in a tenant everybody may do everything."""
+    services.handlers.guards.update(GUARDS)
+    image = services.image
+    settings = {ALLOW_EVERYONE: "true"}
+    tenants = {**image.tenants, tenant: TenantImage(tenant, f"{tenant}-cluster", settings=settings)}
+    services.image = replace(image, tenants=tenants)
+    services.authorizer.image_changed(image, services.image, 0)
 
 
 class Client:

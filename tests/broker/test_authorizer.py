@@ -67,6 +67,27 @@ def acl(
     return Acl(pattern, AclEntry(principal, host, operation, permission))
 
 
+# Of few things, so that several are about what is asked.
+NEAR = st.builds(
+    acl,
+    st.sampled_from(["*", "o", "or", "orders"]),
+    st.sampled_from(
+        [
+            AclOperation.ALL,
+            AclOperation.READ,
+            AclOperation.DESCRIBE,
+            AclOperation.ALTER_CONFIGS,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.CLUSTER_ACTION,
+        ]
+    ),
+    permission=st.sampled_from([Permission.DENY, Permission.ALLOW, Permission.ALLOW]),
+    prefixed=st.booleans(),
+    principal=st.sampled_from(["User:*", "User:alice", "User:bob"]),
+    host=st.sampled_from(["*", HOST]),
+)
+
+
 class World:
     """An authorizer that follows images, as a broker has one."""
 
@@ -121,11 +142,11 @@ def expected(
 
 @settings(max_examples=300)
 @given(
-    drawn=st.lists(acls(), max_size=8, unique=True),
+    drawn=st.lists(st.one_of(acls(), NEAR, NEAR, NEAR), max_size=8, unique=True),
     principal=st.sampled_from([ALICE, BOB, Principal("User", "carol")]),
     host=st.sampled_from([HOST, "10.0.0.2"]),
-    kind=st.sampled_from(sorted(set(AclResourceType) - {AclResourceType.ANY})),
-    name=st.sampled_from(["orders", "or", "o", "x", "ü", "üb", "*", "kafka-cluster"]),
+    kind=st.sampled_from([TOPIC, TOPIC, *sorted(set(AclResourceType) - {AclResourceType.ANY})]),
+    name=st.sampled_from(["orders", "orders", "or", "o", "x", "ü", "üb", "*", "kafka-cluster"]),
     everyone=st.sampled_from(["", "true", "false"]),
 )
 def test_as_a_look_at_every_acl_says(
@@ -152,10 +173,10 @@ def test_as_a_look_at_every_acl_says(
 
 
 @settings(max_examples=200)
-@given(drawn=st.lists(acls(), max_size=8, unique=True), host=st.sampled_from([HOST, "10.0.0.2"]))
+@given(drawn=st.lists(NEAR, max_size=6, unique=True), host=st.sampled_from([HOST, "10.0.0.2"]))
 def test_somewhere_as_kafka_finds_it(drawn: list[Acl], host: str) -> None:
     world = World(AddAcls("acme", tuple(drawn)))
-    for operation in (AclOperation.WRITE, AclOperation.READ):
+    for operation in (AclOperation.DESCRIBE, AclOperation.READ):
         theirs = [
             each
             for each in drawn

@@ -16,6 +16,7 @@ from data_plane.broker.request.budget import Budget, TooManyNamespaces
 from data_plane.broker.request.namespaces import WHOLE_BROKER
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, values_of
+from tests.broker.namespace_player import let_everybody_in
 from tests.broker.test_fetch import fill
 from tests.broker.test_fetch_sessions import make_set
 from tests.broker.test_produce import only
@@ -142,6 +143,7 @@ def test_who_leaves_much_unread_gets_less_and_the_others_do_not() -> None:
         connections[name] = broker.connect()
         connections[name].namespace = name
         broker.services.namespaces.add(name, WHOLE_BROKER)
+        let_everybody_in(broker.services, name)
     share = unsent.of("acme")
     share.add(4 * ANSWER_BYTES_MIN - 10)
 

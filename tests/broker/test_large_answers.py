@@ -24,7 +24,7 @@ from data_plane.wire.messages.offset_fetch_request import (
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import BrokerPlayer
 from tests.broker.counted_turns import BrokerTurns
-from tests.broker.namespace_player import PREFIX, SECOND, SecondNamespace
+from tests.broker.namespace_player import PREFIX, SECOND, SecondNamespace, let_everybody_in
 
 TOPICS = [f"topic-{number}" for number in range(40)]
 PARTITIONS_COUNT = 50
@@ -200,6 +200,7 @@ def test_in_another_namespace_they_have_its_names(
     broker: Groups, turns: BrokerTurns, version: int
 ) -> None:
     broker.services.namespaces.add(SECOND, SecondNamespace())
+    let_everybody_in(broker.services, SECOND)
     broker.connection.namespace = SECOND
     broker.commit(PREFIX + GROUP, [PREFIX + name for name in TOPICS], PARTITIONS_COUNT)
     broker.commit(GROUP, TOPICS[:1], 1)

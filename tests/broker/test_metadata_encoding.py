@@ -72,6 +72,7 @@ def expected(items: list[Item], version: int) -> bytes:
             ]
             message.topics.append(topic)
         else:
+            assert isinstance(item, MetadataResponseTopic)
             message.topics.append(item)
     writer = Writer()
     encode_metadata_response(writer, message, version)

@@ -40,8 +40,18 @@ from data_plane.wire.messages import (
     offset_for_leader_epoch_request,
     produce_request,
 )
+from data_plane.wire.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+)
+from data_plane.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
+from data_plane.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
+from data_plane.wire.messages.describe_acls_request import DescribeAclsRequest
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
+from data_plane.wire.messages.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+)
 from data_plane.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from data_plane.wire.messages.init_producer_id_request import InitProducerIdRequest
 from data_plane.wire.messages.leave_group_request import LeaveGroupRequest
@@ -341,6 +351,29 @@ def coordinators(version: int, *groups: str, key_type: int = 0) -> Any:
     return FindCoordinatorRequest(coordinator_keys=list(groups), key_type=key_type)
 
 
+def granted(topic: str, principal: str) -> CreateAclsRequest:
+    creation = AclCreation(
+        resource_type=2,
+        resource_name=topic,
+        principal=principal,
+        host="*",
+        operation=2,
+        permission_type=3,
+    )
+    return CreateAclsRequest(creations=[creation])
+
+
+EVERY_ACL: dict[str, Any] = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "principal_filter": None,
+    "host_filter": None,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+
 # The conversation
 
 
@@ -404,6 +437,29 @@ def administration(story: Story) -> None:
     ask_all(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda version: reassigned("x", HIDDEN))
     ask_all(ApiKey.LIST_PARTITION_REASSIGNMENTS, lambda version: reassignments())
     ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, reassignments("x", HIDDEN))
+
+
+def rights(story: Story) -> None:
+    ask_all = story.ask_all
+    for name in ("x", HIDDEN):
+        ask_all(ApiKey.CREATE_ACLS, always(granted(name, "User:alice")))
+    listed = ask_all(ApiKey.DESCRIBE_ACLS, always(DescribeAclsRequest(**EVERY_ACL)))
+    assert [resource.resource_name for resource in listed.resources] == [HIDDEN, "x"]
+    for name in ("x", HIDDEN, "hidden_one"):
+        named = {**EVERY_ACL, "resource_name_filter": name}
+        ask_all(ApiKey.DESCRIBE_ACLS, always(DescribeAclsRequest(**named)))
+        ask_all(ApiKey.DELETE_ACLS, always(DeleteAclsRequest(filters=[DeleteAclsFilter(**named)])))
+    ask_all(ApiKey.CREATE_ACLS, always(granted("x", "User:alice")))
+    everything = DeleteAclsRequest(filters=[DeleteAclsFilter(**EVERY_ACL)])
+    ask_all(ApiKey.DELETE_ACLS, always(everything))
+
+
+def users(story: Story) -> None:
+    gone = ScramCredentialDeletion(name="alice", mechanism=1)
+    altered = AlterUserScramCredentialsRequest(deletions=[gone])
+    story.ask_all(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, always(altered))
+    everybody = DescribeUserScramCredentialsRequest(users=None)
+    story.ask_all(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, always(everybody))
 
 
 def groups_and_offsets(story: Story, topic_id: UUID, hidden_member: str) -> None:
@@ -482,6 +538,8 @@ def conversation(player: NamespacePlayer, hidden_id: UUID, hidden_member: str) -
     story = Story(player, hidden_id, hidden_member)
     topic_id = topics_and_records(story)
     administration(story)
+    rights(story)
+    users(story)
     groups_and_offsets(story, topic_id, hidden_member)
     end(story)
     return story
@@ -499,6 +557,9 @@ class First:
                 value = b"first %d" % number
                 client.ask(ApiKey.PRODUCE, 12, produced(12, topic, self.hidden_id, value))
             client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremented(TOPIC, topic))
+        for topic in ("x", HIDDEN, "hidden_one"):
+            for principal in ("User:alice", "User:bob"):
+                client.ask(ApiKey.CREATE_ACLS, 3, granted(topic, principal))
         client.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
         for group in ("g", HIDDEN_GROUP):
             self.member_id = client.ask(ApiKey.JOIN_GROUP, 9, join(group)).member_id
@@ -530,6 +591,7 @@ class First:
             ask(ApiKey.OFFSET_FETCH, 9, fetch(HIDDEN_GROUP)),
             ask(ApiKey.HEARTBEAT, 4, heartbeat(HIDDEN_GROUP, self.member_id, 1)),
             ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, reassignments()),
+            ask(ApiKey.DESCRIBE_ACLS, 3, DescribeAclsRequest(**EVERY_ACL)),
         ]
 
 

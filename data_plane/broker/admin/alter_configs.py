@@ -21,7 +21,7 @@ from data_plane.broker.cell.controller_settings import controller_settings
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, ConfigType, parse_list
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
-from data_plane.broker.config.resources import inside_name
+from data_plane.broker.config.resources import inside_name, why_not_authorized
 from data_plane.broker.config.validation import (
     CONNECTIONS_PER_IP,
     check_broker_values,
@@ -37,6 +37,7 @@ from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
 from data_plane.broker.topics.ownership import refuse_declared_configs
+from data_plane.cell.acls import AclOperation
 from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
@@ -86,6 +87,21 @@ class _Resource(NamedTuple):
     inside_name: str
     tenant: str
     wishes: Sequence[_Wish]
+    # Why its properties are none of the sender's business.
+    refusal: Refusal | None
+
+
+def _resource(
+    context: RequestContext, resource_type: int, name: str, wishes: Sequence[_Wish]
+) -> _Resource:
+    return _Resource(
+        resource_type,
+        name,
+        inside_name(context, resource_type, name),
+        context.namespace,
+        wishes,
+        why_not_authorized(context, AclOperation.ALTER_CONFIGS, resource_type, name),
+    )
 
 
 class _Outcome(NamedTuple):
@@ -100,11 +116,10 @@ def handle_alter_configs(
     now_ms: int,
 ) -> Deferred[AlterConfigsResponse]:
     resources = [
-        _Resource(
+        _resource(
+            context,
             resource.resource_type,
             resource.resource_name,
-            inside_name(context, resource.resource_type, resource.resource_name),
-            context.namespace,
             [_Wish(config.name, Operation.SET, config.value) for config in resource.configs],
         )
         for resource in request.resources
@@ -134,11 +149,10 @@ def handle_incremental_alter_configs(
     now_ms: int,
 ) -> Deferred[IncrementalAlterConfigsResponse]:
     resources = [
-        _Resource(
+        _resource(
+            context,
             resource.resource_type,
             resource.resource_name,
-            inside_name(context, resource.resource_type, resource.resource_name),
-            context.namespace,
             [
                 _Wish(config.name, config.config_operation, config.value)
                 for config in resource.configs
@@ -184,6 +198,8 @@ def _alter(
             try:
                 if counts[resource.type, resource.name] > 1:
                     raise _invalid_request("Each resource must appear at most once.")
+                if resource.refusal is not None:
+                    raise resource.refusal
                 if incremental and resource.type == ResourceType.BROKER_LOGGER:
                     levels.append(_decide_level(services, resource))
                 else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from data_plane.broker.cell.cell_view import controller_id, live_brokers
 from data_plane.broker.request.api import HandlerTable, RequestContext
-from data_plane.broker.request.authorized_operations import CLUSTER_OPERATIONS
+from data_plane.broker.request.authorized_operations import cluster_operations_of
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import BrokerImage
 from data_plane.wire.errors import ErrorCode
@@ -48,7 +48,7 @@ def handle_describe_cluster(
         ],
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations_of(context)
     return response
 
 

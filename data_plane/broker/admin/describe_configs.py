@@ -16,6 +16,7 @@ from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, Update, unknown_property
 from data_plane.broker.config.effective import Source, Synonym, config_text, shown_value
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_SYNONYMS
+from data_plane.broker.config.resources import why_not_authorized
 from data_plane.broker.config.validation import effective_config
 from data_plane.broker.request.api import Deferred, HandlerTable, KeptRequest, RequestContext
 from data_plane.broker.request.frames import begin_frame, finish_frame
@@ -25,6 +26,7 @@ from data_plane.broker.request.splicing import ArrayPlace
 from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
 from data_plane.broker.topics.requested_replicas import NewPartitions, registered_brokers
+from data_plane.cell.acls import AclOperation
 from data_plane.cell.metadata import ResourceType
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_configs_request import (
@@ -142,6 +144,13 @@ def _encode_result(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
+    refused = why_not_authorized(
+        context, AclOperation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name
+    )
+    if refused is not None:
+        result.error_code = int(refused.code)
+        result.error_message = refused.message
+        return _configs_place(version).splice(_encode_element(result, version), 0, ())
     key = _content_key(services, context, resource)
     configs = encoded.get(key)
     if configs is None:

@@ -1,12 +1,13 @@
 """The administrative APIs, all of them, for the composition root.
 
-Deliberately absent, and so not advertised: ACLs, client quotas and delegation
-tokens, which come with tenancy.
+Deliberately absent, and so not advertised: client quotas and delegation tokens, which come with
+tenancy.
 """
 
 from __future__ import annotations
 
 from data_plane.broker.admin import (
+    acls,
     alter_configs,
     delete_records,
     describe_cluster,
@@ -19,6 +20,7 @@ from data_plane.broker.admin import (
     scram_credentials,
     unregister_broker,
 )
+from data_plane.broker.authorization.requirements import GUARDS
 from data_plane.broker.cell import update_features
 from data_plane.broker.request.api import HandlerTable
 from data_plane.broker.topics import (
@@ -39,6 +41,7 @@ _MODULES = (
     describe_configs,
     alter_configs,
     describe_cluster,
+    acls,
     log_dirs,
     describe_producers,
     describe_quorum,
@@ -51,6 +54,7 @@ _MODULES = (
 
 
 def register_admin(table: HandlerTable) -> None:
-    """Register every administrative API that works."""
+    """Register every administrative API that works, and what all APIs need."""
+    table.guards.update(GUARDS)
     for module in _MODULES:
         module.register(table)

@@ -1,9 +1,11 @@
-"""Under which name the image has the configuration of what a request calls so."""
+"""Of what a request about configurations names: its name in the image, and who may ask."""
 
 from __future__ import annotations
 
 from data_plane.broker.request.api import RequestContext
+from data_plane.broker.request.refusal import Refusal
 from data_plane.cell.metadata import ResourceType
+from data_plane.wire.errors import ErrorCode
 
 
 def inside_name(context: RequestContext, resource_type: int, name: str) -> str:
@@ -13,3 +15,23 @@ def inside_name(context: RequestContext, resource_type: int, name: str) -> str:
     if resource_type == ResourceType.GROUP:
         return context.groups.inside(name)
     return name
+
+
+def why_not_authorized(
+    context: RequestContext, operation: int, resource_type: int, name: str
+) -> Refusal | None:
+    """Brokers, their loggers and client metrics are the cluster's."""
+    if context.names.rights.is_open:
+        return None
+    code = ErrorCode.NONE
+    match resource_type:
+        case ResourceType.TOPIC:
+            if not context.may_to_topic(operation, name):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        case ResourceType.GROUP:
+            if not context.may_to_group(operation, name):
+                code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
+            if not context.may_to_cluster(operation):
+                code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return None if code is ErrorCode.NONE else Refusal(code, code.message)

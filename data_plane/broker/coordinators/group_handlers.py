@@ -27,6 +27,7 @@ from data_plane.broker.coordinators.offset_handlers import (
     handle_offset_delete,
 )
 from data_plane.broker.request.api import Deferred, HandlerTable, LongAnswer, RequestContext
+from data_plane.broker.request.authorized_operations import GROUP_OPERATIONS
 from data_plane.broker.request.large_requests import slices_of
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import BrokerImage
@@ -59,9 +60,6 @@ FIND_COORDINATOR_VERSION_WITH_KEYS: Final = 4
 JOIN_VERSION_WITH_NULL_PROTOCOL: Final = 7
 LEAVE_VERSION_WITH_MEMBERS: Final = 3
 DESCRIBE_VERSION_WITH_OPERATIONS: Final = 3
-
-# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: all that exist for a group.
-GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def register(table: HandlerTable) -> None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from data_plane.broker.fetch.cold_reads import ColdRead
+from data_plane.broker.fetch.fetch_authorization import readable_of
 from data_plane.broker.fetch.fetch_response import PartitionResult, encode_fetch_response
 from data_plane.broker.fetch.fetch_results import (
     failed_result,
@@ -134,6 +135,10 @@ class FetchReads:
 
     def look_at(self, targets: Sequence[FetchPartition]) -> None:
         """Add what there is to say of these dirty partitions."""
+        if not self._context.names.rights.is_open:
+            targets, refused = readable_of(self._context, self._fetch_set, targets)
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            self.results += [self._refused(target, code) for target in refused]
         for target in targets:
             try:
                 result = self._read(target)
@@ -224,10 +229,14 @@ class FetchReads:
     def _unknown(self, target: FetchPartition) -> PartitionResult:
         rights = self.rights
         error = rights.error(target, rights.projected(target), self._fetch_set.uses_topic_ids)
-        result = self._error(target, error)
         if error in UNKNOWN_PARTITION_CODES:
-            # As Kafka has it, whatever the isolation level.
-            result.aborted = ()
+            return self._refused(target, error)
+        return self._error(target, error)
+
+    def _refused(self, target: FetchPartition, error: ErrorCode) -> PartitionResult:
+        result = self._error(target, error)
+        # As Kafka has it, whatever the isolation level.
+        result.aborted = ()
         return result
 
     def _report(self, target: FetchPartition, partition: Partition) -> ErrorCode:

@@ -53,12 +53,13 @@ from data_plane.broker.request.namespaces import NO_ID
 from data_plane.broker.request.partition_errors import UNKNOWN_PARTITION_CODES
 from data_plane.broker.request.throttling import throttle_produce
 from data_plane.broker.services import Services
+from data_plane.cell.acls import AclOperation, AclResourceType
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode, InvalidRecords, MalformedFrame
 from data_plane.wire.kernel import parse_produce
-from data_plane.wire.kernel_types import BatchHeader, ProducePartition
+from data_plane.wire.kernel_types import BatchHeader, ProducePartition, ProduceTopic
 from data_plane.wire.registry import ApiKey
 
 MIN_VERSION = 3
@@ -134,6 +135,8 @@ class _Produce:
         self._answers: Answers = []
         self._todo: list[tuple[bytes, ProducePartition, PartitionAnswer]] = []
         topics = context.topics
+        is_open = context.names.rights.is_open
+        refused_count = 0
         for topic in view.topics:
             topic_id = topic.topic_id
             if version < TOPIC_IDS_VERSION:
@@ -142,12 +145,17 @@ class _Produce:
                 # Of another namespace, which is as good as none.
                 topic_id = NO_ID
             partition_answers = []
+            is_allowed = is_open or self._may_write(topic)
             for piece in topic.partitions:
                 answer = PartitionAnswer(piece.partition_index)
                 partition_answers.append(answer)
+                if not is_allowed:
+                    answer.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    refused_count += 1
+                    continue
                 self._todo.append((topic_id, piece, answer))
             self._answers.append((topic, partition_answers))
-        if len(self._todo) > PARTITIONS_MAX:
+        if len(self._todo) + refused_count > PARTITIONS_MAX:
             raise MalformedFrame(f"a Produce request of more than {PARTITIONS_MAX} partitions")
         # What to wait for when all is appended: (partition, answer, last offset).
         self._waiting: list[tuple[Partition, PartitionAnswer, int]] = []
@@ -355,7 +363,7 @@ class _Produce:
         answers = self._answers
         request_bytes = self._end - self._position
         if self._view.acks == ACKS_NONE:
-            if any(answer.error_code != _NONE for _, _, answer in self._todo):
+            if any(answer.error_code != _NONE for _, some in answers for answer in some):
                 raise CloseConnection(f"produce with acks=0 failed: {_describe(answers)}")
             throttle_produce(self._services, self._context, request_bytes)
             return None
@@ -372,6 +380,17 @@ class _Produce:
         ).deferred
 
     # Who may append, and what is said to those who may not
+
+    def _may_write(self, topic: ProduceTopic) -> bool:
+        context = self._context
+        name = topic.name
+        if self._version >= TOPIC_IDS_VERSION:
+            known = context.topics.by_id(UUID(bytes=topic.topic_id))
+            if known is None:
+                # Which is what it will be told.
+                return True
+            name = context.topics.name_of(known)
+        return context.may_to_topic(AclOperation.WRITE, name)
 
     def _find(
         self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer
@@ -434,7 +453,9 @@ class _Produce:
                 ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
             )
             answer.log_start_offset = partition.log.log_start_offset
-        elif self._view.transactional_id is not None:
+        elif self._view.transactional_id is not None and self._context.may(
+            AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, self._view.transactional_id
+        ):
             answer.fail(
                 ErrorCode.INVALID_TXN_STATE,
                 "Transactional records need an open transaction; this broker serves none",

@@ -22,10 +22,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from data_plane.broker.request.authorizer import CLUSTER_NAME, EVERYTHING
 from data_plane.broker.request.budget import Share
 from data_plane.broker.request.namespaces import DEFAULT_NAMESPACE, Ids, RequestNames, Topics
 from data_plane.broker.request.principal import ANONYMOUS, Principal
 from data_plane.broker.request.request_gate import RequestGate
+from data_plane.cell.acls import AclResourceType
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 
 T = TypeVar("T")
@@ -175,6 +177,22 @@ class RequestContext(NamedTuple):
             return True
         return rights.may(connection.principal, connection.host, operation, resource_type, name)
 
+    def operations_allowed(self, resource_type: int, name: str) -> int:
+        """All that he may do to it, as bits."""
+        rights, connection = self.names.rights, self.connection
+        if rights.is_open or connection.is_inter_broker:
+            return EVERYTHING
+        return rights.operations(connection.principal, connection.host, resource_type, name)
+
+    def may_to_topic(self, operation: int, name: str) -> bool:
+        return self.may(operation, AclResourceType.TOPIC, name)
+
+    def may_to_group(self, operation: int, group_id: str) -> bool:
+        return self.may(operation, AclResourceType.GROUP, group_id)
+
+    def may_to_cluster(self, operation: int) -> bool:
+        return self.may(operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
     @property
     def principal(self) -> Principal:
         return self.connection.principal
@@ -289,11 +307,17 @@ class HandlerEntry:
     slices: Slices | None = None
 
 
+# Looks at a request before its handler does, where not everybody may do everything (guards.py).
+Guard = Callable[[RequestContext, Any], Any]
+
+
 class HandlerTable:
     """All APIs that this broker answers; what ApiVersions advertises is read from here."""
 
     def __init__(self) -> None:
         self._entries: dict[int, HandlerEntry] = {}
+        # What has none is closed to who may not do everything.
+        self.guards: dict[int, Guard] = {}
 
     def register(
         self,

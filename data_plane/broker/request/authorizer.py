@@ -27,7 +27,7 @@ Invariants
 - ACLs of a tenant say nothing about another one's resources, and no tenant but `default` may do
   CLUSTER_ACTION, whatever its ACLs and super users: that is what brokers do to each other.
 - No more than DECISIONS_MAX decisions are remembered, of all tenants, none of long names.
-- What is remembered is the loop's: nothing here is asked from another thread.
+- What is remembered is the loop's. Other threads ask a tenant's `policy`.
 
 Deliberately absent: what which request needs (docs/security.md), and who speaks.
 """
@@ -56,6 +56,8 @@ ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 
 DECISIONS_MAX: Final = 65_536
 REMEMBERED_CHARACTERS_MAX: Final = 255
+# What the one resource of the type CLUSTER is called.
+CLUSTER_NAME: Final = "kafka-cluster"
 ANY_PRINCIPAL: Final = "User:*"
 ANY_HOST: Final = "*"
 
@@ -135,6 +137,42 @@ def _is_covered(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> bool:
     return any((prefixed, name[:length]) in denied for length in range(1, len(name) + 1))
 
 
+class Policy:
+    """What one tenant's ACLs and settings come to. Never changes, so any thread may ask it."""
+
+    __slots__ = ("_acls", "_everything", "_if_none", "_super_users", "is_open")
+
+    def __init__(self, name: str, acls: TenantAcls, tenant: TenantImage | None) -> None:
+        is_default = name == DEFAULT_TENANT
+        settings: Mapping[str, str] = {} if tenant is None else tenant.settings
+        chosen = settings.get(ALLOW_EVERYONE, "").strip().lower()
+        everyone = chosen == "true" if chosen else is_default
+        self._acls = acls
+        self._everything = EVERYTHING if is_default else EVERYTHING & ~_CLUSTER_ACTION
+        self._if_none = self._everything if everyone else NOTHING
+        users = settings.get(SUPER_USERS, "").split(";")
+        self._super_users = frozenset(user.strip() for user in users if user.strip())
+        # Whether everybody may do everything.
+        self.is_open = everyone and is_default and not acls.by_pattern
+
+    def operations(self, principal: Principal, host: str, resource_type: int, name: str) -> int:
+        """What may be done to a resource, as bits."""
+        speaker = str(principal)
+        if speaker in self._super_users:
+            return self._everything
+        entries = self._acls.about(resource_type, name)
+        return operations_allowed(entries, speaker, host, self._if_none) & self._everything
+
+    def may_somewhere(
+        self, principal: Principal, host: str, operation: int, resource_type: int
+    ) -> bool:
+        """Whether it may be done to some resource of this type, be there one or not."""
+        # A resource of this name is asked about, as in Kafka, for super users and open tenants.
+        if self.operations(principal, host, resource_type, "hardcode") >> operation & 1:
+            return True
+        return is_allowed_somewhere(self._acls, str(principal), host, operation, resource_type)
+
+
 class TenantRights:
     """What the principals of one tenant may do, as the image in force has it."""
 
@@ -143,27 +181,22 @@ class TenantRights:
         "_acls",
         "_authorizer",
         "_decisions",
-        "_everything",
-        "_if_none",
-        "_super_users",
         "_tenant",
         "is_open",
         "name",
+        "policy",
     )
 
     def __init__(self, name: str, authorizer: Authorizer) -> None:
         self.name = name
         self._authorizer = authorizer
-        self._everything = EVERYTHING
-        if name != DEFAULT_TENANT:
-            self._everything &= ~_CLUSTER_ACTION
         self._decisions: dict[tuple[Principal, str, int, str], int] = {}
         self._acls: TenantAcls = NO_ACLS
         self._tenant: TenantImage | None = None
-        self._super_users: frozenset[str] = frozenset()
-        self._if_none = self._everything if name == DEFAULT_TENANT else NOTHING
-        # Whether everybody may do everything. What is asked most asks here first.
-        self.is_open = name == DEFAULT_TENANT
+        # What other threads ask.
+        self.policy = Policy(name, NO_ACLS, None)
+        # What is asked most asks here first.
+        self.is_open = self.policy.is_open
 
     def follow(self, image: MetadataImage) -> None:
         """Go by this image from now on."""
@@ -173,22 +206,15 @@ class TenantRights:
             return
         self.forget()
         self._acls, self._tenant = acls, tenant
-        settings: Mapping[str, str] = {} if tenant is None else tenant.settings
-        self._super_users = frozenset(
-            user.strip() for user in settings.get(SUPER_USERS, "").split(";") if user.strip()
-        )
-        is_default = self.name == DEFAULT_TENANT
-        chosen = settings.get(ALLOW_EVERYONE, "").strip().lower()
-        everyone = chosen == "true" if chosen else is_default
-        self._if_none = self._everything if everyone else NOTHING
-        self.is_open = everyone and is_default and not acls.by_pattern
+        self.policy = Policy(self.name, acls, tenant)
+        self.is_open = self.policy.is_open
 
     def operations(self, principal: Principal, host: str, resource_type: int, name: str) -> int:
         """What may be done to a resource, as bits."""
         key = principal, host, resource_type, name
         allowed = self._decisions.get(key)
         if allowed is None:
-            allowed = self._decide(str(principal), host, resource_type, name)
+            allowed = self.policy.operations(principal, host, resource_type, name)
             if len(name) <= REMEMBERED_CHARACTERS_MAX:
                 self._authorizer.make_room()
                 self._decisions[key] = allowed
@@ -203,26 +229,14 @@ class TenantRights:
         self, principal: Principal, host: str, operation: int, resource_type: int
     ) -> bool:
         """Whether it may be done to some resource of this type, be there one or not."""
-        # A resource of this name is asked about, as Kafka does, for super users and open tenants.
-        # No topic or group of a client needs to have it.
+        # No resource has a type below 0.
         key = principal, host, -resource_type, str(operation)
         allowed = self._decisions.get(key)
         if allowed is None:
-            speaker = str(principal)
-            allowed = self._decide(speaker, host, resource_type, "hardcode") >> operation & 1
-            if not allowed:
-                allowed = int(
-                    is_allowed_somewhere(self._acls, speaker, host, operation, resource_type)
-                )
+            allowed = int(self.policy.may_somewhere(principal, host, operation, resource_type))
             self._authorizer.make_room()
             self._decisions[key] = allowed
         return allowed != 0
-
-    def _decide(self, principal: str, host: str, resource_type: int, name: str) -> int:
-        if principal in self._super_users:
-            return self._everything
-        entries = self._acls.about(resource_type, name)
-        return operations_allowed(entries, principal, host, self._if_none) & self._everything
 
     def forget(self) -> None:
         """Remember no decision any more."""

@@ -30,6 +30,7 @@ from data_plane.broker.request.api import (
     CloseConnection,
     ConnectionInfo,
     Deferred,
+    Handler,
     HandlerEntry,
     KeptRequest,
     LongAnswer,
@@ -37,6 +38,7 @@ from data_plane.broker.request.api import (
     Slices,
 )
 from data_plane.broker.request.frames import API_VERSIONS_KEY, encode_frame, new_response
+from data_plane.broker.request.guards import guarded
 from data_plane.broker.request.large_requests import LargeRequest
 from data_plane.broker.request.throttling import ASK_THEMSELVES, throttle_frames, throttle_message
 from data_plane.broker.services import Services
@@ -171,10 +173,10 @@ class Dispatcher:
         request = spec.decode_request(reader, context.api_version)
         # Bytes behind the request are passed over, as Apache Kafka does: librdkafka 2 sends some
         # behind a Metadata request for all topics.
-        assert entry.handler is not None
+        handler = self._handler_of(entry, context)
         self.has_called_handlers = True
         try:
-            response = entry.handler(self._services, context, request, now_ms)
+            response = handler(self._services, context, request, now_ms)
         except (WireError, CloseConnection):
             raise
         except Exception as error:
@@ -183,6 +185,13 @@ class Dispatcher:
         if isinstance(response, Deferred):
             return self._encode_later(spec, context, response)
         return [self._encode(spec, context, response)]
+
+    def _handler_of(self, entry: HandlerEntry, context: RequestContext) -> Handler:
+        handler = entry.handler
+        assert handler is not None
+        if context.names.rights.is_open or context.connection.is_inter_broker:
+            return handler
+        return guarded(handler, self._handlers.guards.get(entry.api_key))
 
     def _call_in_slices(
         self,
@@ -196,8 +205,6 @@ class Dispatcher:
     ) -> Deferred[Any]:
         cut, merge = slices
         version = context.api_version
-        handler = entry.handler
-        assert handler is not None
         responses: list[Any] = []
 
         def decode(kept: KeptRequest) -> list[Any]:
@@ -211,6 +218,7 @@ class Dispatcher:
             responses.append(response)
 
         def handle(part: Any, now_ms: int) -> Deferred[Any] | None:
+            handler = self._handler_of(entry, context)
             self.has_called_handlers = True
             try:
                 response = handler(self._services, context, part, now_ms)

@@ -28,6 +28,7 @@ from data_plane.broker.request.topic_names import (
 )
 from data_plane.broker.services import Services
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
+from data_plane.cell.acls import AclOperation
 from data_plane.cell.changes import Assignment, Change, ChangePartition, CreateTopic
 from data_plane.cell.metadata import MetadataImage
 from data_plane.wire.errors import ErrorCode
@@ -81,6 +82,9 @@ def handle_create_topics(
     """A raw handler: configurations that new topics have in common are encoded once."""
     version = context.api_version
     request = decode_create_topics_request(Reader(buf, position, end), version)
+    refused: list[_Creation] = []
+    if not context.names.rights.is_open:
+        refused = _take_refused(context, request)
     deferred: Deferred[list[bytearray]] = Deferred()
     creations: dict[str, _Creation] = {}
 
@@ -96,12 +100,36 @@ def handle_create_topics(
                 if creation.overrides is not None:
                     creations[name] = _create_failure(name, commit_refusal(error))
         frame = begin_frame(context.correlation_id, version >= CONFIGS_VERSION)
-        frame += _encode_creations(services, list(creations.values()), version)
+        answers = [*refused, *creations.values()]
+        if not context.names.rights.is_open:
+            answers = [_without_secrets(context, each) for each in answers]
+        frame += _encode_creations(services, answers, version)
         finish_frame([frame])
         deferred.complete([frame])
 
     services.metadata.write(decide, done)
     return deferred
+
+
+def _take_refused(context: RequestContext, request: CreateTopicsRequest) -> list[_Creation]:
+    """Take out of a request what its sender may not make."""
+    if context.may_to_cluster(AclOperation.CREATE):
+        return []
+    failed = Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None)
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    refused = {name for name in names if not context.may_to_topic(AclOperation.CREATE, name)}
+    request.topics = [topic for topic in request.topics if topic.name not in refused]
+    return [_create_failure(name, failed) for name in names if name in refused]
+
+
+def _without_secrets(context: RequestContext, creation: _Creation) -> _Creation:
+    """Who may not describe configurations is told that a topic was made, and nothing of it."""
+    result, overrides = creation
+    if overrides is None or context.may_to_topic(AclOperation.DESCRIBE_CONFIGS, result.name):
+        return creation
+    result.topic_config_error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    result.num_partitions = result.replication_factor = DEFAULT
+    return _Creation(result, None)
 
 
 def _decide_creations(

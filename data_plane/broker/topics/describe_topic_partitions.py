@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from data_plane.broker.cell.cell_view import NOBODY, View, leader_shown, offline_replicas, view_of
 from data_plane.broker.request.api import HandlerTable, RequestContext
-from data_plane.broker.request.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from data_plane.broker.request.authorized_operations import NOT_ASKED, topic_operations_of
 from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
+from data_plane.cell.acls import AclOperation
 from data_plane.cell.metadata import INTERNAL_TOPICS, PartitionImage, TopicImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_topic_partitions_request import (
@@ -37,6 +38,11 @@ def handle_describe_topic_partitions(
     topics = context.topics
     asked = {topic.name for topic in request.topics}
     names = sorted(asked or topics.names())
+    refused: list[str] = []
+    if not context.names.rights.is_open:
+        may_describe = [name for name in names if context.may_to_topic(AclOperation.DESCRIBE, name)]
+        refused = sorted(asked.difference(may_describe))
+        names = may_describe
     first_partition = 0
     cursor = request.cursor
     if cursor is not None:
@@ -53,18 +59,27 @@ def handle_describe_topic_partitions(
         topic = topics.by_name(name)
         if topic is None:
             is_internal = topics.inside(name) in INTERNAL_TOPICS
-            response.topics.append(_unknown(name, is_internal))
+            response.topics.append(_unknown(context, name, is_internal))
             continue
         if budget == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)
             break
         end = min(len(topic.partitions), first_partition + budget)
-        response.topics.append(_page(name, topic, first_partition, end, view))
+        response.topics.append(_page(context, name, topic, first_partition, end, view))
         budget -= max(0, end - first_partition)
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
         first_partition = 0
+    # Whether there are such topics is not looked at.
+    response.topics += [
+        DescribeTopicPartitionsResponseTopic(
+            error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            name=name,
+            topic_authorized_operations=NOT_ASKED,
+        )
+        for name in refused
+    ]
     return response
 
 
@@ -81,7 +96,9 @@ def _invalid_cursor(request: DescribeTopicPartitionsRequest) -> DescribeTopicPar
     )
 
 
-def _unknown(name: str, is_internal: bool) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(
+    context: RequestContext, name: str, is_internal: bool
+) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if invalid_name_reason(name) is not None:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -89,12 +106,12 @@ def _unknown(name: str, is_internal: bool) -> DescribeTopicPartitionsResponseTop
         error_code=int(code),
         name=name,
         is_internal=is_internal,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=topic_operations_of(context, name),
     )
 
 
 def _page(
-    name: str, topic: TopicImage, first: int, end: int, view: View
+    context: RequestContext, name: str, topic: TopicImage, first: int, end: int, view: View
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=name,
@@ -104,7 +121,7 @@ def _page(
             _partition(index, topic.partitions[index], view.live_for(topic.topic_id, index))
             for index in range(first, end)
         ],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=topic_operations_of(context, name),
     )
 
 

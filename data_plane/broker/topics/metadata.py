@@ -27,9 +27,12 @@ from data_plane.broker.request.api import (
     RequestContext,
 )
 from data_plane.broker.request.authorized_operations import (
-    CLUSTER_OPERATIONS,
+    CREATE,
+    DESCRIBE,
     NOT_ASKED,
     TOPIC_OPERATIONS,
+    cluster_operations_of,
+    topic_operations_of,
 )
 from data_plane.broker.request.frames import begin_frame, finish_frame
 from data_plane.broker.request.large_requests import (
@@ -44,6 +47,7 @@ from data_plane.broker.topics.metadata_encoding import (
     FLEXIBLE_VERSION,
     EncodedTopics,
     Item,
+    ItemWithOperations,
     encode_response,
 )
 from data_plane.cell.metadata import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicImage
@@ -86,11 +90,23 @@ def handle_metadata(
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     response, items = _answer(services, context, request, operations)
     encoded = _encoded_topics(services, context)
+    if operations != NOT_ASKED and not context.names.rights.is_open:
+        items = _with_operations(context, items)
     writer = Writer()
     writer.buf += begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
     encode_response(writer, response, items, version, operations, encoded)
     finish_frame([writer.buf])
     return [writer.buf]
+
+
+def _with_operations(context: RequestContext, items: Sequence[Item]) -> list[Item]:
+    """`items`, which have the client's names, each with what he may do to it."""
+    return [
+        ItemWithOperations(item, topic_operations_of(context, item.name))
+        if isinstance(item, TopicImage)
+        else item
+        for item in items
+    ]
 
 
 def _encoded_topics(services: Services, context: RequestContext) -> EncodedTopics:
@@ -177,8 +193,11 @@ class _LargeMetadata:
         response, items = _answer(services, self._context, part, self._operations)
         if not self._response.brokers:
             self._response = response
+        if asked and not self._context.names.rights.is_open:
+            items = _with_operations(self._context, items)
         for item in items:
-            (self._found if isinstance(item, TopicImage) else self._missing).append(item)
+            is_missing = isinstance(item, MetadataResponseTopic)
+            (self._missing if is_missing else self._found).append(item)
         self._view = view_of(services)
 
     def _encode(self) -> list[Buffer]:
@@ -208,9 +227,12 @@ def _answer(
         controller_id=controller_id(services),
     )
     if version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations_of(context)
     if wanted is None or (not wanted and version < NULL_IS_ALL_VERSION):
         items: list[Item] = list(context.topics.all())
+        if not context.names.rights.is_open:
+            name_of, may = context.topics.name_of, context.may_to_topic
+            items = [each for each in context.topics.all() if may(DESCRIBE, name_of(each))]
     elif any(topic.topic_id != ZERO_ID for topic in wanted):
         items = _by_id(context, wanted)
     else:
@@ -266,6 +288,11 @@ def _by_id(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> l
             )
             if topic is None
             else topic
+            if context.may_to_topic(DESCRIBE, context.topics.name_of(topic))
+            # Ids are no secrets, names are.
+            else MetadataResponseTopic(
+                error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=None, topic_id=topic_id
+            )
         )
     return items
 
@@ -282,8 +309,14 @@ def _by_name(
     found: list[Item] = []
     missing: list[Item] = []
     to_create: list[str] = []
+    refused: list[Item] = []
+    is_open = context.names.rights.is_open
+    creates_any = is_open or context.may_to_cluster(CREATE)
     for name in dict.fromkeys(topic.name for topic in wanted):
         assert name is not None
+        if not is_open and not context.may_to_topic(DESCRIBE, name):
+            refused.append(_refused(name))
+            continue
         topic = topics.by_name(name)
         if topic is not None:
             found.append(topic)
@@ -291,8 +324,11 @@ def _by_name(
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if invalid_name_reason(name) is not None:
             error = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif may_create:
+        elif may_create and (creates_any or context.may_to_topic(CREATE, name)):
             to_create.append(name)
+        elif may_create:
+            refused.append(_refused(name))
+            continue
         missing.append(
             MetadataResponseTopic(
                 error_code=int(error),
@@ -307,7 +343,16 @@ def _by_name(
         services.groups.topic.create()
     ordinary = (name for name in to_create if topics.inside(name) not in internal)
     auto_creation_of(services).create(ordinary, topics)
-    return found + missing
+    return found + missing + refused
+
+
+def _refused(name: str) -> Item:
+    """The same whether there is such a topic or not."""
+    return MetadataResponseTopic(
+        error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        name=name,
+        topic_authorized_operations=NOT_ASKED,
+    )
 
 
 def register(table: HandlerTable) -> None:

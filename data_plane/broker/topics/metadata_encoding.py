@@ -15,6 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import NamedTuple
 
 from data_plane.broker.cell.cell_view import (
     NOBODY,
@@ -46,7 +47,15 @@ _INT32 = struct.Struct(">i")
 # A partition's index stands behind its error code.
 _INDEX_START, _INDEX_END = 2, 6
 
-Item = TopicImage | MetadataResponseTopic
+
+class ItemWithOperations(NamedTuple):
+    """A topic, and what who asks may do to it, where that is not the same for all topics."""
+
+    topic: TopicImage
+    operations: int
+
+
+Item = TopicImage | ItemWithOperations | MetadataResponseTopic
 _TemplateKey = tuple[PartitionImage, frozenset[int], int]
 
 
@@ -169,6 +178,8 @@ def encode_response(
     chunks = (
         encoded.encode(item, version, operations)
         if isinstance(item, TopicImage)
+        else encoded.encode(item.topic, version, item.operations)
+        if isinstance(item, ItemWithOperations)
         else _encode_described(item, version)
         for item in items
     )

@@ -1,0 +1,38 @@
+"""Which partitions of a Fetch its sender may read, where not everybody may do everything.
+
+Each look at the partitions asks anew: rights may go while a poll waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from data_plane.broker.fetch.fetch_sessions import FetchPartition, FetchSet
+from data_plane.broker.request.api import RequestContext
+from data_plane.cell.acls import AclOperation
+
+Targets = Sequence[FetchPartition]
+
+
+def readable_of(
+    context: RequestContext, fetch_set: FetchSet, targets: Targets
+) -> tuple[Targets, Targets]:
+    """Those that may be read, and those that are refused."""
+    if fetch_set.is_follower or context.connection.is_inter_broker:
+        return targets, ()
+    readable: list[FetchPartition] = []
+    refused: list[FetchPartition] = []
+    for target in targets:
+        name = _name_of(context, fetch_set, target)
+        may_read = name is None or context.may_to_topic(AclOperation.READ, name)
+        (readable if may_read else refused).append(target)
+    return readable, refused
+
+
+def _name_of(context: RequestContext, fetch_set: FetchSet, target: FetchPartition) -> str | None:
+    """What the client calls its topic; None for an id that no topic has, which it will be told."""
+    if not fetch_set.uses_topic_ids:
+        return context.topics.outside(target.topic)
+    topic = context.topics.by_id(UUID(bytes=target.topic_id))
+    return None if topic is None else context.topics.name_of(topic)
