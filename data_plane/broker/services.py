@@ -23,7 +23,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from data_plane.broker.cell.image_application import ImageApplication
 from data_plane.broker.fetch.projection import Projections
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
-from data_plane.broker.request.authorizer import Authorizer
+from data_plane.broker.request.authorizer import (
+    ALLOW_EVERYONE,
+    SUPER_USERS,
+    Authorizer,
+    BrokerSettings,
+)
 from data_plane.broker.request.budget import UNSENT_BYTES_TOTAL_MAX, Budget
 from data_plane.broker.request.metrics import BrokerCounters
 from data_plane.broker.request.namespaces import Namespaces
@@ -184,7 +189,9 @@ class Services:
     namespaces: Namespaces = field(init=False)
 
     def __post_init__(self) -> None:
-        self.authorizer = Authorizer(self)
+        config = self.config
+        of_broker = BrokerSettings(config.get_str(SUPER_USERS), config.get_bool(ALLOW_EVERYONE))
+        self.authorizer = Authorizer(self, of_broker)
         self.image_listeners.append(self.authorizer.image_changed)
         self.namespaces = Namespaces(self, self.authorizer)
         self.store_executor = self.executor

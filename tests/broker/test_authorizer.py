@@ -16,6 +16,7 @@ from data_plane.broker.request.authorizer import (
     REMEMBERED_CHARACTERS_MAX,
     SUPER_USERS,
     Authorizer,
+    BrokerSettings,
 )
 from data_plane.broker.request.principal import Principal
 from data_plane.cell.acls import (
@@ -275,3 +276,22 @@ def test_a_look_up_does_not_look_at_all_acls() -> None:
     assert sum(map(len, there.prefix_lengths.values())) == 4
     assert world.acme.may(ALICE, HOST, AclOperation.READ, TOPIC, "topic-4242-x")
     assert not world.acme.may(ALICE, HOST, AclOperation.READ, TOPIC, "topic-4243-x")
+
+
+def test_the_brokers_super_users_are_those_of_default() -> None:
+    world = World()
+    of_broker = BrokerSettings("User:alice; User:root", allows_everyone=False)
+    held = Authorizer(world.holder, of_broker)
+    default, acme = held.of("default"), held.of("acme")
+    asked = (HOST, AclOperation.ALTER, CLUSTER, "kafka-cluster")
+    assert not default.is_open
+    assert default.may(ALICE, *asked)
+    assert not default.may(BOB, *asked)
+    assert not acme.may(ALICE, *asked)
+    old = world.holder.image
+    tenant = TenantImage("default", "cluster", settings={SUPER_USERS: "User:bob"})
+    world.go(PutTenant(tenant))
+    held.image_changed(old, world.holder.image, 0)
+    assert default.may(ALICE, *asked)
+    assert default.may(BOB, *asked)
+    assert not default.may(Principal("User", "carol"), *asked)

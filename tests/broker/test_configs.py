@@ -438,12 +438,12 @@ def test_lists_grow_and_shrink_from_the_value_in_force(player: AdminPlayer) -> N
         (
             BROKER,
             NODE,
-            "super.users",
-            "User:a",
+            "authorizer.class.name",
+            "org.example.Mine",
             (
                 E.INVALID_CONFIG,
-                "Broker config super.users is not supported: this broker does not authenticate "
-                "yet, and ignoring it would let everybody in",
+                "Broker config authorizer.class.name is not supported: this broker has one "
+                "authorizer, and it is always there",
             ),
         ),
         (1, "x", "a", "b", (E.INVALID_REQUEST, "Unknown resource type 1")),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from data_plane.broker.config.authorization_definitions import AUTHORIZATION_DEFINITIONS
 from data_plane.broker.config.cell_admin_definitions import CELL_ADMIN_DEFINITIONS
 from data_plane.broker.config.cell_definitions import CELL_DEFINITIONS
 from data_plane.broker.config.controller_definitions import CONTROLLER_DEFINITIONS
@@ -25,6 +26,7 @@ from data_plane.broker.config.unserved_definitions import UNSERVED_DEFINITIONS
 BROKER_DEFINITIONS = MappingProxyType(
     by_name(
         LISTENER_DEFINITIONS,
+        AUTHORIZATION_DEFINITIONS,
         CELL_DEFINITIONS,
         CELL_ADMIN_DEFINITIONS,
         LOG_DEFINITIONS,

@@ -13,7 +13,7 @@ for its principal or for `User:*`, and for its host or for `*`. Who is allowed t
 delete or alter may describe, and who is allowed to alter configurations may describe them; what is
 denied is denied by itself.
 
-Two settings of a tenant, named as Kafka's broker properties:
+Two settings of a tenant, named as Kafka's broker properties, which are those of `default`:
 
     super.users                         User:alice;User:bob             nobody
     allow.everyone.if.no.acl.found      true or false                   true in `default` only
@@ -35,7 +35,7 @@ Deliberately absent: what which request needs (docs/security.md), and who speaks
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 from data_plane.broker.request.principal import Principal
@@ -137,20 +137,35 @@ def _is_covered(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> bool:
     return any((prefixed, name[:length]) in denied for length in range(1, len(name) + 1))
 
 
+class BrokerSettings(NamedTuple):
+    """What the broker's properties say of the tenant `default`."""
+
+    super_users: str = ""
+    allows_everyone: bool = True
+
+
+NO_SETTINGS: Final = BrokerSettings()
+
+
 class Policy:
     """What one tenant's ACLs and settings come to. Never changes, so any thread may ask it."""
 
     __slots__ = ("_acls", "_everything", "_if_none", "_super_users", "is_open")
 
-    def __init__(self, name: str, acls: TenantAcls, tenant: TenantImage | None) -> None:
+    def __init__(
+        self, name: str, acls: TenantAcls, tenant: TenantImage | None, of_broker: BrokerSettings
+    ) -> None:
         is_default = name == DEFAULT_TENANT
         settings: Mapping[str, str] = {} if tenant is None else tenant.settings
         chosen = settings.get(ALLOW_EVERYONE, "").strip().lower()
-        everyone = chosen == "true" if chosen else is_default
+        everyone = chosen == "true" if chosen else is_default and of_broker.allows_everyone
         self._acls = acls
         self._everything = EVERYTHING if is_default else EVERYTHING & ~_CLUSTER_ACTION
         self._if_none = self._everything if everyone else NOTHING
         users = settings.get(SUPER_USERS, "").split(";")
+        if is_default:
+            # Also when the tenant names others: somebody has to be left who can mend it.
+            users += of_broker.super_users.split(";")
         self._super_users = frozenset(user.strip() for user in users if user.strip())
         # Whether everybody may do everything.
         self.is_open = everyone and is_default and not acls.by_pattern
@@ -194,7 +209,7 @@ class TenantRights:
         self._acls: TenantAcls = NO_ACLS
         self._tenant: TenantImage | None = None
         # What other threads ask.
-        self.policy = Policy(name, NO_ACLS, None)
+        self.policy = Policy(name, NO_ACLS, None, authorizer.of_broker)
         # What is asked most asks here first.
         self.is_open = self.policy.is_open
 
@@ -206,7 +221,7 @@ class TenantRights:
             return
         self.forget()
         self._acls, self._tenant = acls, tenant
-        self.policy = Policy(self.name, acls, tenant)
+        self.policy = Policy(self.name, acls, tenant, self._authorizer.of_broker)
         self.is_open = self.policy.is_open
 
     def operations(self, principal: Principal, host: str, resource_type: int, name: str) -> int:
@@ -254,8 +269,9 @@ class ImageHolder(Protocol):
 class Authorizer:
     """The rights of all tenants that somebody on this broker speaks for."""
 
-    def __init__(self, holder: ImageHolder) -> None:
+    def __init__(self, holder: ImageHolder, of_broker: BrokerSettings = NO_SETTINGS) -> None:
         self._holder = holder
+        self.of_broker = of_broker
         # Each as long as somebody holds it.
         self._rights: WeakValueDictionary[str, TenantRights] = WeakValueDictionary()
         # Of all tenants.

@@ -1,0 +1,23 @@
+"""Broker properties: who may do everything, and what holds where no ACL says anything."""
+
+from __future__ import annotations
+
+from data_plane.broker.config.definition import define
+
+AUTHORIZATION_DEFINITIONS = (
+    define(
+        "super.users",
+        "STRING",
+        "",
+        "Principals of the tenant `default` that may do everything, whatever ACLs say, as "
+        "User:alice;User:bob. The same on all brokers, so that one is left who can mend the ACLs.",
+    ),
+    define(
+        "allow.everyone.if.no.acl.found",
+        "BOOLEAN",
+        True,
+        "Whether everybody of the tenant `default` may do what no ACL is about, unless the tenant "
+        "has a setting of this name. Apache Kafka, which asks only where an authorizer is "
+        "configured, has false.",
+    ),
+)
