@@ -76,10 +76,12 @@ class NamedProjections:
             KEPT: KeptKeys(),
             DOUBLED: Everything(),
         }
-        self.projected: dict[tuple[str, int], ProjectedPartition] = {}
+        self.projected: dict[tuple[str, str, int], ProjectedPartition] = {}
         self.asked_count = 0
 
-    def find(self, topic: str, topic_id: bytes, index: int) -> ProjectedPartition | None:
+    def find(
+        self, tenant: str, topic: str, topic_id: bytes, index: int
+    ) -> ProjectedPartition | None:
         self.asked_count += 1
         image = self._services.image
         if not topic:
@@ -87,13 +89,13 @@ class NamedProjections:
             if topic_image is None:
                 return None
             topic = topic_image.name
-        found = self.projected.get((topic, index))
+        found = self.projected.get((tenant, topic, index))
         if found is not None:
             # Also of a source that is gone.
             return found
         prefix, dot, source_name = topic.partition(".")
         projection = self.projections.get(prefix + dot)
-        source = image.topics_by_name.get(source_name)
+        source = image.topic(tenant, source_name)
         if projection is None or source is None:
             return None
         if prefix + dot == DOUBLED:
@@ -103,7 +105,7 @@ class NamedProjections:
         else:
             source_index = index
         found = ProjectedPartition(source.topic_id.bytes, source_index, projection)
-        self.projected[topic, index] = found
+        self.projected[tenant, topic, index] = found
         return found
 
 

@@ -194,6 +194,7 @@ class Services:
         self.authorizer = Authorizer(self, of_broker)
         self.image_listeners.append(self.authorizer.image_changed)
         self.namespaces = Namespaces(self, self.authorizer)
+        self.image_listeners.append(self.namespaces.image_changed)
         self.store_executor = self.executor
         self.request_work = RequestWork(self.executor)
         self.projections = Projections(self.partitions)

@@ -52,7 +52,16 @@ from data_plane.cell.metadata import (
     encode_partition,
 )
 from data_plane.cell.named_fields import split_named, unknown_in, unknown_named
-from data_plane.cell.tenants import DeleteTenant, PutTenant, decode_tenant, encode_tenant
+from data_plane.cell.tenants import (
+    TENANT_FIELD,
+    DeleteTenant,
+    PutTenant,
+    decode_tenant,
+    encode_tenant,
+    named_tenant,
+    tenant_in,
+    with_named,
+)
 
 
 def encode_changes(changes: Iterable[Change], level: int) -> list[list[Any]]:
@@ -76,7 +85,7 @@ def encode_change(change: Change, level: int) -> list[Any]:
                 _encode_assignments(change.assignments),
                 [list(pair) for pair in change.configs],
             ]
-            named = unknown_named(change.unknown_fields)
+            named = {**unknown_named(change.unknown_fields), **named_tenant(change.tenant)}
             return [*fields, named] if named else fields
         case DeleteTopic():
             return ["delete_topic", change.topic_id.hex]
@@ -85,7 +94,8 @@ def encode_change(change: Change, level: int) -> list[Any]:
             return ["add_partitions", change.topic_id.hex, assignments]
         case AlterConfigs():
             values = [list(pair) for pair in change.values]
-            return ["alter_configs", int(change.resource_type), change.resource_name, values]
+            resource = (int(change.resource_type), change.resource_name)
+            return with_named(["alter_configs", *resource, values], change.tenant)
         case RegisterBroker():
             return ["register_broker", *encode_broker(change.broker, level)]
         case ChangeBroker():
@@ -137,14 +147,18 @@ def decode_change(item: Sequence[Any]) -> Change:
             name, topic_id, runs, configs = fields
             pairs = tuple((key, value) for key, value in configs)
             assignments = _decode_assignments(runs)
-            return CreateTopic(name, UUID(topic_id), assignments, pairs, unknown_in(named))
+            unknown = unknown_in(named, TENANT_FIELD)
+            return CreateTopic(
+                tenant_in([named]), name, UUID(topic_id), assignments, pairs, unknown
+            )
         case "delete_topic":
             return DeleteTopic(UUID(fields[0]))
         case "add_partitions":
             return AddPartitions(UUID(fields[0]), _decode_assignments(fields[1]))
         case "alter_configs":
             resource_type, name, values = fields
-            return AlterConfigs(resource_type, name, tuple((key, value) for key, value in values))
+            pairs = tuple((key, value) for key, value in values)
+            return AlterConfigs(tenant_in([named]), resource_type, name, pairs)
         case "unregister_broker":
             return UnregisterBroker(*fields)
         case "change_partition":

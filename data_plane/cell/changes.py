@@ -46,14 +46,17 @@ from data_plane.cell.metadata import (
     TopicImage,
 )
 from data_plane.cell.tenancy_changes import TenancyChange, apply_tenancy_change
+from data_plane.cell.tenants import DEFAULT_TENANT, tenant_of
+from data_plane.cell.topics_draft import TopicsDraft
 
 Assignment = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """A new topic; `assignments[p]` are the replicas of partition p, the leader first."""
+    """A tenant's new topic; `assignments[p]` are the replicas of partition p, the leader first."""
 
+    tenant: str
     name: str
     topic_id: UUID
     assignments: tuple[Assignment, ...]
@@ -76,8 +79,10 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """Overrides of one resource: text sets a value, None takes the override away."""
+    """Overrides of one resource: text sets a value, None takes the override away. Brokers are the
+    default tenant's."""
 
+    tenant: str
     resource_type: int
     resource_name: str
     values: tuple[tuple[str, str | None], ...]
@@ -151,8 +156,7 @@ class _Draft:
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
-        self._by_name: dict[str, TopicImage] | None = None
-        self._by_id: dict[UUID, TopicImage] | None = None
+        self._topics = TopicsDraft(image)
         self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
         self._declarations: DeclarationsDraft | None = None
         # Partitions of topics of which single ones are being changed: a failover changes
@@ -169,40 +173,23 @@ class _Draft:
         self.cluster_id = image.cluster_id
         self.metadata_level = image.metadata_level
 
-    def topics_by_name(self) -> Mapping[str, TopicImage]:
-        self._join_partitions()
-        return self._image.topics_by_name if self._by_name is None else self._by_name
-
-    def topics_by_id(self) -> Mapping[UUID, TopicImage]:
-        self._join_partitions()
-        return self._image.topics_by_id if self._by_id is None else self._by_id
+    def topics(self) -> TopicsDraft:
+        """As they are now, single partitions that were changed included."""
+        changed, self._partitions = self._partitions, {}
+        for topic_id, partitions in changed.items():
+            topic = self._topics.by_id[topic_id]
+            self._topics.put(replace(topic, partitions=tuple(partitions)))
+        return self._topics
 
     def partitions_of(self, topic_id: UUID) -> list[PartitionImage] | None:
         """The partitions of a topic, to be changed in place; None when there is no such topic."""
         partitions = self._partitions.get(topic_id)
         if partitions is None:
-            by_id = self._image.topics_by_id if self._by_id is None else self._by_id
-            topic = by_id.get(topic_id)
+            topic = self._topics.by_id.get(topic_id)
             if topic is None:
                 return None
             partitions = self._partitions[topic_id] = list(topic.partitions)
         return partitions
-
-    def _join_partitions(self) -> None:
-        changed, self._partitions = self._partitions, {}
-        for topic_id, partitions in changed.items():
-            by_id = self._image.topics_by_id if self._by_id is None else self._by_id
-            self.put_topic(replace(by_id[topic_id], partitions=tuple(partitions)))
-
-    def put_topic(self, topic: TopicImage) -> None:
-        by_name, by_id = self._writable_topics()
-        by_name[topic.name] = topic
-        by_id[topic.topic_id] = topic
-
-    def remove_topic(self, topic: TopicImage) -> None:
-        by_name, by_id = self._writable_topics()
-        del by_name[topic.name]
-        del by_id[topic.topic_id]
 
     def configs(self) -> dict[ConfigResource, Mapping[str, str]]:
         if self._configs is None:
@@ -227,19 +214,19 @@ class _Draft:
             return self._image.declarations
         return self._declarations.finish()
 
-    def _writable_topics(self) -> tuple[dict[str, TopicImage], dict[UUID, TopicImage]]:
-        if self._by_name is None or self._by_id is None:
-            self._by_name = dict(self._image.topics_by_name)
-            self._by_id = dict(self._image.topics_by_id)
-        return self._by_name, self._by_id
+    def remove_configs_of(self, tenant: str) -> None:
+        gone = [resource for resource in self.configs() if resource.tenant == tenant]
+        for resource in gone:
+            del self.configs()[resource]
 
     def finish(self) -> MetadataImage:
+        topics = self.topics()
         return replace(
             self._image,
             version=self.version,
             brokers=self.brokers,
-            topics_by_name=self.topics_by_name(),
-            topics_by_id=self.topics_by_id(),
+            topics_by_tenant=topics.by_tenant,
+            topics_by_id=topics.by_id,
             configs=self._image.configs if self._configs is None else self._configs,
             next_producer_id=self.next_producer_id,
             features=self.features,
@@ -271,13 +258,16 @@ def _apply(draft: _Draft, change: Change) -> None:
         )
     match change:
         case CreateTopic():
-            if change.name in draft.topics_by_name() or change.topic_id in draft.topics_by_id():
+            _existing_tenant(draft, change.tenant)
+            is_known = draft.topics().get(change.tenant, change.name) is not None
+            if is_known or change.topic_id in draft.topics().by_id:
                 raise InvalidChange(f"topic {change.name} exists")
             if not change.assignments:
                 raise InvalidChange(f"topic {change.name} has no partition")
             partitions = _new_partitions(change.assignments)
-            draft.put_topic(
+            draft.topics().put(
                 TopicImage(
+                    change.tenant,
                     change.name,
                     change.topic_id,
                     partitions,
@@ -286,11 +276,11 @@ def _apply(draft: _Draft, change: Change) -> None:
                 )
             )
         case DeleteTopic():
-            draft.remove_topic(_existing_topic(draft, change.topic_id))
+            draft.topics().remove(_existing_topic(draft, change.topic_id))
         case AddPartitions():
             topic = _existing_topic(draft, change.topic_id)
             partitions = topic.partitions + _new_partitions(change.assignments)
-            draft.put_topic(replace(topic, partitions=partitions))
+            draft.topics().put(replace(topic, partitions=partitions))
         case AlterConfigs():
             _alter_configs(draft, change)
         case RegisterBroker():
@@ -336,7 +326,11 @@ def _level_needed(change: Change) -> int:
         case RegisterBroker(broker=broker) | ChangeBroker(broker=broker):
             return OPEN_LEVEL if broker.unknown_fields else CLOSED_LEVEL
         case CreateTopic():
+            if change.tenant != DEFAULT_TENANT:
+                return TENANCY_LEVEL
             return OPEN_LEVEL if change.unknown_fields else CLOSED_LEVEL
+        case AlterConfigs():
+            return CLOSED_LEVEL if change.tenant == DEFAULT_TENANT else TENANCY_LEVEL
     return TENANCY_LEVEL if isinstance(change, TenancyChange) else CLOSED_LEVEL
 
 
@@ -368,8 +362,13 @@ def _update_feature(draft: _Draft, change: UpdateFeature) -> None:
     draft.metadata_level = level_of(features, METADATA_VERSION)
 
 
+def _existing_tenant(draft: _Draft, name: str) -> None:
+    if tenant_of(draft.tenants, draft.cluster_id, name) is None:
+        raise InvalidChange(f"there is no tenant {name}")
+
+
 def _existing_topic(draft: _Draft, topic_id: UUID) -> TopicImage:
-    topic = draft.topics_by_id().get(topic_id)
+    topic = draft.topics().by_id.get(topic_id)
     if topic is None:
         raise InvalidChange(f"there is no topic with id {topic_id}")
     return topic
@@ -383,10 +382,10 @@ def _existing_broker(draft: _Draft, node_id: int, broker_epoch: int) -> BrokerIm
 
 
 def _refuse_replicas_on(draft: _Draft, node_id: int) -> None:
-    for topic in draft.topics_by_id().values():
+    for topic in draft.topics().by_id.values():
         for index, partition in enumerate(topic.partitions):
             if node_id in partition.replicas:
-                raise InvalidChange(f"broker {node_id} has a replica of {topic.name}-{index}")
+                raise InvalidChange(f"broker {node_id} has a replica of {topic}-{index}")
 
 
 def _change_partition(draft: _Draft, change: ChangePartition) -> None:
@@ -440,13 +439,14 @@ def _new_partitions(assignments: Sequence[Assignment]) -> tuple[PartitionImage, 
 
 
 def _alter_configs(draft: _Draft, change: AlterConfigs) -> None:
+    _existing_tenant(draft, change.tenant)
     if change.resource_type == ResourceType.TOPIC:
-        topic = draft.topics_by_name().get(change.resource_name)
+        topic = draft.topics().get(change.tenant, change.resource_name)
         if topic is None:
             raise InvalidChange(f"there is no topic {change.resource_name}")
-        draft.put_topic(replace(topic, configs=_merged(topic.configs, change)))
+        draft.topics().put(replace(topic, configs=_merged(topic.configs, change)))
         return
-    resource = ConfigResource(change.resource_type, change.resource_name)
+    resource = ConfigResource(change.tenant, change.resource_type, change.resource_name)
     configs = draft.configs()
     merged = _merged(configs.get(resource, {}), change)
     if merged:

@@ -55,7 +55,7 @@ from data_plane.cell.liveness import (
     LivenessTracker,
     Observed,
 )
-from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage, ResourceType
+from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.metadata_store import ControllerLease, Heartbeat
 from data_plane.cell.moves import Mover
 from data_plane.cell.partition_state import with_settled_elr
@@ -162,7 +162,7 @@ def decide_broker(
     notes_ms: Mapping[Incarnation, int],
 ) -> BrokerImage:
     """The broker as it should be registered; the same object when it is."""
-    values = image.config_of(ResourceType.BROKER, str(broker.node_id))
+    values = image.config_of_broker(str(broker.node_id))
     is_draining = values.get(DRAIN_PROPERTY, "").strip().lower() == "true"
     is_fenced, dead_ms = broker.is_fenced, broker.dead_ms
     if observed.is_dead(broker):

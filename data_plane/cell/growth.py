@@ -18,7 +18,7 @@ from data_plane.cell.reassignment import is_reassigning
 def grow_internal_topics(mover: Mover, image: MetadataImage, factor: int) -> None:
     """Start adding replicas to partitions of internal topics that have fewer than `factor`, as
     many as the mover's bounds allow."""
-    for _, topic in sorted(image.topics_by_name.items()):
+    for topic in image.topics_in_order():
         if not topic.internal:
             continue
         for index in range(len(topic.partitions)):

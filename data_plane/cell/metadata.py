@@ -5,7 +5,8 @@ higher; unchanged parts are shared between the two. Readers keep a reference for
 like and see one consistent state.
 
 Invariants
-- `topics_by_name` and `topics_by_id` hold the same topics.
+- A topic is found by its tenant and its name (`topics_of`), or by its id. `topics_by_tenant` and
+  `topics_by_id` hold the same topics; a tenant without topics is not among the former.
 - Equal images have equal digests, however they were reached.
 - Topic configurations stand in their topic and nowhere else; `configs` has all other resources.
 - What a newer version has written by name and this one does not know (`unknown_fields`) stays with
@@ -60,12 +61,18 @@ from data_plane.cell.features import (
 )
 from data_plane.cell.named_fields import split_named, unknown_in, unknown_named
 from data_plane.cell.tenants import (
+    DEFAULT_TENANT,
+    TENANT_FIELD,
     TenantImage,
     Tenants,
     decode_tenant,
     encode_tenant,
+    named_tenant,
+    tenant_in,
     tenant_of,
+    with_named,
 )
+from data_plane.cell.topics_draft import by_tenant
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
@@ -73,6 +80,7 @@ SHARE_STATE_TOPIC = "__share_group_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+NO_TOPICS: Mapping[str, TopicImage] = MappingProxyType({})
 
 
 class ResourceType(IntEnum):
@@ -86,8 +94,10 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A configuration's owner. The broker named "" stands for all brokers."""
+    """A configuration's owner, and whose name it is. The broker named "" stands for all brokers;
+    brokers are the default tenant's."""
 
+    tenant: str
     type: int
     name: str
 
@@ -156,9 +166,10 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True)
 class TopicImage:
-    """A topic: partition p is `partitions[p]`; `configs` are its overrides, as text; `id_bytes` are
-    those of its id, for look-ups on the path of every request."""
+    """A tenant's topic: partition p is `partitions[p]`; `configs` are its overrides, as text;
+    `id_bytes` are those of its id, for look-ups on the path of every request."""
 
+    tenant: str
     name: str
     topic_id: UUID
     partitions: tuple[PartitionImage, ...]
@@ -172,7 +183,11 @@ class TopicImage:
     @property
     def internal(self) -> bool:
         """Whether it is one of the broker's own topics, which clients may only read."""
-        return self.name in INTERNAL_TOPICS
+        return is_internal_topic(self.tenant, self.name)
+
+    def __str__(self) -> str:
+        """For people, who know of no tenant where there is only the default one."""
+        return self.name if self.tenant == DEFAULT_TENANT else f"{self.tenant}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +231,7 @@ class MetadataImage:
     cluster_id: str
     version: int = 0
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
-    topics_by_name: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_tenant: Mapping[str, Mapping[str, TopicImage]] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
@@ -253,15 +268,31 @@ class MetadataImage:
         """The tenant of this name; `default` always exists."""
         return tenant_of(self.tenants, self.cluster_id, name)
 
-    def topic(self, name: str) -> TopicImage | None:
-        return self.topics_by_name.get(name)
+    def topics_of(self, tenant: str) -> Mapping[str, TopicImage]:
+        """A tenant's topics by their names."""
+        return self.topics_by_tenant.get(tenant, NO_TOPICS)
 
-    def config_of(self, resource_type: int, name: str) -> Mapping[str, str]:
+    def topic(self, tenant: str, name: str) -> TopicImage | None:
+        return self.topics_of(tenant).get(name)
+
+    def topics_in_order(self) -> list[TopicImage]:
+        """All of them, by tenant and name."""
+        return [
+            topic
+            for _, topics in sorted(self.topics_by_tenant.items())
+            for _, topic in sorted(topics.items())
+        ]
+
+    def config_of(self, tenant: str, resource_type: int, name: str) -> Mapping[str, str]:
         """The overrides of one resource; empty when it has none."""
         if resource_type == ResourceType.TOPIC:
-            topic = self.topics_by_name.get(name)
+            topic = self.topic(tenant, name)
             return NO_CONFIGS if topic is None else topic.configs
-        return self.configs.get(ConfigResource(resource_type, name), NO_CONFIGS)
+        return self.configs.get(ConfigResource(tenant, resource_type, name), NO_CONFIGS)
+
+    def config_of_broker(self, name: str) -> Mapping[str, str]:
+        """The overrides of a broker, "" for all brokers."""
+        return self.config_of(DEFAULT_TENANT, ResourceType.BROKER, name)
 
     def digest(self) -> str:
         """SHA-256 over the canonical form, in hexadecimal."""
@@ -282,12 +313,13 @@ def encode_image(image: MetadataImage) -> bytes:
                 "topic_id": topic.topic_id.hex,
                 "partitions": [encode_partition(item, level) for item in topic.partitions],
                 "configs": dict(topic.configs),
+                **named_tenant(topic.tenant),
                 **unknown_named(topic.unknown_fields),
             }
-            for _, topic in sorted(image.topics_by_name.items())
+            for topic in image.topics_in_order()
         ],
         "configs": [
-            [int(resource.type), resource.name, dict(values)]
+            with_named([int(resource.type), resource.name, dict(values)], resource.tenant)
             for resource, values in sorted(image.configs.items())
         ],
     }
@@ -334,11 +366,11 @@ def decode_image(data: bytes) -> MetadataImage:
         cluster_id=cluster_id,
         version=version,
         brokers={item[0]: decode_broker(item) for item in brokers},
-        topics_by_name={topic.name: topic for topic in topics},
+        topics_by_tenant=by_tenant(topics),
         topics_by_id={topic.topic_id: topic for topic in topics},
         configs={
-            ConfigResource(resource_type, name): dict(values)
-            for resource_type, name, values in configs
+            ConfigResource(tenant_in(more), resource_type, name): dict(values)
+            for resource_type, name, values, *more in configs
         },
         next_producer_id=next_producer_id,
         features=features,
@@ -353,15 +385,21 @@ def decode_image(data: bytes) -> MetadataImage:
     )
 
 
+def is_internal_topic(tenant: str, name: str) -> bool:
+    """Whether it is one of the broker's own topics, or would be. Tenants have no such topics."""
+    return tenant == DEFAULT_TENANT and name in INTERNAL_TOPICS
+
+
 def _decode_topic(
     entry: Mapping[str, Any], shared: dict[PartitionImage, PartitionImage]
 ) -> TopicImage:
     return TopicImage(
+        entry.get(TENANT_FIELD, DEFAULT_TENANT),
         entry["name"],
         UUID(entry["topic_id"]),
         tuple(_share(decode_partition(item), shared) for item in entry["partitions"]),
         dict(entry["configs"]),
-        unknown_in(entry, "name", "topic_id", "partitions", "configs"),
+        unknown_in(entry, "name", "topic_id", "partitions", "configs", TENANT_FIELD),
     )
 
 

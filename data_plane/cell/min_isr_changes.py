@@ -32,7 +32,9 @@ def decide_min_isr_changes(
     if not relevant:
         return
     topics = {
-        change.resource_name for change in relevant if change.resource_type == ResourceType.TOPIC
+        (change.tenant, change.resource_name)
+        for change in relevant
+        if change.resource_type == ResourceType.TOPIC
     }
     # A lower default concerns every topic; what it will come to on each broker is not known here
     # (it may have a value of its own from its start), so the lowest that it can be counts.
@@ -43,8 +45,8 @@ def decide_min_isr_changes(
             default = 1 if value is None else min(default, _number(value))
     new_image = apply_changes(image, relevant)
     is_default_changed = any(change.resource_type == ResourceType.BROKER for change in relevant)
-    for name, topic in sorted(new_image.topics_by_name.items()):
-        if not is_default_changed and name not in topics:
+    for topic in new_image.topics_in_order():
+        if not is_default_changed and (topic.tenant, topic.name) not in topics:
             continue
         own = topic.configs.get(MIN_INSYNC_REPLICAS)
         minimum = default if own is None else _number(own)

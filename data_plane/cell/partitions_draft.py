@@ -40,7 +40,7 @@ class PartitionsDraft:
 
     def __init__(self, image: MetadataImage, changed_max: int = PARTITIONS_PER_COMMIT_MAX) -> None:
         # By name, so that equal images give equal decisions.
-        self._topics = [topic for _, topic in sorted(image.topics_by_name.items())]
+        self._topics = image.topics_in_order()
         self._changed: dict[PartitionKey, PartitionImage] = {}
         self._changed_max = changed_max
 

@@ -37,6 +37,7 @@ from data_plane.cell.postgres_schema import (
     write_first_snapshot,
 )
 from data_plane.cell.postgres_store import DEFAULT_SCHEMA
+from data_plane.cell.topics_draft import by_tenant
 from data_plane.log.file_system import OsFileSystem
 
 # Years of commits; broker epochs are versions and need room in 64 bits only.
@@ -93,16 +94,16 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
 
 def jumped_ahead(image: MetadataImage) -> MetadataImage:
     """The image as a new store begins with it: nothing in it has been given out before."""
-    by_name = {
-        name: replace(topic, partitions=tuple(_jumped(item) for item in topic.partitions))
-        for name, topic in image.topics_by_name.items()
-    }
+    topics = [
+        replace(topic, partitions=tuple(_jumped(item) for item in topic.partitions))
+        for topic in image.topics_by_id.values()
+    ]
     return replace(
         image,
         version=image.version + VERSION_JUMP,
         next_producer_id=image.next_producer_id + PRODUCER_ID_JUMP,
-        topics_by_name=by_name,
-        topics_by_id={topic.topic_id: topic for topic in by_name.values()},
+        topics_by_tenant=by_tenant(topics),
+        topics_by_id={topic.topic_id: topic for topic in topics},
     )
 
 

@@ -74,7 +74,7 @@ def decide_registration(
 def _partition_changes(
     image: MetadataImage, node_id: int, is_clean: bool, settings: ControllerSettings
 ) -> Iterator[ChangePartition]:
-    for _, topic in sorted(image.topics_by_name.items()):
+    for topic in image.topics_in_order():
         min_insync_replicas = settings.min_insync_replicas_of(topic)
         for index, old in enumerate(topic.partitions):
             new = old if is_clean else _without(old, node_id, min_insync_replicas)

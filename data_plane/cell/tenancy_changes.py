@@ -35,6 +35,7 @@ from data_plane.cell.tenants import (
     tenant_of,
     why_invalid,
 )
+from data_plane.cell.topics_draft import TopicsDraft
 
 TenancyChange = (
     PutTenant
@@ -57,6 +58,8 @@ class TenancyDraft(Protocol):
 
     @property
     def cluster_id(self) -> str: ...
+    def topics(self) -> TopicsDraft: ...
+    def remove_configs_of(self, tenant: str) -> None: ...
     def credentials(self) -> Credentials: ...
     def writable_credentials(self) -> dict[str, Credential]: ...
     def declarations(self) -> DeclarationsDraft: ...
@@ -76,6 +79,10 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
             if is_used and change.name != DEFAULT_TENANT:
                 # One that is made anew with this name would let them in.
                 raise InvalidChange(f"tenant {change.name} has credentials")
+            if change.name != DEFAULT_TENANT:
+                if change.name in draft.topics().by_tenant:
+                    raise InvalidChange(f"tenant {change.name} has topics")
+                draft.remove_configs_of(change.name)
             draft.tenants = {
                 name: tenant for name, tenant in draft.tenants.items() if name != change.name
             }

@@ -16,13 +16,15 @@ Deliberately absent: who may speak for a tenant, and what its settings mean.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from data_plane.cell.named_fields import unknown_in, unknown_named
 
 DEFAULT_TENANT: Final = "default"
+# By what name something that is stored says whose it is.
+TENANT_FIELD: Final = "tenant"
 # The state of a tenant that is served without restrictions.
 ACTIVE_TENANT: Final = "active"
 TENANTS_MAX: Final = 10_000
@@ -116,3 +118,18 @@ def decode_tenant(item: Mapping[str, Any]) -> TenantImage:
     known = ("name", "cluster_id", "state", "settings")
     name, cluster_id, state, settings = (item[field_name] for field_name in known)
     return TenantImage(name, cluster_id, state, dict(settings), unknown_in(item, *known))
+
+
+def named_tenant(tenant: str) -> dict[str, Any]:
+    """The field that says whose something is; what is stored without one is the default's."""
+    return {} if tenant == DEFAULT_TENANT else {TENANT_FIELD: tenant}
+
+
+def with_named(fields: list[Any], tenant: str) -> list[Any]:
+    """`fields`, ended by the tenant where it is not the default one."""
+    return fields if tenant == DEFAULT_TENANT else [*fields, {TENANT_FIELD: tenant}]
+
+
+def tenant_in(named: Sequence[Mapping[str, Any]]) -> str:
+    """Of what may end with an object of fields by name: whose it is."""
+    return named[0].get(TENANT_FIELD, DEFAULT_TENANT) if named else DEFAULT_TENANT

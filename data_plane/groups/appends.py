@@ -1,4 +1,4 @@
-"""Writes on their way to one partition of `__consumer_offsets`, and who waits for them.
+"""A tenant's writes on their way to one partition of `__consumer_offsets`, and who waits for them.
 
 An append is asked for with an `AppendRecords` effect and reported back with `done`. In between it
 has up to three interested parties:
@@ -80,6 +80,7 @@ class Appends:
 
     def __init__(
         self,
+        tenant: str,
         partition: int,
         epoch: int,
         *,
@@ -88,6 +89,7 @@ class Appends:
         ids: Iterator[int],
         timeout_ms: int,
     ) -> None:
+        self._tenant = tenant
         self._partition = partition
         self._epoch = epoch
         self._outbox = outbox
@@ -138,7 +140,9 @@ class Appends:
         self._in_flight[append_id] = self._announced.pop(append_id)
         self.newest_id = append_id
         if not self._is_closed:
-            self._outbox.append(AppendRecords(self._partition, self._epoch, records, append_id))
+            self._outbox.append(
+                AppendRecords(self._partition, self._epoch, records, append_id, self._tenant)
+            )
 
     def refuse_announced(self, append_id: int, error: ErrorCode, now_ms: int) -> None:
         """What was announced is not to be written, because of `error`."""

@@ -1,9 +1,10 @@
 """The group coordinator: classic consumer groups and committed offsets, without any I/O.
 
 Theory of operation
-- `__consumer_offsets` is the truth. Each of its partitions that this broker leads is a shard; a
-  group lives in the shard that its id hashes to. `load` folds a partition's records into a shard,
-  `unload` gives it up, and in between requests change it.
+- `__consumer_offsets` is the truth. Each of its partitions that this broker leads has a shard for
+  each tenant; a group lives in the shard of its tenant, in the partition that it hashes to. `load`
+  folds a partition's records into shards, `unload` gives them up, and in between requests change
+  them. Names are as the tenant's clients say them; whose they are comes with each call.
 - Every method returns the effects that the call had, in order. What must be durable before
   somebody is told goes out as `AppendRecords`; the answers follow from `append_done`.
 - Time comes in with each call. `tick` does what has fallen due, `next_deadline_ms` says when.
@@ -35,15 +36,14 @@ from data_plane.groups.describe import GroupFilter, describe_group, list_group
 from data_plane.groups.effects import AppendRecords, ClientContext, Effect, ReplyToken, Respond
 from data_plane.groups.group import ClassicGroup, GroupTotals
 from data_plane.groups.group_deletion import DeletionCountdown
+from data_plane.groups.led_partitions import LedPartitions
 from data_plane.groups.loaded_shard import LoadedShard
-from data_plane.groups.loading import Folded
+from data_plane.groups.loading import FoldedTenants
 from data_plane.groups.offset_commits import commit_error_response
 from data_plane.groups.offset_lookups import look_up
-from data_plane.groups.offset_sweeps import IsOrphan
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
 from data_plane.groups.shard import CoordinatorParts, GroupCounters, Shard
-from data_plane.groups.subscription import TopicsInside, same_topics
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import (
     DeletableGroupResult,
@@ -82,11 +82,9 @@ class GroupCoordinator:
         *,
         new_uuid: Callable[[], str],
         wall_ms: Callable[[int], int] = lambda now_ms: now_ms,
-        topics_inside: TopicsInside = same_topics,
     ) -> None:
         """`new_uuid` returns a fresh random UUID as text; it becomes the end of a member id.
-        `wall_ms` is the date at a steady time; `topics_inside` is asked about the topics that
-        members subscribe to (subscription.py)."""
+        `wall_ms` is the date at a steady time."""
         self.config = config
         # While the date or the settings cannot be trusted, nothing expires by them.
         self.may_expire_offsets = True
@@ -105,14 +103,9 @@ class GroupCoordinator:
             chores=Chores(config.work_per_turn_max),
             wall_ms=wall_ms,
             may_expire=lambda: self.may_expire_offsets,
-            topics_inside=topics_inside,
         )
         self._chores = self._parts.chores
-        self._loading: dict[int, int] = {}
-        # Those of them that have been read, and whose groups are being restored.
-        self._opening: dict[int, LoadedShard] = {}
-        self._loaded: dict[int, LoadedShard] = {}
-        self._unswept: list[LoadedShard] = []
+        self.partitions = LedPartitions(self._parts)
         # Which shard an append in flight belongs to.
         self._append_shards: dict[int, Shard] = {}
 
@@ -121,63 +114,23 @@ class GroupCoordinator:
     def start_loading(self, partition: int, epoch: int) -> bool:
         """This broker leads `partition` in `epoch` and is about to read it. False when a newer
         epoch is known already, or when this one is being or has been loaded."""
-        loaded = self._loaded.get(partition)
-        known_epoch = self._loading.get(partition, -1) if loaded is None else loaded.shard.epoch
-        if epoch <= known_epoch:
-            return False
-        if loaded is not None:
-            raise AssertionError(f"partition {partition} must be unloaded before it is loaded")
-        self._loading[partition] = epoch
-        return True
+        return self.partitions.start_loading(partition, epoch)
 
-    def load(self, partition: int, epoch: int, folded: Folded, now_ms: int) -> list[Effect]:
+    def load(self, partition: int, epoch: int, folded: FoldedTenants, now_ms: int) -> list[Effect]:
         """Take over a partition with the state that `fold_records` found in it, and `folded` itself
         with it. Members go on where they were: with their generation, and a full session time-out
         from when `is_loaded` says so. That may be some ticks later."""
-        if self._loading.get(partition) != epoch or partition in self._opening:
-            return []  # Given up, or given anew, while it was read.
-        loaded = self._opening[partition] = LoadedShard(partition, epoch, self._parts)
-        loaded.shard.take_offsets(folded.offsets)
-        self._chores.begin(
-            loaded.shard, self._open_or_fail(loaded, folded, now_ms), now_ms, is_urgent=True
-        )
+        self.partitions.load(partition, epoch, folded, now_ms)
         return self._drain()
-
-    def _open_or_fail(self, loaded: LoadedShard, folded: Folded, now_ms: int) -> Pieces:
-        shard = loaded.shard
-        try:
-            yield from self._open(loaded, folded, now_ms)
-        except Exception:
-            if shard.opened_ms is None:
-                # A bug: whoever asks is told to look elsewhere, instead of to wait for ever.
-                del self._opening[shard.partition]
-                del self._loading[shard.partition]
-                shard.close()
-            raise
-
-    def _open(self, loaded: LoadedShard, folded: Folded, now_ms: int) -> Pieces:
-        shard = loaded.shard
-        now_ms = yield from loaded.restore(folded, now_ms)
-        del self._opening[shard.partition]
-        del self._loading[shard.partition]
-        self._loaded[shard.partition] = loaded
-        self._unswept.append(loaded)
-        self._schedule_expiry(loaded, now_ms)
-        yield from loaded.shrink_groups(now_ms)
 
     def load_failed(self, partition: int, epoch: int) -> None:
         """The partition could not be read: its groups have no coordinator here."""
-        if self._loading.get(partition) == epoch:
-            del self._loading[partition]
+        self.partitions.load_failed(partition, epoch)
 
     def unload(self, partition: int, now_ms: int) -> list[Effect]:
         """This broker leads `partition` no more. Whoever waits is told NOT_COORDINATOR, as soon as
         their turn comes."""
-        self._loading.pop(partition, None)
-        loaded = self._loaded.pop(partition, None) or self._opening.pop(partition, None)
-        if loaded is not None:
-            loaded.shard.close()
-            self._chores.begin(None, loaded.free(now_ms), now_ms, is_urgent=True)
+        self.partitions.unload(partition, now_ms)
         return self._drain()
 
     def append_done(self, append_id: int, error: ErrorCode, now_ms: int) -> list[Effect]:
@@ -189,11 +142,11 @@ class GroupCoordinator:
         return self._drain()
 
     def is_loaded(self, partition: int) -> bool:
-        return partition in self._loaded
+        return partition in self.partitions.loaded
 
-    def partition_of(self, group_id: str) -> int:
+    def partition_of(self, tenant: str, group_id: str) -> int:
         """The partition that a group lives in."""
-        return partition_for_group(group_id, self.config.offsets_topic_num_partitions)
+        return partition_for_group(tenant, group_id, self.config.offsets_topic_num_partitions)
 
     # ---- time
 
@@ -220,7 +173,12 @@ class GroupCoordinator:
     # ---- membership
 
     def join_group(
-        self, request: JoinGroupRequest, client: ClientContext, token: ReplyToken, now_ms: int
+        self,
+        tenant: str,
+        request: JoinGroupRequest,
+        client: ClientContext,
+        token: ReplyToken,
+        now_ms: int,
     ) -> list[Effect]:
         error = self._group_id_error(request.group_id)
         config = self.config
@@ -234,7 +192,7 @@ class GroupCoordinator:
             return self._respond(
                 token, JoinGroupResponse(member_id=request.member_id, error_code=error)
             )
-        loaded, error = self._writable(request.group_id)
+        loaded, error = self._writable(tenant, request.group_id)
         if loaded is not None and self._is_full(loaded, request.group_id):
             loaded, error = None, ErrorCode.GROUP_MAX_SIZE_REACHED
         if loaded is None:
@@ -243,37 +201,45 @@ class GroupCoordinator:
         return self._drain()
 
     def sync_group(
-        self, request: SyncGroupRequest, client: ClientContext, token: ReplyToken, now_ms: int
+        self,
+        tenant: str,
+        request: SyncGroupRequest,
+        client: ClientContext,
+        token: ReplyToken,
+        now_ms: int,
     ) -> list[Effect]:
         error = self._group_id_error(request.group_id)
         loaded = None
         if error is ErrorCode.NONE:
-            loaded, error = self._writable(request.group_id)
+            loaded, error = self._writable(tenant, request.group_id)
         if loaded is None:
             return self._respond(token, SyncGroupResponse(error_code=error))
         loaded.rebalance.sync(request, client.api_version, token, now_ms)
         return self._drain()
 
-    def heartbeat(self, request: HeartbeatRequest, token: ReplyToken, now_ms: int) -> list[Effect]:
-        return self._respond(token, HeartbeatResponse(error_code=self._beat(request, now_ms)))
+    def heartbeat(
+        self, tenant: str, request: HeartbeatRequest, token: ReplyToken, now_ms: int
+    ) -> list[Effect]:
+        error = self._beat(tenant, request, now_ms)
+        return self._respond(token, HeartbeatResponse(error_code=error))
 
-    def _beat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+    def _beat(self, tenant: str, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
-        loaded, error = self._shard_of(request.group_id)
+        loaded, error = self._shard_of(tenant, request.group_id)
         if loaded is not None:
             return loaded.membership.heartbeat(request, now_ms)
         # A member whose group is still being loaded is assumed to be in it.
         return ErrorCode.NONE if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error
 
     def leave_group(
-        self, request: LeaveGroupRequest, token: ReplyToken, now_ms: int
+        self, tenant: str, request: LeaveGroupRequest, token: ReplyToken, now_ms: int
     ) -> list[Effect]:
         """`request.members` names who leaves, also for versions that had a single member id."""
         error = self._group_id_error(request.group_id)
         loaded = None
         if error is ErrorCode.NONE:
-            loaded, error = self._writable(request.group_id)
+            loaded, error = self._writable(tenant, request.group_id)
         if loaded is None:
             return self._respond(token, LeaveGroupResponse(error_code=error))
         loaded.membership.leave(request, token, now_ms)
@@ -282,10 +248,15 @@ class GroupCoordinator:
     # ---- offsets
 
     def commit_offsets(
-        self, request: OffsetCommitRequest, client: ClientContext, token: ReplyToken, now_ms: int
+        self,
+        tenant: str,
+        request: OffsetCommitRequest,
+        client: ClientContext,
+        token: ReplyToken,
+        now_ms: int,
     ) -> list[Effect]:
         """Commit offsets of topics that exist. The empty group id is allowed, as in Kafka."""
-        loaded, error = self._writable(request.group_id)
+        loaded, error = self._writable(tenant, request.group_id)
         if loaded is not None and self._is_full(loaded, request.group_id):
             loaded, error = None, ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         if loaded is None:
@@ -295,6 +266,7 @@ class GroupCoordinator:
 
     def fetch_offsets(
         self,
+        tenant: str,
         groups: Sequence[OffsetFetchRequestGroup],
         token: ReplyToken,
         now_ms: int,
@@ -303,35 +275,40 @@ class GroupCoordinator:
     ) -> list[Effect]:
         """Offsets of these groups; the response is a list of OffsetFetchResponseGroup in their
         order. Few offsets are told at once, however much else there is to do."""
-        pieces = self._fetch_offsets(groups, token, require_stable)
+        pieces = self._fetch_offsets(tenant, groups, token, require_stable)
         if next(pieces, None) is not None:
             self._chores.begin(None, pieces, now_ms)
         return self._drain()
 
     def _fetch_offsets(
-        self, groups: Sequence[OffsetFetchRequestGroup], token: ReplyToken, require_stable: bool
+        self,
+        tenant: str,
+        groups: Sequence[OffsetFetchRequestGroup],
+        token: ReplyToken,
+        require_stable: bool,
     ) -> Pieces:
         # Who coordinates them is told as of the call: what is loaded later nobody has confirmed.
-        shards = [self._shard_of(group.group_id) for group in groups]
+        shards = [self._shard_of(tenant, group.group_id) for group in groups]
         responses: list[OffsetFetchResponseGroup] = []
         yield from look_up(groups, shards, responses, require_stable=require_stable)
         self._queue(token, responses)
 
     def delete_offsets(
-        self, request: OffsetDeleteRequest, token: ReplyToken, now_ms: int
+        self, tenant: str, request: OffsetDeleteRequest, token: ReplyToken, now_ms: int
     ) -> list[Effect]:
         error = self._group_id_error(request.group_id)
         loaded = None
         if error is ErrorCode.NONE:
-            loaded, error = self._writable(request.group_id)
+            loaded, error = self._writable(tenant, request.group_id)
         if loaded is None:
             return self._respond(token, OffsetDeleteResponse(error_code=error))
         loaded.commits.delete(request, token, now_ms)
         return self._drain()
 
-    def topics_deleted(self, topics: Mapping[str, UUID], now_ms: int) -> list[Effect]:
-        """Delete all groups' offsets in topics that exist no more, by name and id."""
-        for loaded in (*self._loaded.values(), *self._opening.values()):
+    def topics_deleted(self, tenant: str, topics: Mapping[str, UUID], now_ms: int) -> list[Effect]:
+        """Delete all groups' offsets in topics of a tenant that exist no more, by name and id."""
+        partitions = self.partitions
+        for loaded in (*partitions.shards_of(tenant), *partitions.opening_shards_of(tenant)):
             loaded.sweeps.topics_deleted(topics, now_ms)
         return self._drain()
 
@@ -343,23 +320,27 @@ class GroupCoordinator:
     @property
     def may_have_orphans(self) -> bool:
         """Whether a partition was loaded in which nobody has looked for offsets without topics."""
-        return bool(self._unswept)
+        return self.partitions.has_unswept
 
-    def delete_orphans(self, is_orphan: IsOrphan, now_ms: int) -> list[Effect]:
-        """Look for such offsets, and delete those of which `is_orphan` says so then."""
-        unswept, self._unswept = self._unswept, []
-        for loaded in unswept:
-            if not loaded.shard.is_closed:
-                loaded.sweeps.delete_orphans(is_orphan, now_ms)
+    def delete_orphans(
+        self, is_orphan: Callable[[str, str, UUID], bool], now_ms: int
+    ) -> list[Effect]:
+        """Look for such offsets, and delete those of which `is_orphan` (of a tenant, a topic's name
+        and its id) says so then."""
+        for loaded in self.partitions.take_unswept():
+            of_tenant = partial(is_orphan, loaded.shard.tenant)
+            loaded.sweeps.delete_orphans(of_tenant, now_ms)
         return self._drain()
 
     # ---- administration
 
-    def describe_groups(self, group_ids: Iterable[str], api_version: int) -> DescribeGroupsResponse:
+    def describe_groups(
+        self, tenant: str, group_ids: Iterable[str], api_version: int
+    ) -> DescribeGroupsResponse:
         """Each group once, however often it is named."""
         response = DescribeGroupsResponse()
         for group_id in dict.fromkeys(group_ids):
-            loaded, error = self._shard_of(group_id)
+            loaded, error = self._shard_of(tenant, group_id)
             if loaded is None:
                 response.groups.append(DescribedGroup(group_id=group_id, error_code=error))
             else:
@@ -368,18 +349,21 @@ class GroupCoordinator:
         return response
 
     def list_groups(
-        self, request: ListGroupsRequest, token: ReplyToken, now_ms: int
+        self, tenant: str, request: ListGroupsRequest, token: ReplyToken, now_ms: int
     ) -> list[Effect]:
-        """All groups that are coordinated here and pass the filters."""
-        if self._loading:
+        """All groups of a tenant that are coordinated here and pass the filters."""
+        if self.partitions.is_loading:
             error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return self._respond(token, ListGroupsResponse(error_code=error))
-        self._chores.begin(None, self._list_groups(GroupFilter(request), token, now_ms), now_ms)
+        pieces = self._list_groups(tenant, GroupFilter(request), token, now_ms)
+        self._chores.begin(None, pieces, now_ms)
         return self._drain()
 
-    def _list_groups(self, groups: GroupFilter, token: ReplyToken, now_ms: int) -> Pieces:
+    def _list_groups(
+        self, tenant: str, groups: GroupFilter, token: ReplyToken, now_ms: int
+    ) -> Pieces:
         response = ListGroupsResponse()
-        for loaded in list(self._loaded.values()):
+        for loaded in self.partitions.shards_of(tenant):
             group_ids = list(loaded.shard.groups)
             for start in range(0, len(group_ids), LISTED_GROUPS_PER_PIECE):
                 piece = group_ids[start : start + LISTED_GROUPS_PER_PIECE]
@@ -391,13 +375,13 @@ class GroupCoordinator:
         self._queue(token, response)
 
     def delete_groups(
-        self, group_ids: Iterable[str], token: ReplyToken, now_ms: int
+        self, tenant: str, group_ids: Iterable[str], token: ReplyToken, now_ms: int
     ) -> list[Effect]:
         """Delete Empty groups with their offsets; answered when all of them are settled."""
         results = {each: DeletableGroupResult(group_id=each) for each in group_ids}
         deletable: list[tuple[LoadedShard, str]] = []
         for group_id, result in results.items():
-            loaded, error = self._writable(group_id)
+            loaded, error = self._writable(tenant, group_id)
             if loaded is not None:
                 error = loaded.deletion.error_of(group_id)
             result.error_code = error
@@ -413,7 +397,8 @@ class GroupCoordinator:
     # ---- for metrics and tests
 
     def groups(self) -> Iterable[ClassicGroup]:
-        for loaded in self._loaded.values():
+        """All tenants'."""
+        for loaded in self.partitions.shards():
             yield from loaded.shard.groups.values()
 
     def groups_by_state(self) -> dict[str, int]:
@@ -427,29 +412,23 @@ class GroupCoordinator:
         """Appends in flight."""
         return len(self._append_shards)
 
-    def committed_offsets(self) -> dict[OffsetKey, CommittedOffset]:
-        """All committed offsets."""
+    def committed_offsets(self, tenant: str) -> dict[OffsetKey, CommittedOffset]:
+        """All committed offsets of a tenant."""
         return {
             key: committed
-            for loaded in self._loaded.values()
+            for loaded in self.partitions.shards_of(tenant)
             for key, committed in loaded.shard.offsets.snapshot().items()
         }
 
     # ---- inside
 
-    def _shard_of(self, group_id: str) -> tuple[LoadedShard | None, ErrorCode]:
-        partition = self.partition_of(group_id)
-        loaded = self._loaded.get(partition)
-        if loaded is not None:
-            return loaded, ErrorCode.NONE
-        if partition in self._loading:
-            return None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return None, ErrorCode.NOT_COORDINATOR
+    def _shard_of(self, tenant: str, group_id: str) -> tuple[LoadedShard | None, ErrorCode]:
+        return self.partitions.find(tenant, self.partition_of(tenant, group_id))
 
-    def _writable(self, group_id: str) -> tuple[LoadedShard | None, ErrorCode]:
+    def _writable(self, tenant: str, group_id: str) -> tuple[LoadedShard | None, ErrorCode]:
         """Like `_shard_of`, for requests that may have to write: too many writes in flight mean
         that the log does not keep up, and clients had better try again later."""
-        loaded, error = self._shard_of(group_id)
+        loaded, error = self._shard_of(tenant, group_id)
         if loaded is not None and len(loaded.shard.appends) >= self.config.appends_in_flight_max:
             return None, ErrorCode.COORDINATOR_NOT_AVAILABLE
         return loaded, error
@@ -463,17 +442,6 @@ class GroupCoordinator:
     def _group_id_error(self, group_id: str) -> ErrorCode:
         return ErrorCode.NONE if group_id else ErrorCode.INVALID_GROUP_ID
 
-    def _schedule_expiry(self, loaded: LoadedShard, now_ms: int) -> None:
-        check_ms = now_ms + self.config.offsets_retention_check_interval_ms
-        action = partial(self._expire, loaded)
-        self._deadlines.schedule(loaded.shard.expiry_timer, check_ms, action)
-
-    def _expire(self, loaded: LoadedShard, now_ms: int) -> None:
-        loaded.expiry.check(now_ms)
-        if loaded.sweeps.take_orphans_left():
-            self._unswept.append(loaded)
-        self._schedule_expiry(loaded, now_ms)
-
     def _queue(self, token: ReplyToken, response: Any) -> None:
         self._outbox.append(Respond(token, response))
 
@@ -485,5 +453,6 @@ class GroupCoordinator:
         self._outbox.clear()
         for effect in effects:
             if isinstance(effect, AppendRecords):
-                self._append_shards[effect.append_id] = self._loaded[effect.partition].shard
+                of_tenant = self.partitions.loaded[effect.partition].shards[effect.tenant]
+                self._append_shards[effect.append_id] = of_tenant.shard
         return effects

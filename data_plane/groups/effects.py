@@ -41,12 +41,14 @@ class AppendRecords:
     epoch: int
     records: list[NewRecord]
     append_id: int
+    tenant: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupEvent:
     """Something an operator may want to read. `kind` is one of a few fixed words."""
 
+    tenant: str
     group_id: str
     kind: str
     detail: str

@@ -34,7 +34,6 @@ from data_plane.groups.member import Member, Protocols
 from data_plane.groups.record_formats import GroupRecord, MemberRecord
 from data_plane.groups.subscription import (
     CONSUMER_PROTOCOL_TYPE,
-    TopicsInside,
     decode_subscribed_topics,
 )
 from data_plane.wire.errors import ErrorCode
@@ -95,7 +94,6 @@ class ClassicGroup:
     __slots__ = (
         "_protocol_votes",
         "_state",
-        "_topics_inside",
         "_totals",
         "_wall_ms",
         "awaiting_join_count",
@@ -124,12 +122,10 @@ class ClassicGroup:
         *,
         totals: GroupTotals,
         wall_ms: Callable[[int], int],
-        topics_inside: TopicsInside,
     ) -> None:
         """It counts in `totals` until `GroupTotals.forget_group`; `wall_ms` is the date at a steady
         time."""
         self._wall_ms = wall_ms
-        self._topics_inside = topics_inside
         self.group_id = group_id
         self._totals = totals
         self._state = GroupState.EMPTY
@@ -447,4 +443,4 @@ class ClassicGroup:
                 topics |= subscribed
         if self.members and self.protocol_name is None:
             return None
-        return self._topics_inside(self.group_id, frozenset(topics))
+        return frozenset(topics)

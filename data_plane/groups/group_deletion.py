@@ -23,7 +23,7 @@ from data_plane.groups.appends import Outcome, response_error_of_append
 from data_plane.groups.chores import WAITING, Pieces
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.offset_sweeps import TOMBSTONE_WORK, OffsetSweeps
-from data_plane.groups.shard import Shard, group_records
+from data_plane.groups.shard import Shard
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import DeletableGroupResult
 
@@ -65,7 +65,7 @@ class GroupDeletion:
         self._shard.append_offsets(
             dict.fromkeys(keys),
             now_ms,
-            behind=group_records(group_id, None, self._shard.wall_ms(now_ms)),
+            behind=self._shard.group_records(group_id, None, now_ms),
             on_outcome=on_outcome,
             on_settled=on_settled,
         )
@@ -93,8 +93,8 @@ class GroupDeletion:
         if tombstones.error is not ErrorCode.NONE:
             self._shard.appends.refuse_announced(append_id, tombstones.error, now_ms)
             return
-        wall_ms = self._shard.wall_ms(now_ms)
-        self._shard.appends.append_announced(append_id, group_records(group_id, None, wall_ms))
+        records = self._shard.group_records(group_id, None, now_ms)
+        self._shard.appends.append_announced(append_id, records)
 
     def _settled(self, group: ClassicGroup, error: ErrorCode, now_ms: int) -> None:
         if error is ErrorCode.NONE:

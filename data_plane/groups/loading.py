@@ -24,8 +24,7 @@ from data_plane.wire.records import Record
 
 @dataclass(slots=True)
 class Folded:
-    """What `fold_records` hands to `GroupCoordinator.load`, which takes it apart: the newest value
-    of each key. Both lists are taken from their ends."""
+    """Of one tenant: the newest value of each key. Both lists are taken from their ends."""
 
     # The newest position in the log decides the order in which groups are restored.
     groups: list[tuple[str, GroupRecord]] = field(default_factory=list)
@@ -34,15 +33,37 @@ class Folded:
     offsets: OffsetStore = field(default_factory=OffsetStore)
 
 
-def fold_records(records: Iterable[Record]) -> tuple[Folded, int]:
-    """The newest value of each key, tombstones applied, and how many records were not understood.
+class _Tenant:
+    """What was found of one tenant so far."""
+
+    __slots__ = ("groups", "offsets")
+
+    def __init__(self) -> None:
+        self.groups: dict[str, GroupRecord] = {}
+        self.offsets = OffsetStore()
+
+    def folded(self) -> Folded:
+        groups, offsets = self.groups, self.offsets
+        return Folded(
+            groups=[*reversed(groups.items())],
+            simple_groups=[each for each in reversed(offsets.group_ids()) if each not in groups],
+            offsets=offsets,
+        )
+
+
+# What `fold_records` hands to `GroupCoordinator.load`, which takes it apart.
+FoldedTenants = dict[str, Folded]
+
+
+def fold_records(records: Iterable[Record]) -> tuple[FoldedTenants, int]:
+    """The newest value of each key by tenant, tombstones applied, and how many records were not
+    understood.
 
     Records of coordinators that do not exist here are not counted. A record that cannot be read is
     skipped, and what it replaced is gone: one bad record must not take away all groups of a
     partition, nor bring back what was true before it.
     """
-    offsets = OffsetStore()
-    groups: dict[str, GroupRecord] = {}
+    tenants: dict[str, _Tenant] = {}
     unreadable_count = 0
     for record in records:
         if record.key is None:
@@ -50,12 +71,16 @@ def fold_records(records: Iterable[Record]) -> tuple[Folded, int]:
             continue
         value = record.value
         try:
-            key = decode_key(record.key)
+            found = decode_key(record.key)
         except WireError:
             unreadable_count += 1
             continue
-        if key is None:
+        if found is None:
             continue
+        name, key = found
+        tenant = tenants.get(name)
+        if tenant is None:
+            tenant = tenants[name] = _Tenant()
         if isinstance(key, OffsetKey):
             if value is not None:
                 value = bytes(value)
@@ -64,19 +89,12 @@ def fold_records(records: Iterable[Record]) -> tuple[Folded, int]:
                 except WireError:
                     unreadable_count += 1
                     value = None
-            offsets.apply(key, value)
+            tenant.offsets.apply(key, value)
             continue
-        groups.pop(key.group_id, None)
+        tenant.groups.pop(key.group_id, None)
         if value is not None:
             try:
-                groups[key.group_id] = decode_group(value)
+                tenant.groups[key.group_id] = decode_group(value)
             except WireError:
                 unreadable_count += 1
-    return (
-        Folded(
-            groups=[*reversed(groups.items())],
-            simple_groups=[each for each in reversed(offsets.group_ids()) if each not in groups],
-            offsets=offsets,
-        ),
-        unreadable_count,
-    )
+    return {name: tenant.folded() for name, tenant in tenants.items()}, unreadable_count

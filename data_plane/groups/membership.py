@@ -28,7 +28,7 @@ from data_plane.groups.member import (
 )
 from data_plane.groups.rebalance import Rebalance
 from data_plane.groups.record_formats import GroupRecord
-from data_plane.groups.shard import Shard, group_records
+from data_plane.groups.shard import Shard
 from data_plane.groups.static_members import StaticMembers, reason_of
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.heartbeat_request import HeartbeatRequest
@@ -75,9 +75,7 @@ class Membership:
             # Kafka writes a group down as soon as it exists, so that a restarted coordinator knows
             # it; without that, nothing would be written before the first generation.
             self._shard.appends.append(
-                group_records(
-                    group.group_id, group_record_of_new(group), self._shard.wall_ms(now_ms)
-                ),
+                self._shard.group_records(group.group_id, group_record_of_new(group), now_ms),
                 now_ms,
                 on_outcome=partial(self._end_creation, group),
             )

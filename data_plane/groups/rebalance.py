@@ -27,7 +27,7 @@ from data_plane.groups.appends import response_error_of_append
 from data_plane.groups.effects import ReplyToken
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.member import Member
-from data_plane.groups.shard import Shard, group_records
+from data_plane.groups.shard import Shard
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
@@ -173,7 +173,7 @@ class Rebalance:
         says that the last generation lives, its members' sessions end after the next load."""
         self._shard.tell(group.group_id, "empty", f"generation {group.generation_id}")
         self._shard.appends.append(
-            group_records(group.group_id, group.as_record({}), self._shard.wall_ms(now_ms)),
+            self._shard.group_records(group.group_id, group.as_record({}), now_ms),
             now_ms,
             on_outcome=partial(self._note_failure, group),
         )
@@ -246,9 +246,7 @@ class Rebalance:
             return
         group.is_sync_in_flight = True
         self._shard.appends.append(
-            group_records(
-                group.group_id, group.as_record(assignments), self._shard.wall_ms(now_ms)
-            ),
+            self._shard.group_records(group.group_id, group.as_record(assignments), now_ms),
             now_ms,
             on_outcome=partial(self._end_sync, group, group.generation_id, assignments),
         )

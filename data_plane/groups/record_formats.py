@@ -6,6 +6,12 @@ A key starts with an int16 that says what the record is about:
     0, 1   OffsetCommitKey     group, topic, partition      value: OffsetCommitValue
     2      GroupMetadataKey    group                        value: GroupMetadataValue
     3…     KIP-848 and later coordinators; read as `None` and skipped
+    0x5401 as 1, with the tenant before the group
+    0x5402 as 2, with the tenant before the group
+
+The last two are Tidewheel's own, for tenants other than `default`: what Kafka's keys name is the
+default tenant's. Brokers that do not know them skip them, and no tenant exists while there are any
+(metadata.version 3).
 
 A value starts with an int16 version; versions 0 to 4 are read. As Kafka 4.3 does, offsets are
 written in version 4, or in 1 when they have an expiry of their own, and groups in version 3. No
@@ -24,8 +30,13 @@ from uuid import UUID
 from data_plane.wire.errors import MalformedFrame
 from data_plane.wire.primitives import ZERO_UUID, Reader, Writer
 
+# Whose group it is that a key without a tenant names.
+DEFAULT_TENANT: Final = "default"
+
 _OFFSET_KEY_VERSION: Final = 1
 _GROUP_KEY_VERSION: Final = 2
+_TENANT_OFFSET_KEY_VERSION: Final = 0x5401
+_TENANT_GROUP_KEY_VERSION: Final = 0x5402
 _OFFSET_VALUE_VERSION: Final = 4
 _OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 _GROUP_VALUE_VERSION: Final = 3
@@ -53,7 +64,8 @@ TOPIC_IDS_REMEMBERED_MAX: Final = 4_096
 
 
 class OffsetKey(NamedTuple):
-    """Whose position in which partition of which topic. A tuple, since commits hash many."""
+    """The position of which group in which partition of which topic, among one tenant's. A tuple,
+    since commits hash many."""
 
     group_id: str
     topic: str
@@ -110,7 +122,9 @@ class GroupRecord:
     members: tuple[MemberRecord, ...]
 
 
-def encode_key(key: RecordKey) -> bytes:
+def encode_key(tenant: str, key: RecordKey) -> bytes:
+    if tenant != DEFAULT_TENANT:
+        return _encode_tenant_key(tenant, key)
     group_id = key.group_id.encode()
     if isinstance(key, GroupKey):
         return _TWO_INT16.pack(_GROUP_KEY_VERSION, len(group_id)) + group_id
@@ -119,21 +133,41 @@ def encode_key(key: RecordKey) -> bytes:
     return b"".join((head, group_id, _INT16.pack(len(topic)), topic, _INT32.pack(key.partition)))
 
 
-def decode_key(data: bytes) -> RecordKey | None:
-    """The key, or None for a kind of record that this coordinator does not know.
+def _encode_tenant_key(tenant: str, key: RecordKey) -> bytes:
+    writer = Writer()
+    is_offset = isinstance(key, OffsetKey)
+    writer.write_int16(_TENANT_OFFSET_KEY_VERSION if is_offset else _TENANT_GROUP_KEY_VERSION)
+    writer.write_string(tenant)
+    writer.write_string(key.group_id)
+    if isinstance(key, OffsetKey):
+        writer.write_string(key.topic)
+        writer.write_int32(key.partition)
+    return bytes(writer.buf)
+
+
+def decode_key(data: bytes) -> tuple[str, RecordKey] | None:
+    """The tenant and the key, or None for a kind of record that this coordinator does not know.
 
     Raises MalformedFrame when the bytes end early or say nonsense.
     """
     key = _decode_sound_offset_key(data)
     if key is not None:
-        return key
+        return DEFAULT_TENANT, key
     reader = Reader(data)
     version = reader.read_int16()
     if 0 <= version <= _OFFSET_KEY_VERSION:
-        return OffsetKey(reader.read_string(), reader.read_string(), reader.read_int32())
+        return DEFAULT_TENANT, _read_offset_key(reader)
     if version == _GROUP_KEY_VERSION:
-        return GroupKey(reader.read_string())
+        return DEFAULT_TENANT, GroupKey(reader.read_string())
+    if version == _TENANT_OFFSET_KEY_VERSION:
+        return reader.read_string(), _read_offset_key(reader)
+    if version == _TENANT_GROUP_KEY_VERSION:
+        return reader.read_string(), GroupKey(reader.read_string())
     return None
+
+
+def _read_offset_key(reader: Reader) -> OffsetKey:
+    return OffsetKey(reader.read_string(), reader.read_string(), reader.read_int32())
 
 
 def _decode_sound_offset_key(data: bytes) -> OffsetKey | None:

@@ -1,7 +1,10 @@
-"""What the coordinator knows of one partition of `__consumer_offsets` that it leads.
+"""What the coordinator knows of a tenant in one partition of `__consumer_offsets` that it leads.
+
+Each tenant has a shard of its own: everything in it is that tenant's, and names in it are as its
+clients say them. Nothing that works on a shard can reach another tenant's groups.
 
 A shard is the data that `rebalance`, `membership`, `offset_commits` and the others work on: the
-groups whose id hashes to the partition, their offsets, and the writes in flight. Shards share
+groups of a tenant that hash to the partition, their offsets, and the writes in flight. Shards share
 nothing but the outbox, the timers, the chores and the counters, so that one can be loaded or given
 up on its own.
 
@@ -33,12 +36,11 @@ from data_plane.groups.record_formats import (
     encode_group,
     encode_key,
 )
-from data_plane.groups.subscription import TopicsInside
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord
 
-# A tombstone of an offset, beside its group's name; in UTF-8.
-KEY_BYTES_MAX: Final = 320
+# A tombstone of an offset, its tenant's name included, beside its group's name; in UTF-8.
+KEY_BYTES_MAX: Final = 384
 BYTES_PER_CHARACTER_MAX: Final = 3
 
 
@@ -72,13 +74,13 @@ class CoordinatorParts:
     wall_ms: Callable[[int], int]
     # False while the date or the settings cannot be trusted: nothing expires by them.
     may_expire: Callable[[], bool]
-    topics_inside: TopicsInside
 
 
 class Shard:
-    """One partition's groups and offsets."""
+    """A tenant's groups and offsets in one partition."""
 
-    def __init__(self, partition: int, epoch: int, parts: CoordinatorParts) -> None:
+    def __init__(self, tenant: str, partition: int, epoch: int, parts: CoordinatorParts) -> None:
+        self.tenant = tenant
         self.partition = partition
         self.epoch = epoch
         self.config = parts.config
@@ -87,7 +89,6 @@ class Shard:
         self.wall_ms = parts.wall_ms
         self.may_expire = parts.may_expire
         self.new_uuid = parts.new_uuid
-        self._topics_inside = parts.topics_inside
         self._deadlines = parts.deadlines
         self._chores = parts.chores
         self._outbox = parts.outbox
@@ -99,6 +100,7 @@ class Shard:
         self._pending_bytes = 0
         self.expiry_timer = Timer()
         self.appends = Appends(
+            tenant,
             partition,
             epoch,
             outbox=parts.outbox,
@@ -112,7 +114,7 @@ class Shard:
             self._outbox.append(Respond(token, response))
 
     def tell(self, group_id: str, kind: str, detail: str) -> None:
-        self._outbox.append(GroupEvent(group_id, kind, detail))
+        self._outbox.append(GroupEvent(self.tenant, group_id, kind, detail))
 
     def schedule(self, timer: Timer, due_ms: int, action: TimerAction) -> None:
         """Let `timer` fire at `due_ms`, unless the shard is closed by then."""
@@ -164,7 +166,7 @@ class Shard:
         nothing of it. The values count when the log has them; until then they are pending, and are
         to enlarge the offsets by `growth_bytes`."""
         wall_ms = self.wall_ms(now_ms)
-        batch = [offset_record(key, value, wall_ms) for key, value in changes.items()]
+        batch = [self._offset_record(key, value, wall_ms) for key, value in changes.items()]
         batch += behind
         self.offsets.add_pending(changes)
         self._add_pending_bytes(growth_bytes)
@@ -175,6 +177,18 @@ class Shard:
             on_outcome=on_outcome,
             on_settled=partial(self._offsets_settled, changes, growth_bytes, on_settled),
         )
+
+    def group_records(
+        self, group_id: str, record: GroupRecord | None, now_ms: int
+    ) -> list[NewRecord]:
+        """One record that says what a group is, or that it is no more (None)."""
+        key = encode_key(self.tenant, GroupKey(group_id))
+        value = None if record is None else encode_group(record)
+        return [NewRecord(timestamp=self.wall_ms(now_ms), key=key, value=value)]
+
+    def _offset_record(self, key: OffsetKey, value: bytes | None, wall_ms: int) -> NewRecord:
+        """A record that sets an offset, or deletes it (None)."""
+        return NewRecord(timestamp=wall_ms, key=encode_key(self.tenant, key), value=value)
 
     def _offsets_settled(
         self,
@@ -215,7 +229,6 @@ class Shard:
             now_ms,
             totals=self.totals,
             wall_ms=self.wall_ms,
-            topics_inside=self._topics_inside,
         )
         assert group_id not in self.groups
         self.groups[group_id] = group
@@ -230,14 +243,3 @@ class Shard:
         if self.groups.get(group.group_id) is group:
             del self.groups[group.group_id]
             self.totals.forget_group(group.state)
-
-
-def group_records(group_id: str, record: GroupRecord | None, wall_ms: int) -> list[NewRecord]:
-    """One record that says what a group is, or that it is no more (None)."""
-    value = None if record is None else encode_group(record)
-    return [NewRecord(timestamp=wall_ms, key=encode_key(GroupKey(group_id)), value=value)]
-
-
-def offset_record(key: OffsetKey, value: bytes | None, wall_ms: int) -> NewRecord:
-    """A record that sets an offset, or deletes it (None)."""
-    return NewRecord(timestamp=wall_ms, key=encode_key(key), value=value)

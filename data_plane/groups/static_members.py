@@ -26,7 +26,7 @@ from data_plane.groups.effects import ReplyToken
 from data_plane.groups.group import ClassicGroup, GroupState
 from data_plane.groups.member import Member
 from data_plane.groups.rebalance import Rebalance
-from data_plane.groups.shard import Shard, group_records
+from data_plane.groups.shard import Shard
 from data_plane.wire.errors import ErrorCode
 
 JOIN_VERSION_WITH_SKIP_ASSIGNMENT: Final = 9
@@ -80,9 +80,7 @@ class StaticMembers:
     ) -> None:
         assignments = {each.member_id: each.assignment for each in group.members.values()}
         self._shard.appends.append(
-            group_records(
-                group.group_id, group.as_record(assignments), self._shard.wall_ms(now_ms)
-            ),
+            self._shard.group_records(group.group_id, group.as_record(assignments), now_ms),
             now_ms,
             on_outcome=partial(self._end_replacement, group, old, new, leader_id, api_version),
         )

@@ -4,13 +4,11 @@ The broker treats member metadata as opaque, with one exception that Kafka makes
 type "consumer" the fields of version 0 begin every version, and offset expiry (KIP-211) and
 OffsetDelete (KIP-496) must not touch topics that members consume.
 
-Members name topics as their namespace does. The coordinator knows topics and groups by the names
-that they have inside, and is given the way from the one to the other.
+Members name topics as their tenant does, and so does the coordinator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from data_plane.wire.errors import WireError
@@ -20,14 +18,6 @@ from data_plane.wire.messages.consumer_protocol_subscription import (
 from data_plane.wire.primitives import Reader
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-
-# The names inside of topics that the members of this group name so.
-TopicsInside = Callable[[str, frozenset[str]], frozenset[str]]
-
-
-def same_topics(group_id: str, topics: frozenset[str]) -> frozenset[str]:
-    """Where there is one namespace."""
-    return topics
 
 
 def decode_subscribed_topics(metadata: bytes) -> frozenset[str] | None:

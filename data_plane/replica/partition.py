@@ -84,11 +84,16 @@ class Partition:
         "node_id",
         "own_copy",
         "role",
+        "tenant",
         "topic",
         "watchers",
     )
 
-    def __init__(self, topic: str, index: int, log: Log, node_id: int, host: Host) -> None:
+    def __init__(
+        self, tenant: str, topic: str, index: int, log: Log, node_id: int, host: Host
+    ) -> None:
+        """`topic` is what its tenant calls it."""
+        self.tenant = tenant
         self.topic = topic
         self.index = index
         self.log = log

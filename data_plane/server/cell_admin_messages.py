@@ -182,7 +182,7 @@ def _items_after(
             continue
         topics = names[tenant].topics.within(image)
         found = sorted(
-            (_Place(tenant, topics.name_of(topic)), topic.topic_id, topic)
+            (_Place(tenant, topic.name), topic.topic_id, topic)
             for topic in topics.all()
             if not topic.internal
         )

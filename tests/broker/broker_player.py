@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from data_plane.broker.authorization.requirements import GUARDS
 from data_plane.broker.cell.metadata_writer import MetadataWriter
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
@@ -24,13 +25,22 @@ from data_plane.broker.replicas.fsync_batches import RETRY_MS, GroupCommit
 from data_plane.broker.replicas.topic_partitions import TopicPartitions
 from data_plane.broker.request import api_versions
 from data_plane.broker.request.api import ConnectionInfo, Deferred, HandlerTable
+from data_plane.broker.request.authorizer import ALLOW_EVERYONE
 from data_plane.broker.request.dispatch import Dispatcher
 from data_plane.broker.request.metrics import BrokerCollector, BrokerCounters, make_registry
 from data_plane.broker.request.wall_clock import WallClock
 from data_plane.broker.services import Services
-from data_plane.cell.changes import AlterConfigs, CreateTopic, DeleteTopic
+from data_plane.cell.changes import (
+    AlterConfigs,
+    Change,
+    CreateTopic,
+    DeleteTopic,
+    UpdateFeature,
+)
+from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.metadata_store import InMemoryMetadataStore
+from data_plane.cell.tenants import DEFAULT_TENANT, PutTenant, TenantImage
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.replica.partition import Partition
@@ -173,12 +183,18 @@ class BrokerPlayer:
     # Metadata
 
     def create_topic(
-        self, name: str, partitions_count: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        name: str,
+        partitions_count: int = 1,
+        configs: Mapping[str, str] | None = None,
+        *,
+        tenant: str = DEFAULT_TENANT,
     ) -> UUID:
         topic_id = UUID(int=self.services.random.getrandbits(128))
         image = self.services.store.apply(
             (
                 CreateTopic(
+                    tenant,
                     name,
                     topic_id,
                     ((NODE_ID,),) * partitions_count,
@@ -197,17 +213,29 @@ class BrokerPlayer:
         )
         self.services.apply_image(image, self.now_ms)
 
-    def configure_topic(self, name: str, **configs: str) -> None:
+    def make_tenant(self, name: str) -> None:
+        """A tenant, whose connections have its name as namespace."""
+        self.services.handlers.guards.update(GUARDS)
+        changes: list[Change] = []
+        image = self.services.store.read()
+        if image.metadata_level < TENANCY_LEVEL:
+            changes.append(UpdateFeature(METADATA_VERSION, TENANCY_LEVEL))
+        settings = {ALLOW_EVERYONE: "true"}
+        changes.append(PutTenant(TenantImage(name, f"{name}-cluster", settings=settings)))
+        image = self.services.store.apply(changes, image.version, f"make {name}")
+        self.services.apply_image(image, self.now_ms)
+
+    def configure_topic(self, name: str, *, tenant: str = DEFAULT_TENANT, **configs: str) -> None:
         values = tuple((key.replace("_", "."), value) for key, value in configs.items())
         image = self.services.store.apply(
-            (AlterConfigs(ResourceType.TOPIC, name, values),),
+            (AlterConfigs(tenant, ResourceType.TOPIC, name, values),),
             self.services.image.version,
             f"configure {name} {self.services.image.version}",
         )
         self.services.apply_image(image, self.now_ms)
 
-    def partition(self, topic: str, index: int = 0) -> Partition:
-        partition = self.services.partitions.get_by_name(topic, index)
+    def partition(self, topic: str, index: int = 0, *, tenant: str = DEFAULT_TENANT) -> Partition:
+        partition = self.services.partitions.get_by_name(tenant, topic, index)
         assert partition is not None
         return partition
 
@@ -303,7 +331,7 @@ class BrokerPlayer:
             partition_data=[PartitionProduceData(index=index, records=bytes(data))]
         )
         if version >= 13:
-            image = self.services.image.topics_by_name.get(topic)
+            image = self.services.image.topics_of("default").get(topic)
             topic_data.topic_id = UUID(int=99) if image is None else image.topic_id
         else:
             topic_data.name = topic
@@ -371,7 +399,7 @@ class BrokerPlayer:
 
     def _name(self, topic: Any, name: str, version: int) -> None:
         if version >= 13:
-            image = self.services.image.topics_by_name.get(name)
+            image = self.services.image.topics_of("default").get(name)
             topic.topic_id = UUID(int=99) if image is None else image.topic_id
         else:
             topic.topic = name

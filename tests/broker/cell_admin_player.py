@@ -75,10 +75,10 @@ class CellAdminPlayer(AdminPlayer):
             self.controller.observe_heartbeat(heartbeat, self.services.image, self.now_ms)
 
     def state(self, name: str, index: int = 0) -> PartitionImage:
-        return self.services.image.topics_by_name[name].partitions[index]
+        return self.services.image.topics_of("default")[name].partitions[index]
 
     def change_partition(self, name: str, index: int = 0, **fields: Any) -> None:
-        topic = self.services.image.topics_by_name[name]
+        topic = self.services.image.topics_of("default")[name]
         old = topic.partitions[index]
         new = next_epochs(old, replace(old, **fields))
         self.change(ChangePartition(topic.topic_id, index, new))
@@ -90,4 +90,4 @@ class CellAdminPlayer(AdminPlayer):
             self.change(*changes)
 
     def replicas(self, name: str) -> Sequence[tuple[int, ...]]:
-        return [item.replicas for item in self.services.image.topics_by_name[name].partitions]
+        return [item.replicas for item in self.services.image.topics_of("default")[name].partitions]

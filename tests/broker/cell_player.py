@@ -17,7 +17,13 @@ from uuid import UUID
 from data_plane.broker.replicas.replication import ReplicationManager
 from data_plane.broker.request.api import Buffer, ConnectionInfo, Deferred
 from data_plane.broker.request.peers import OnResponse
-from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from data_plane.cell.metadata import (
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from data_plane.cell.topics_draft import by_tenant
 from data_plane.replica.fetch_session import API_KEY, API_VERSION
 from data_plane.replica.partition import Partition
 from data_plane.wire.kernel import parse_fetch
@@ -129,14 +135,16 @@ class CellPlayer:
     ) -> None:
         ids = tuple(range(1, brokers_count + 1))
         partition = PartitionImage(ids, ids, 1)
-        topic = TopicImage(TOPIC, TOPIC_ID, (partition,) * partitions_count, dict(configs or {}))
+        topic = TopicImage(
+            "default", TOPIC, TOPIC_ID, (partition,) * partitions_count, dict(configs or {})
+        )
         image = MetadataImage(
             "cluster",
             version=1,
             brokers={
                 i: BrokerImage(i, "h", 1, None, f"host-{i}", 9, broker_epoch=10 + i) for i in ids
             },
-            topics_by_name={TOPIC: topic},
+            topics_by_tenant=by_tenant([topic]),
             topics_by_id={TOPIC_ID: topic},
         )
         self.events: deque[Callable[[], None]] = deque()
@@ -178,7 +186,7 @@ class CellPlayer:
         self.image = replace(
             self.image,
             version=self.image.version + 1,
-            topics_by_name={TOPIC: topic},
+            topics_by_tenant=by_tenant([topic]),
             topics_by_id={TOPIC_ID: topic},
         )
 
@@ -194,7 +202,7 @@ class CellPlayer:
 
     def delete_topic(self) -> None:
         self.image = replace(
-            self.image, version=self.image.version + 1, topics_by_name={}, topics_by_id={}
+            self.image, version=self.image.version + 1, topics_by_tenant={}, topics_by_id={}
         )
         self.tell()
 

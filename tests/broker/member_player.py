@@ -228,4 +228,4 @@ class Outcome:
 
 
 def topic(name: str, number: int, replicas: tuple[int, ...] = (1,)) -> CreateTopic:
-    return CreateTopic(name, UUID(int=number), (replicas,))
+    return CreateTopic("default", name, UUID(int=number), (replicas,))

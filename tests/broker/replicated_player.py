@@ -47,6 +47,7 @@ class ReplicatedPlayer(BrokerPlayer):
             )
         self.commit(
             CreateTopic(
+                "default",
                 "orders",
                 TOPIC_ID,
                 (replicas,) * partitions_count,

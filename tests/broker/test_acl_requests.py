@@ -280,8 +280,6 @@ def test_a_tenant_sees_and_changes_its_own() -> None:
     player.commit(
         PutTenant(TenantImage("acme", "acme", settings=boss)), AddAcls("default", (ORDERS,))
     )
-    services = player.services
-    services.namespaces.add("acme", services.namespaces.names["default"].namespace)
     player.connection.namespace = "acme"
     assert player.described() == []
     assert player.create_acls(ORDERS, PAY) == [OK] * 2

@@ -133,10 +133,10 @@ def test_a_group_is_described_once() -> None:
         def __init__(self) -> None:
             pass
 
-        def _shard_of(self, group_id: str) -> Any:
+        def _shard_of(self, tenant: str, group_id: str) -> Any:
             return None, ErrorCode.NOT_COORDINATOR
 
-    described = Coordinator().describe_groups(["a", "b", "a"], 5).groups
+    described = Coordinator().describe_groups("default", ["a", "b", "a"], 5).groups
     assert [group.group_id for group in described] == ["a", "b"]
 
 
@@ -168,10 +168,10 @@ def test_long_names_are_not_repeated_in_full(player: AdminPlayer) -> None:
 def test_long_group_ids_are_not_remembered() -> None:
     known = partitioning._remembered_partition.cache_info().currsize
     long_id = "long" * 100
-    partition = partitioning.partition_for_group(long_id, 50)
+    partition = partitioning.partition_for_group("default", long_id, 50)
     assert partition == abs(partitioning.java_string_hash(long_id)) % 50
     assert partitioning._remembered_partition.cache_info().currsize == known
-    partitioning.partition_for_group("a short one that nobody else asks for", 50)
+    partitioning.partition_for_group("default", "a short one that nobody else asks for", 50)
     assert partitioning._remembered_partition.cache_info().currsize == known + 1
 
 
@@ -199,7 +199,7 @@ def ask_about(player: AdminPlayer, *names: str) -> None:
 
 
 def names_of(player: AdminPlayer) -> set[str]:
-    return set(player.services.image.topics_by_name)
+    return set(player.services.image.topics_of("default"))
 
 
 def test_topics_asked_for_together_are_made_in_one_commit(

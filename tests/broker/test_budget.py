@@ -13,10 +13,8 @@ from data_plane.broker.fetch.fetch_sessions import EVICTION_AGE_MS, FetchSession
 from data_plane.broker.request import budget as budget_module
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.budget import Budget, TooManyNamespaces
-from data_plane.broker.request.namespaces import WHOLE_BROKER
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import BrokerPlayer, values_of
-from tests.broker.namespace_player import let_everybody_in
 from tests.broker.test_fetch import fill
 from tests.broker.test_fetch_sessions import make_set
 from tests.broker.test_produce import only
@@ -134,16 +132,15 @@ def test_a_session_is_known_to_its_namespace_alone() -> None:
 
 def test_who_leaves_much_unread_gets_less_and_the_others_do_not() -> None:
     broker = BrokerPlayer()
-    broker.create_topic("orders")
-    fill(broker, 0, 100, size=1_000)
     unsent = broker.services.unsent
     unsent.share_max = 4 * ANSWER_BYTES_MIN
     connections: dict[str, ConnectionInfo] = {}
     for name in ("acme", "globex"):
         connections[name] = broker.connect()
         connections[name].namespace = name
-        broker.services.namespaces.add(name, WHOLE_BROKER)
-        let_everybody_in(broker.services, name)
+        broker.make_tenant(name)
+        broker.create_topic("orders", tenant=name)
+        fill(broker, 0, 100, size=1_000, connection=connections[name])
     share = unsent.of("acme")
     share.add(4 * ANSWER_BYTES_MIN - 10)
 

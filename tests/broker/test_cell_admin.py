@@ -361,7 +361,7 @@ def unregister(cell: CellAdminPlayer, node_id: int) -> Outcome:
 def test_a_broker_that_is_gone_for_good(cell: CellAdminPlayer) -> None:
     cell.create(new_topic("t", -1, -1, [(0, [1, 2])]))
     values = (("broker.drain", "true"),)
-    cell.change(AlterConfigs(BROKER, "2", values))
+    cell.change(AlterConfigs("default", BROKER, "2", values))
     cell.run_controller()
     in_service = (E.INVALID_REQUEST, "Broker 2 is in service: stop it first.")
     assert unregister(cell, 2) == in_service
@@ -373,7 +373,7 @@ def test_a_broker_that_is_gone_for_good(cell: CellAdminPlayer) -> None:
     cell.change_partition("t", isr=(1,), replicas=(1,), adding_replicas=(), removing_replicas=())
     assert unregister(cell, 2) == (0, None)
     assert sorted(cell.services.image.brokers) == [1, NODE_ID]
-    assert cell.services.image.config_of(BROKER, "2") == {}
+    assert cell.services.image.config_of("default", BROKER, "2") == {}
     assert unregister(cell, 2) == (
         E.BROKER_ID_NOT_REGISTERED,
         "Broker ID 2 is not currently registered",

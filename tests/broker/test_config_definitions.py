@@ -135,7 +135,7 @@ def image_with(**values: dict[str, str]) -> MetadataImage:
     return apply_changes(
         MetadataImage("c"),
         [
-            AlterConfigs(ResourceType.BROKER, names[key], tuple(one.items()))
+            AlterConfigs("default", ResourceType.BROKER, names[key], tuple(one.items()))
             for key, one in values.items()
         ],
     )

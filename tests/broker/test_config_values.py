@@ -103,7 +103,7 @@ def test_no_connections_but_from_named_addresses(player: AdminPlayer) -> None:
 def test_overrides_that_an_earlier_release_took_say_nothing(player: AdminPlayer) -> None:
     limit, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
     services = player.services
-    stored = AlterConfigs(BROKER, "", ((overrides, "127.0.0.1"),))
+    stored = AlterConfigs("default", BROKER, "", ((overrides, "127.0.0.1"),))
     image = services.store.apply((stored,), services.image.version, "an earlier release")
     services.apply_image(image, player.now_ms)
     code, message = player.alter(BROKER, NODE, (limit, SET, "0"))

@@ -496,14 +496,14 @@ def test_a_broker_property_without_a_meaning_is_stored_and_hidden(player: AdminP
     ]
     assert player.value(BROKER, NODE, "log.retention.ms") == "9"
     assert player.alter(BROKER, NODE, ("log.retnetion.ms", DELETE, None)) == OK
-    assert player.services.image.config_of(ResourceType.BROKER, NODE) == {}
+    assert player.services.image.config_of("default", ResourceType.BROKER, NODE) == {}
     refused = (E.INVALID_CONFIG, "Unknown config name: foo.bar")
     assert player.alter(BROKER, "", ("foo.bar", APPEND, "y")) == refused
 
 
 def test_properties_without_a_meaning_are_few_and_small(player: AdminPlayer) -> None:
     def stored() -> int:
-        return len(player.services.image.config_of(ResourceType.BROKER, ""))
+        return len(player.services.image.config_of("default", ResourceType.BROKER, ""))
 
     hundred = [(f"foo.{index:03d}", SET, "x") for index in range(100)]
     assert player.alter(BROKER, "", *hundred, ("bar", SET, "x")) == (
@@ -627,7 +627,7 @@ def test_validate_only_changes_nothing(player: AdminPlayer) -> None:
 
 def test_values_survive_a_restart_of_the_store(player: AdminPlayer) -> None:
     player.alter(TOPIC, "cfg", ("retention.ms", SET, "5"))
-    assert player.services.store.read().topics_by_name["cfg"].configs == {"retention.ms": "5"}
+    assert player.services.store.read().topics_of("default")["cfg"].configs == {"retention.ms": "5"}
 
 
 # Replacing all values
@@ -638,9 +638,9 @@ def test_alter_configs_takes_away_what_it_does_not_name(version: int) -> None:
     player = AdminPlayer()
     player.create(new_topic("cfg", configs={"segment.bytes": "2000000"}))
     assert alter_all(player, TOPIC, "cfg", {"retention.ms": "1000"}, version) == OK
-    assert player.services.image.topics_by_name["cfg"].configs == {"retention.ms": "1000"}
+    assert player.services.image.topics_of("default")["cfg"].configs == {"retention.ms": "1000"}
     assert alter_all(player, TOPIC, "cfg", {}, version) == OK
-    assert player.services.image.topics_by_name["cfg"].configs == {}
+    assert player.services.image.topics_of("default")["cfg"].configs == {}
 
 
 @pytest.mark.parametrize(

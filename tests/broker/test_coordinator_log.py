@@ -47,21 +47,21 @@ class LedgerPlayer(ReplicatedPlayer):
         self.ledger = Ledger(self.services)
         self.services.components.append(self.ledger)
         self.ledger.start(self.now_ms)
-        self.commit(CreateTopic(LEDGER_TOPIC.name, LEDGER_ID, ((NODE_ID, *OTHERS),)))
+        self.commit(CreateTopic("default", LEDGER_TOPIC.name, LEDGER_ID, ((NODE_ID, *OTHERS),)))
 
     @property
     def ledger_state(self) -> PartitionImage:
-        return self.services.image.topics_by_name[LEDGER_TOPIC.name].partitions[0]
+        return self.services.image.topics_of("default")[LEDGER_TOPIC.name].partitions[0]
 
     @property
     def ledger_replica(self) -> Partition:
-        partition = self.services.partitions.get_by_name(LEDGER_TOPIC.name, 0)
+        partition = self.services.partitions.get_by_name("default", LEDGER_TOPIC.name, 0)
         assert partition is not None
         return partition
 
     @property
     def _ledger_id(self) -> UUID:
-        return self.services.image.topics_by_name[LEDGER_TOPIC.name].topic_id
+        return self.services.image.topics_of("default")[LEDGER_TOPIC.name].topic_id
 
     def change_ledger(self, **fields: Any) -> None:
         self.change(topic_id=self._ledger_id, **fields)
@@ -269,7 +269,7 @@ def test_a_topic_that_is_made_anew_is_another_one(player: LedgerPlayer, outcome:
     player.add(6, outcome)
     player.commit(
         DeleteTopic(LEDGER_ID),
-        CreateTopic(LEDGER_TOPIC.name, UUID(int=89), ((NODE_ID, *OTHERS),)),
+        CreateTopic("default", LEDGER_TOPIC.name, UUID(int=89), ((NODE_ID, *OTHERS),)),
     )
     player.run_jobs()
     assert player.told() == 0
@@ -293,7 +293,7 @@ def test_the_fate_of_an_append_is_nothing_to_the_state_of_another_topic(
     log.topic.append = append  # type: ignore[method-assign]
     player.commit(
         DeleteTopic(LEDGER_ID),
-        CreateTopic(LEDGER_TOPIC.name, UUID(int=89), ((NODE_ID, *OTHERS),)),
+        CreateTopic("default", LEDGER_TOPIC.name, UUID(int=89), ((NODE_ID, *OTHERS),)),
     )
     waiting[0](NONE)
     player.services.wakes.run(player.now_ms)
@@ -333,7 +333,7 @@ def test_the_topic_is_made_when_it_is_first_asked_for() -> None:
     topic.create(lambda: made.append("second"))
     broker.run_jobs()
     assert made == ["first", "second"]
-    image = broker.services.image.topics_by_name[LEDGER_TOPIC.name]
+    image = broker.services.image.topics_of("default")[LEDGER_TOPIC.name]
     assert len(image.partitions) == 3
     assert image.configs["cleanup.policy"] == "compact"
     assert image.internal
@@ -357,7 +357,7 @@ def test_what_cannot_be_read_is_read_again_and_the_others_are_not_kept() -> None
     broker.run_jobs()
     for partition in range(3):
         assert broker.add(1 + partition, partition) is NONE
-    log = broker.services.partitions.get_by_name(LEDGER_TOPIC.name, 0)
+    log = broker.services.partitions.get_by_name("default", LEDGER_TOPIC.name, 0)
     assert log is not None
     broker.fs.process_death()
     after = AloneLedger.__new__(AloneLedger)

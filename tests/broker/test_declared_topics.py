@@ -79,10 +79,10 @@ class DeclaringPlayer(AdminPlayer):
         return results
 
     def configs(self, topic: str) -> Mapping[str, str]:
-        return self.services.image.topics_by_name[topic].configs
+        return self.services.image.topics_of("default")[topic].configs
 
     def partitions(self, topic: str) -> int:
-        return len(self.services.image.topics_by_name[topic].partitions)
+        return len(self.services.image.topics_of("default")[topic].partitions)
 
     def delete_as_client(self, name: str) -> tuple[int, str | None]:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
@@ -153,7 +153,7 @@ def test_a_value_that_cannot_be_is_refused_as_a_client_is() -> None:
         (result,) = player.declare(wanted)
         assert (result.outcome, result.code) == (Outcome.REFUSED, E.INVALID_CONFIG)
         assert "retention.ms" in result.message
-    assert "orders" not in player.services.image.topics_by_name
+    assert "orders" not in player.services.image.topics_of("default")
     assert len(player.services.image.declarations) == 0
 
 
@@ -164,7 +164,7 @@ def test_one_resource_that_fails_does_not_touch_the_others() -> None:
     unknown = replace(ORDERS, resource_id="r4", tenant="nobody")
     outcomes = [result.outcome for result in player.declare(ORDERS, bad, pay, unknown)]
     assert outcomes == [Outcome.DONE, Outcome.REFUSED, Outcome.DONE, Outcome.REFUSED]
-    assert {"orders", "pay"} <= player.services.image.topics_by_name.keys()
+    assert {"orders", "pay"} <= player.services.image.topics_of("default").keys()
 
 
 def test_a_clients_topic_is_taken_over_only_when_asked_to() -> None:
@@ -173,9 +173,9 @@ def test_a_clients_topic_is_taken_over_only_when_asked_to() -> None:
     assert player.declare_one(ORDERS) is Outcome.CONFLICT
     assert player.delete_as_client("orders") == (0, None)
     player.create(new_topic("orders", 2, configs={"retention.ms": "7"}))
-    topic_id = player.services.image.topics_by_name["orders"].topic_id
+    topic_id = player.services.image.topics_of("default")["orders"].topic_id
     assert player.declare_one(ORDERS, may_take_over=True) is Outcome.DONE
-    assert player.services.image.topics_by_name["orders"].topic_id == topic_id
+    assert player.services.image.topics_of("default")["orders"].topic_id == topic_id
     # Not declared, so it goes on being its client's.
     assert player.configs("orders") == {"retention.ms": "7"}
     assert player.delete_as_client("orders")[0] == E.POLICY_VIOLATION
@@ -195,7 +195,7 @@ def test_a_released_topic_is_its_clients_again_and_outlives_its_resource() -> No
 def test_there_must_be_something_to_release() -> None:
     player = DeclaringPlayer()
     assert player.declare_one(replace(ORDERS, owner=CLIENT_OWNER)) is Outcome.CONFLICT
-    assert "orders" not in player.services.image.topics_by_name
+    assert "orders" not in player.services.image.topics_of("default")
 
 
 def test_two_resources_cannot_have_one_topic_nor_one_resource_two() -> None:
@@ -214,7 +214,7 @@ def test_a_deleted_resource_takes_its_topic_along_and_never_comes_back() -> None
     player = DeclaringPlayer()
     player.declare(ORDERS)
     assert player.delete(("r1", 2)) == [Result("r1", Outcome.DONE, 2)]
-    assert "orders" not in player.services.image.topics_by_name
+    assert "orders" not in player.services.image.topics_of("default")
     assert player.delete(("r1", 2)) == [Result("r1", Outcome.UNCHANGED, 2)]
     for generation in (1, 2, 3):
         (result,) = player.declare(replace(ORDERS, generation=generation))
@@ -226,7 +226,7 @@ def test_a_deletion_that_overtakes_its_declaration_wins() -> None:
     player = DeclaringPlayer()
     assert player.delete(("r1", 2)) == [Result("r1", Outcome.DONE, 2)]
     assert player.declare_one(ORDERS) is Outcome.GONE
-    assert "orders" not in player.services.image.topics_by_name
+    assert "orders" not in player.services.image.topics_of("default")
 
 
 def test_clients_cannot_contradict_what_is_declared() -> None:
@@ -316,6 +316,6 @@ def test_any_history_keeps_resources_and_topics_together(
             assert now == known if known.is_deleted else True
         for declared in image.declarations.by_id.values():
             if declared.is_owned_by_api:
-                topic = image.topics_by_name[declared.declared.name]
+                topic = image.topics_of("default")[declared.declared.name]
                 specification = TopicSpecification.from_text(declared.specification)
                 assert len(topic.partitions) == specification.partitions

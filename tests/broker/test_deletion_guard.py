@@ -42,7 +42,7 @@ class Broker(BrokerPlayer):
         services.components += [self.guard, LogMaintenance(services, lanes)]
         services.start(self.now_ms)
         self.create_topic("t", 1, {"retention.ms": str(retention_ms)})
-        partition = services.partitions.get_by_name("t", 0)
+        partition = services.partitions.get_by_name("default", "t", 0)
         assert partition is not None
         self.replica: Partition = partition
         self.pass_time(SETTLE_MS + MINUTE_MS, 10_000)
@@ -126,7 +126,7 @@ def test_deleting_records_on_request_waits_for_an_image_that_is_vouched_for() ->
     broker = Broker()
     delete_records.register(broker.services.handlers)
     broker.append(20)
-    partition = broker.services.partitions.get_by_name("t", 0)
+    partition = broker.services.partitions.get_by_name("default", "t", 0)
     request = DeleteRecordsRequest(
         topics=[
             DeleteRecordsTopic(
@@ -204,7 +204,7 @@ def test_each_suspension_and_its_end_is_told_once_with_its_reason() -> None:
 def test_records_are_dated_by_the_wall_clock() -> None:
     broker = Broker()
     broker.create_topic("dated", 1, {"message.timestamp.type": "LogAppendTime"})
-    partition = broker.services.partitions.get_by_name("dated", 0)
+    partition = broker.services.partitions.get_by_name("default", "dated", 0)
     assert partition is not None
     broker.off_ms = -2 * DAY_MS
     broker.pass_time(1000)

@@ -16,6 +16,7 @@ from data_plane.broker.replicas.failed_directories import LOOK_INTERVAL_MS, Fail
 from data_plane.broker.replicas.topic_partitions import TopicPartitions
 from data_plane.cell.changes import CreateTopic
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
+from data_plane.cell.topics_draft import by_tenant
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import DuplicateLog, LogDirFailure, LogError
 from data_plane.log.log import Log
@@ -46,13 +47,13 @@ class Properties:
 
 def image_of(version: int, **partitions_counts: int) -> MetadataImage:
     """Topics "old" and "new" with so many partitions, all of this broker's."""
-    topics = {}
+    topics = []
     for name, count in partitions_counts.items():
         topic_id = OLD if name == "old" else NEW
         partitions = tuple(PartitionImage((NODE_ID,), (NODE_ID,), NODE_ID) for _ in range(count))
-        topics[name] = TopicImage(name, topic_id, partitions, {})
-    by_id = {topic.topic_id: topic for topic in topics.values()}
-    return MetadataImage("c", version, {}, topics, by_id)
+        topics.append(TopicImage("default", name, topic_id, partitions, {}))
+    by_id = {topic.topic_id: topic for topic in topics}
+    return MetadataImage("c", version, {}, by_tenant(topics), by_id)
 
 
 class Disks:
@@ -159,11 +160,11 @@ def test_a_replica_that_was_elsewhere_before_is_new_here(disks: Disks) -> None:
 
 
 def replace_replicas(image: MetadataImage, index: int, replicas: tuple[int, ...]) -> MetadataImage:
-    (topic,) = image.topics_by_name.values()
+    (topic,) = image.topics_of("default").values()
     partitions = list(topic.partitions)
     partitions[index] = PartitionImage(replicas, replicas, replicas[0])
     topic = replace(topic, partitions=tuple(partitions))
-    return replace(image, topics_by_name={topic.name: topic}, topics_by_id={topic.topic_id: topic})
+    return replace(image, topics_by_tenant=by_tenant([topic]), topics_by_id={topic.topic_id: topic})
 
 
 def test_what_an_old_image_did_not_know_is_not_new_for_that(disks: Disks) -> None:
@@ -258,7 +259,7 @@ def test_replicas_that_may_be_on_it_are_given_up(disks: Disks) -> None:
     member.services.logs = logs
     failed = FailedDirectories(member.services, lambda topic: 1, lambda: None)
     member.services.components.append(failed)
-    member.write(CreateTopic("old", OLD, ((NODE_ID, 2), (NODE_ID, 2))))
+    member.write(CreateTopic("default", "old", OLD, ((NODE_ID, 2), (NODE_ID, 2))))
     member.run_jobs()
     member.services.start(member.now_ms())
     member.pass_time(LOOK_INTERVAL_MS + 10)

@@ -56,7 +56,7 @@ class Broker(Member):
         self.told += 1
 
     def create(self, topic_id: UUID, *assignments: tuple[int, ...]) -> None:
-        self.write(CreateTopic(f"t{topic_id.int}", topic_id, assignments))
+        self.write(CreateTopic("default", f"t{topic_id.int}", topic_id, assignments))
         self.run_jobs()
 
     def fail(self, *numbers: int) -> None:

@@ -33,9 +33,9 @@ def parts(response: Any) -> dict[int, Any]:
     return {part.partition_index: part for topic in response.responses for part in topic.partitions}
 
 
-def fill(broker: BrokerPlayer, index: int, count: int, size: int = 100) -> None:
+def fill(broker: BrokerPlayer, index: int, count: int, size: int = 100, **options: Any) -> None:
     for _ in range(count):
-        broker.produce("orders", [bytes(size)], index=index)
+        broker.produce("orders", [bytes(size)], index=index, **options)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -264,7 +264,7 @@ class SessionHistory:
             return
         topic_id = UUID(int=self._topic_id.int + 1)
         gone = DeleteTopic(self._topic_id)
-        made = CreateTopic("orders", topic_id, ((NODE_ID, *OTHERS),) * len(INDEXES))
+        made = CreateTopic("default", "orders", topic_id, ((NODE_ID, *OTHERS),) * len(INDEXES))
         if self._random.random() < 0.5:
             self._player.commit(gone, made)
         else:

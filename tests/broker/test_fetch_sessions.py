@@ -17,7 +17,7 @@ from data_plane.wire.kernel_types import FetchPartitionView, FetchTopicView
 
 
 def make_set(partitions_count: int, now_ms: int, uses_topic_ids: bool = False) -> FetchSet:
-    fetch_set = FetchSet(uses_topic_ids, now_ms)
+    fetch_set = FetchSet("default", uses_topic_ids, now_ms)
     wanted = [
         FetchPartitionView(index, -1, 0, -1, -1, 1 << 20, bytes(16), -1)
         for index in range(partitions_count)

@@ -19,7 +19,7 @@ def scrape(
 ) -> dict[str, dict[tuple[str, str], float]]:
     """{metric: {(group, topic): value}} of the lags."""
 
-    def partition(topic: str, index: int) -> Any:
+    def partition(tenant: str, topic: str, index: int) -> Any:
         found = ends.get((topic, index))
         if found is None:
             return None
@@ -31,7 +31,7 @@ def scrape(
         groups_by_state=lambda: {"Stable": 1},
         offset_count=lambda: len(committed),
         append_count=lambda: 0,
-        committed_offsets=lambda: {
+        committed_offsets=lambda tenant: {
             key: CommittedOffset(offset, -1, "", 0) for key, offset in committed.items()
         },
         counters=GroupCounters(),

@@ -22,8 +22,8 @@ from data_plane.groups.record_formats import (
     CommittedOffset,
     OffsetKey,
     encode_committed_offset,
+    encode_key,
 )
-from data_plane.groups.shard import offset_record
 from data_plane.log.errors import CorruptSegment
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -59,7 +59,7 @@ class CoordinatorPlayer(ReplicatedPlayer):
         self.services.components.append(self.groups)
         group_handlers.register(self.services.handlers)
         self.groups.start(self.now_ms)
-        self.commit(CreateTopic(OFFSETS_TOPIC, OFFSETS_ID, ((NODE_ID, *OTHERS),)))
+        self.commit(CreateTopic("default", OFFSETS_TOPIC, OFFSETS_ID, ((NODE_ID, *OTHERS),)))
 
     @property
     def offsets_state(self) -> PartitionImage:
@@ -243,7 +243,8 @@ def test_offsets_of_a_topic_that_an_image_on_the_way_does_not_have_yet_stay() ->
     late_id = UUID(int=91)
     key = OffsetKey(GROUP, "late", 0)
     committed = CommittedOffset(42, -1, "", one.now_ms, None, late_id)
-    record = offset_record(key, encode_committed_offset(committed), one.now_ms)
+    value = encode_committed_offset(committed)
+    record = NewRecord(timestamp=one.now_ms, key=encode_key("default", key), value=value)
     replica, epoch = one.offsets_replica, one.offsets_state.leader_epoch
     end = replica.log.log_end_offset
     batch = build_batch([record], base_offset=end, partition_leader_epoch=epoch)
@@ -268,17 +269,17 @@ def test_offsets_of_a_topic_that_an_image_on_the_way_does_not_have_yet_stay() ->
                 partition_epoch=state.partition_epoch + 1,
             ),
         ),
-        CreateTopic("wide", UUID(int=90), (OTHERS,) * 2_000),
-        CreateTopic("late", late_id, (OTHERS,)),
+        CreateTopic("default", "wide", UUID(int=90), (OTHERS,) * 2_000),
+        CreateTopic("default", "late", late_id, (OTHERS,)),
     )
     one.follow_offsets()
     assert one.groups.coordinator.is_loaded(0)
-    assert "late" not in one.services.image.topics_by_name
+    assert "late" not in one.services.image.topics_of("default")
     while not one.services.images.is_settled:
         one.pass_time(1)
         one.run_jobs()
     one.follow_offsets()
-    assert one.groups.coordinator.committed_offsets() == {key: committed}
+    assert one.groups.coordinator.committed_offsets("default") == {key: committed}
 
 
 @pytest.mark.parametrize("partitions_count", [1, 3])
@@ -294,7 +295,7 @@ def test_a_topic_that_is_made_anew_at_once_has_no_groups_of_the_one_before(
     replicas = (NODE_ID, *OTHERS)
     one.commit(
         DeleteTopic(OFFSETS_ID),
-        CreateTopic(OFFSETS_TOPIC, UUID(int=78), (replicas,) * partitions_count),
+        CreateTopic("default", OFFSETS_TOPIC, UUID(int=78), (replicas,) * partitions_count),
     )
     one.run_jobs()
     assert outcome(waiting) is not ErrorCode.NONE
@@ -315,11 +316,12 @@ def test_what_is_being_read_of_a_deleted_topic_is_not_loaded_for_the_next(
     assert one.executor.queue
     assert not service.coordinator.is_loaded(0)
     one.commit(
-        DeleteTopic(OFFSETS_ID), CreateTopic(OFFSETS_TOPIC, UUID(int=78), ((NODE_ID, *OTHERS),))
+        DeleteTopic(OFFSETS_ID),
+        CreateTopic("default", OFFSETS_TOPIC, UUID(int=78), ((NODE_ID, *OTHERS),)),
     )
     one.run_jobs()
     assert service.coordinator.is_loaded(0)
-    assert service.coordinator.committed_offsets() == {}
+    assert service.coordinator.committed_offsets("default") == {}
 
 
 def test_the_fate_of_an_append_is_nothing_to_the_coordinator_of_another_topic() -> None:
@@ -337,7 +339,7 @@ def test_the_fate_of_an_append_is_nothing_to_the_coordinator_of_another_topic() 
     one.commit(DeleteTopic(OFFSETS_ID))
     one.run_jobs()
     assert outcome(former) is not ErrorCode.NONE
-    one.commit(CreateTopic(OFFSETS_TOPIC, UUID(int=78), (replicas,) * 3))
+    one.commit(CreateTopic("default", OFFSETS_TOPIC, UUID(int=78), (replicas,) * 3))
     one.run_jobs()
     assert one.groups.coordinator is not coordinator
     pending = one.send_commit(43)

@@ -21,6 +21,7 @@ from data_plane.cell.metadata import (
     ResourceType,
     TopicImage,
 )
+from data_plane.cell.topics_draft import by_tenant
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import NODE_ID, BrokerPlayer
 from tests.broker.cell_player import TOPIC_ID, CellPlayer
@@ -39,6 +40,7 @@ def topics(draw: st.DrawFn) -> dict[str, TopicImage]:
     names = draw(st.sets(st.sampled_from("abcd")))
     return {
         name: TopicImage(
+            "default",
             name,
             # The same name may be another topic's.
             UUID(int=10 * ord(name) + draw(st.integers(0, 1))),
@@ -54,9 +56,9 @@ def image_of(version: int, topics: dict[str, TopicImage], tag: str = "") -> Meta
         "cluster",
         version,
         {1: BrokerImage(1, tag, 1)},
-        topics,
+        by_tenant(topics.values()),
         {topic.topic_id: topic for topic in topics.values()},
-        {ConfigResource(ResourceType.BROKER, ""): {"x": tag}} if tag else {},
+        {ConfigResource("default", ResourceType.BROKER, ""): {"x": tag}} if tag else {},
         next_producer_id=version,
         features={"metadata.version": 2} if tag else {},
         unknown_fields=tag,
@@ -91,9 +93,9 @@ def test_every_step_is_between_the_two_images_and_the_last_is_the_new_one(
     for image in images[:-1]:
         assert image.version == old.version
         assert {topic.name: topic for topic in image.topics_by_id.values()} == dict(
-            image.topics_by_name
+            image.topics_of("default")
         )
-        for name, topic in image.topics_by_name.items():
+        for name, topic in image.topics_of("default").items():
             sources = [each[name] for each in (before, after) if name in each]
             sources = [each for each in sources if each.topic_id == topic.topic_id]
             assert len(topic.partitions) in {len(each.partitions) for each in sources}
@@ -102,7 +104,7 @@ def test_every_step_is_between_the_two_images_and_the_last_is_the_new_one(
                 assert (state,) in known
     for following in images[1:]:
         if following.brokers != old.brokers:
-            assert following.topics_by_name == goal.topics_by_name
+            assert following.topics_of("default") == goal.topics_of("default")
 
 
 @given(topics(), topics(), st.integers(1, 4))
@@ -126,20 +128,20 @@ def test_leaders_that_are_given_up_come_first(
 
 def test_what_has_not_changed_stays_the_same_object() -> None:
     one, two = (PartitionImage((1, 2), (1, 2), 1, epoch) for epoch in (0, 1))
-    old = image_of(7, {"a": TopicImage("a", UUID(int=1), (one,) * 3)})
+    old = image_of(7, {"a": TopicImage("default", "a", UUID(int=1), (one,) * 3)})
     read_anew = (replace(one), two, replace(one))
-    images = walk(old, image_of(8, {"a": TopicImage("a", UUID(int=1), read_anew)}), 1)
-    states = images[-1].topics_by_name["a"].partitions
+    images = walk(old, image_of(8, {"a": TopicImage("default", "a", UUID(int=1), read_anew)}), 1)
+    states = images[-1].topics_of("default")["a"].partitions
     assert [state is one for state in states] == [True, False, True]
 
 
 def test_a_role_at_a_time() -> None:
     one, two = (PartitionImage((1, 2), (1, 2), 1, epoch) for epoch in (0, 1))
-    old = image_of(7, {"a": TopicImage("a", UUID(int=1), (one,) * 5)})
-    goal = image_of(8, {"a": TopicImage("a", UUID(int=1), (two,) * 5)})
+    old = image_of(7, {"a": TopicImage("default", "a", UUID(int=1), (one,) * 5)})
+    goal = image_of(8, {"a": TopicImage("default", "a", UUID(int=1), (two,) * 5)})
     assert not ImageSteps(old, goal, ME, 4).fits_in_one
     assert ImageSteps(old, goal, ME, 5).fits_in_one
-    counts = [image.topics_by_name["a"].partitions.count(two) for image in walk(old, goal, 2)]
+    counts = [image.topics_of("default")["a"].partitions.count(two) for image in walk(old, goal, 2)]
     assert counts == [0, 2, 4, 5, 5]
 
 
@@ -178,7 +180,7 @@ def move_all(cell: CellPlayer, leader: int) -> None:
     cell.image = replace(
         cell.image,
         version=cell.image.version + 1,
-        topics_by_name={topic.name: topic},
+        topics_by_tenant=by_tenant([topic]),
         topics_by_id={TOPIC_ID: topic},
     )
     cell.tell()
@@ -298,7 +300,7 @@ def test_settings_are_in_force_for_all_logs_when_the_version_is() -> None:
 def create(member: Member, count: int) -> UUID:
     topic_id = UUID(int=5)
     replicas = ((NODE_ID, 2),) * count
-    member.write(CreateTopic("t", topic_id, replicas))
+    member.write(CreateTopic("default", "t", topic_id, replicas))
     member.run_jobs()
     return topic_id
 
@@ -346,7 +348,9 @@ def test_what_is_decided_in_between_is_decided_on_the_newest_image() -> None:
     member = Member()
     topic_id = UUID(int=5)
     replicas = tuple((1, 2) for _ in range(COUNT))
-    member.cell_store.apply([CreateTopic("t", topic_id, replicas)], member.image.version, "made")
+    member.cell_store.apply(
+        [CreateTopic("default", "t", topic_id, replicas)], member.image.version, "made"
+    )
     member.follower.request_update()
     member.run_jobs()
     member.pass_time(200)

@@ -24,7 +24,6 @@ from data_plane.wire.messages.offset_fetch_request import (
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import BrokerPlayer
 from tests.broker.counted_turns import BrokerTurns
-from tests.broker.namespace_player import PREFIX, SECOND, SecondNamespace, let_everybody_in
 
 TOPICS = [f"topic-{number}" for number in range(40)]
 PARTITIONS_COUNT = 50
@@ -47,9 +46,11 @@ class Groups(BrokerPlayer):
         for name in TOPICS:
             self.create_topic(name, 1)
 
-    def commit(self, group_id: str, topics: list[str], partitions_count: int) -> None:
+    def commit(
+        self, group_id: str, topics: list[str], partitions_count: int, tenant: str = "default"
+    ) -> None:
         """As if the log had said so."""
-        loaded, _ = self.groups.coordinator._shard_of(group_id)
+        loaded, _ = self.groups.coordinator._shard_of(tenant, group_id)
         assert loaded is not None
         loaded.shard.new_group(group_id, self.now_ms)
         for topic in topics:
@@ -130,7 +131,7 @@ def test_what_is_deleted_meanwhile_is_not_listed(broker: Groups, turns: BrokerTu
     broker.commit(GROUP, TOPICS, PARTITIONS_COUNT)
     pending = turns.sent(lambda: broker.send(ApiKey.OFFSET_FETCH, 9, all_offsets(9)))
     turns.ticked(3)
-    loaded, _ = broker.groups.coordinator._shard_of(GROUP)
+    loaded, _ = broker.groups.coordinator._shard_of("default", GROUP)
     assert loaded is not None
     for index in range(PARTITIONS_COUNT):
         loaded.shard._apply_offset(OffsetKey(GROUP, TOPICS[-1], index), None)
@@ -196,22 +197,19 @@ def test_all_groups(broker: Groups, turns: BrokerTurns) -> None:
 
 
 @pytest.mark.parametrize("version", [7, 9])
-def test_in_another_namespace_they_have_its_names(
-    broker: Groups, turns: BrokerTurns, version: int
-) -> None:
-    broker.services.namespaces.add(SECOND, SecondNamespace())
-    let_everybody_in(broker.services, SECOND)
-    broker.connection.namespace = SECOND
-    broker.commit(PREFIX + GROUP, [PREFIX + name for name in TOPICS], PARTITIONS_COUNT)
+def test_another_tenant_is_told_its_own(broker: Groups, turns: BrokerTurns, version: int) -> None:
+    broker.make_tenant("acme")
+    broker.connection.namespace = "acme"
+    broker.commit(GROUP, TOPICS, PARTITIONS_COUNT, "acme")
     broker.commit(GROUP, TOPICS[:1], 1)
-    for number in range(3000):
-        broker.commit(f"{PREFIX if number % 2 else ''}{number}", [], 0)
+    for number in range(6000):
+        broker.commit(str(number), [], 0, "acme" if number % 2 else "default")
     response = answer(broker, turns, ApiKey.OFFSET_FETCH, version, all_offsets(version))
     topics = response.topics if version < 8 else response.groups[0].topics
     assert [topic.name for topic in topics] == TOPICS
     assert version < 8 or response.groups[0].group_id == GROUP
     listed = answer(broker, turns, ApiKey.LIST_GROUPS, 4, ListGroupsRequest()).groups
-    expected = {GROUP, *(str(number) for number in range(1, 3000, 2))}
+    expected = {GROUP, *(str(number) for number in range(1, 6000, 2))}
     assert {group.group_id for group in listed} == expected
 
 
@@ -278,7 +276,7 @@ def test_what_was_confirmed_of_one_epoch_is_nothing_to_the_next(broker: Groups) 
     )
     broker.commit(GROUP, TOPICS[:1], 1)
     pending = broker.send(ApiKey.OFFSET_FETCH, 9, all_offsets(9))
-    partition = broker.groups.coordinator.partition_of(GROUP)
+    partition = broker.groups.coordinator.partition_of("default", GROUP)
     broker.groups.log._led[partition] += 1
     confirmations[0](True)
     assert pending.response.groups[0].error_code == ErrorCode.NOT_COORDINATOR

@@ -38,7 +38,9 @@ class LargeCell(Cell):
         self.pass_time(2_000)
         image = self.store.read()
         replicas = [tuple(1 + (index + k) % 3 for k in range(3)) for index in range(COUNT)]
-        change = CreateTopic("t", TOPIC, tuple(replicas), (("min.insync.replicas", "1"),))
+        change = CreateTopic(
+            "default", "t", TOPIC, tuple(replicas), (("min.insync.replicas", "1"),)
+        )
         self.store.apply([change], image.version, "create")
         self.pass_time(500)
 
@@ -47,7 +49,7 @@ class LargeCell(Cell):
         return next(each for each in self.members if each.membership.is_controller)
 
     def leaders(self) -> set[int]:
-        return {each.leader for each in self.store.read().topics_by_name["t"].partitions}
+        return {each.leader for each in self.store.read().topics_of("default")["t"].partitions}
 
     def count_for(self, duration_ms: int) -> None:
         """Let time pass; count what the controller does on its loop, worker threads apart."""
@@ -90,7 +92,7 @@ def test_a_death_is_decided_off_the_loop(cell: LargeCell) -> None:
     assert victim.services.node_id not in cell.leaders()
     assert not any(
         victim.services.node_id in each.isr
-        for each in cell.store.read().topics_by_name["t"].partitions
+        for each in cell.store.read().topics_of("default")["t"].partitions
     )
     assert max(cell.turns.calls_counts) <= CALLS_MAX
 
@@ -122,7 +124,7 @@ def test_a_plan_is_true_for_what_nobody_has_changed_since(cell: LargeCell) -> No
     assert count == COUNT
     image = cell.controller.services.newest_image
     assert len(controller.decide(image)) == COUNT + 1
-    old = image.topics_by_name["t"].partitions[5]
+    old = image.topics_of("default")["t"].partitions[5]
     other = next_epochs(old, replace(old, isr=old.isr[:2]))
     changed = apply_change(image, ChangePartition(TOPIC, 5, other))
     kept = controller.decide(changed)
@@ -142,10 +144,10 @@ def test_a_plan_is_void_when_what_it_went_by_has_changed(cell: LargeCell, what: 
             image = apply_change(image, ChangeBroker(replace(broker, is_draining=True)))
         case "configs":
             values = (("broker.drain", "true"),)
-            image = apply_change(image, AlterConfigs(ResourceType.BROKER, "1", values))
+            image = apply_change(image, AlterConfigs("default", ResourceType.BROKER, "1", values))
         case "topic":
             values = (("min.insync.replicas", "2"),)
-            image = apply_change(image, AlterConfigs(ResourceType.TOPIC, "t", values))
+            image = apply_change(image, AlterConfigs("default", ResourceType.TOPIC, "t", values))
         case "situation":
             situation = controller._situation
             seen = replace(situation.observed, dead=frozenset())

@@ -161,7 +161,7 @@ def test_a_follower_that_names_nothing_new_still_gets_the_rest_later() -> None:
         lambda broker: set_rate(broker, str(NODE_ID), "1000000"),
         lambda broker: broker.change(isr=(NODE_ID, 8, 9), adding_replicas=()),
         lambda broker: broker.commit(
-            AlterConfigs(ResourceType.TOPIC, "orders", ((REPLICAS, "0:8"),))
+            AlterConfigs("default", ResourceType.TOPIC, "orders", ((REPLICAS, "0:8"),))
         ),
     ],
     ids=["another rate", "another rate of this broker", "in sync", "another list"],
@@ -185,7 +185,9 @@ def test_what_is_held_again_after_a_change_still_waits_for_the_bucket() -> None:
     while (pending := follower.fetch(max_wait_ms=5_000)).is_answered:
         pass
     # Nothing that concerns it: it is looked at, and held again.
-    broker.commit(AlterConfigs(ResourceType.TOPIC, "orders", (("retention.ms", "1000000"),)))
+    broker.commit(
+        AlterConfigs("default", ResourceType.TOPIC, "orders", (("retention.ms", "1000000"),))
+    )
     broker.pass_time(0)
     assert not pending.is_answered
     broker.pass_time(1_100)
@@ -211,4 +213,4 @@ def test_a_held_fetch_acknowledges_and_learns_of_high_watermarks() -> None:
 
 def set_rate(broker: ReplicatedPlayer, name: str, rate: str) -> None:
     """Of one broker, or with "" of all."""
-    broker.commit(AlterConfigs(ResourceType.BROKER, name, ((RATE, rate),)))
+    broker.commit(AlterConfigs("default", ResourceType.BROKER, name, ((RATE, rate),)))

@@ -73,7 +73,7 @@ class Broker(Member):
         self.pass_time(100)
 
     def create(self, *assignments: tuple[int, ...]) -> None:
-        self.commit(CreateTopic("t", TOPIC, assignments))
+        self.commit(CreateTopic("default", "t", TOPIC, assignments))
 
     def state(self, index: int = 0) -> PartitionImage:
         return self.image.topics_by_id[TOPIC].partitions[index]

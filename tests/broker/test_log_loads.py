@@ -101,7 +101,7 @@ def test_so_many_are_loaded_at_a_time(broker: BrokerPlayer) -> None:
 def test_who_follows_hears_when_the_log_is_there(broker: BrokerPlayer) -> None:
     changed: list[tuple[object, int]] = []
     broker.services.partitions.on_roles_changed(lambda keys, now_ms: changed.extend(keys))
-    topic = broker.services.image.topics_by_name["orders"]
+    topic = broker.services.image.topics_of("default")["orders"]
     assert broker.services.partitions.replica(topic.topic_id, 2) is None
     assert changed == []
     broker.run_jobs()
@@ -111,7 +111,7 @@ def test_who_follows_hears_when_the_log_is_there(broker: BrokerPlayer) -> None:
 
 def test_a_topic_that_is_deleted_meanwhile_is_unknown(broker: BrokerPlayer) -> None:
     produce = broker.produce("orders", [b"x"])
-    broker.delete_topic(broker.services.image.topics_by_name["orders"].topic_id)
+    broker.delete_topic(broker.services.image.topics_of("default")["orders"].topic_id)
     broker.run_jobs()
     assert code_of(produce) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -138,11 +138,13 @@ class Cell:
 
     def create_topic(self, *replicas: int) -> None:
         image = self.store.read()
-        change = CreateTopic("t", UUID(int=7), (replicas,), (("min.insync.replicas", "1"),))
+        change = CreateTopic(
+            "default", "t", UUID(int=7), (replicas,), (("min.insync.replicas", "1"),)
+        )
         self.store.apply([change], image.version, "create")
 
     def partition(self) -> PartitionImage:
-        return self.store.read().topics_by_name["t"].partitions[0]
+        return self.store.read().topics_of("default")["t"].partitions[0]
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_every_version_describes_a_topic(player: AdminPlayer, version: int) -> N
     if version >= 2:
         assert response.cluster_id == "cluster"
     if version >= 10:
-        assert topic.topic_id == player.services.image.topics_by_name["t"].topic_id
+        assert topic.topic_id == player.services.image.topics_of("default")["t"].topic_id
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_which_topics_are_listed(
 
 
 def test_topics_by_id(player: AdminPlayer) -> None:
-    topic_id = player.services.image.topics_by_name["t"].topic_id
+    topic_id = player.services.image.topics_of("default")["t"].topic_id
     assert errors(metadata(player, 12, [topic_id])) == [("t", 0)]
     (topic,) = metadata(player, 12, [UUID(int=5)], operations=True).topics
     assert (topic.name, topic.topic_id, topic.error_code) == (
@@ -146,10 +146,10 @@ def test_a_missing_topic_is_made_while_the_client_is_told_to_ask_again(
 
 def test_nothing_is_made_unless_broker_and_client_want_it(player: AdminPlayer) -> None:
     assert errors(metadata(player, 12, ["new"])) == [("new", E.UNKNOWN_TOPIC_OR_PARTITION)]
-    assert "new" not in player.services.image.topics_by_name
+    assert "new" not in player.services.image.topics_of("default")
     without = AdminPlayer({"auto.create.topics.enable": "false"})
     metadata(without, 12, ["new"], create=True)
-    assert without.services.image.topics_by_name == {}
+    assert without.services.image.topics_of("default") == {}
 
 
 def test_a_topic_that_collides_is_not_made(player: AdminPlayer) -> None:
@@ -162,7 +162,7 @@ def test_a_topic_that_collides_is_not_made(player: AdminPlayer) -> None:
 
 def test_old_clients_always_want_it_made(player: AdminPlayer) -> None:
     metadata(player, 1, ["old"])
-    assert "old" in player.services.image.topics_by_name
+    assert "old" in player.services.image.topics_of("default")
 
 
 def test_bytes_behind_a_request_are_passed_over(player: AdminPlayer) -> None:

@@ -94,23 +94,23 @@ def test_the_bytes_are_the_generated_encoders(items: list[Item], version: int) -
 
 @pytest.mark.parametrize("count", [0, 126, 127, 128, 16_382, 16_383, 16_384])
 def test_counts_at_the_edges_of_their_encoding(count: int) -> None:
-    topic = TopicImage("t", UUID(int=1), (SHARED,) * count)
+    topic = TopicImage("default", "t", UUID(int=1), (SHARED,) * count)
     for version in (8, 9, 13):
         assert spliced([topic], version, EncodedTopics(View(LIVE))) == expected([topic], version)
-    many: list[Item] = [TopicImage("t", UUID(int=1), (SHARED,))] * count
+    many: list[Item] = [TopicImage("default", "t", UUID(int=1), (SHARED,))] * count
     assert spliced(many, 12, EncodedTopics(View(LIVE))) == expected(many, 12)
 
 
 def test_a_changed_topic_has_new_bytes() -> None:
     encoded = EncodedTopics(View(LIVE))
-    small = TopicImage("t", UUID(int=1), (SHARED,))
-    large = TopicImage("t", UUID(int=1), (SHARED, SHARED))
+    small = TopicImage("default", "t", UUID(int=1), (SHARED,))
+    large = TopicImage("default", "t", UUID(int=1), (SHARED, SHARED))
     for topic in (small, large, small):
         assert spliced([topic], 12, encoded) == expected([topic], 12)
 
 
 def test_bytes_are_made_anew_when_a_broker_goes_or_comes() -> None:
-    topic = TopicImage("t", UUID(int=1), (PartitionImage((1, 2), (1, 2), 1),))
+    topic = TopicImage("default", "t", UUID(int=1), (PartitionImage((1, 2), (1, 2), 1),))
     brokers = {1: BrokerImage(1, "h", 1), 2: BrokerImage(2, "h", 1)}
     encoded = EncodedTopics()
     seen = []
@@ -127,7 +127,7 @@ def test_bytes_are_made_anew_when_a_broker_goes_or_comes() -> None:
 def test_what_is_on_a_failed_disk_here_is_shown_without_its_leader() -> None:
     """Also by a broker without a cell, of which no image says so."""
     topic_id, node_id = UUID(int=1), 0
-    topic = TopicImage("t", topic_id, (PartitionImage((0,), (0,), 0),) * 3)
+    topic = TopicImage("default", "t", topic_id, (PartitionImage((0,), (0,), 0),) * 3)
     live = frozenset({node_id})
     encoded = EncodedTopics(View(live, node_id))
     spliced([topic], 12, encoded)
@@ -153,7 +153,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_encoding, "PARTITIONS_KEPT_MAX", 25)
     encoded = EncodedTopics(View(LIVE))
     for number in range(100):
-        topic = TopicImage(f"t{number}", UUID(int=number), (SHARED,) * (number % 7))
+        topic = TopicImage("default", f"t{number}", UUID(int=number), (SHARED,) * (number % 7))
         assert spliced([topic], 12, encoded) == expected([topic], 12)
         kept = [one for one, _ in encoded._kept.values()]
         assert len(kept) <= 10
@@ -162,7 +162,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_ten_thousand_partitions_do_not_hold_up_the_loop() -> None:
     encoded = EncodedTopics(View(LIVE))
-    topic = TopicImage("t", UUID(int=1), (SHARED,) * 10_000)
+    topic = TopicImage("default", "t", UUID(int=1), (SHARED,) * 10_000)
     spliced([topic], 12, encoded)
     durations_s = []
     for _ in range(10):

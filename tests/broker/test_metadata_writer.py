@@ -45,7 +45,7 @@ def test_changes_are_in_the_image_when_the_caller_is_told(member: Member) -> Non
     assert outcome.is_ok
     assert outcome.version == 1
     assert member.image == member.cell_store.read()
-    assert "a" in member.image.topics_by_name
+    assert "a" in member.image.topics_of("default")
 
 
 def test_what_comes_while_a_commit_is_under_way_goes_into_the_next_one(member: Member) -> None:
@@ -106,7 +106,7 @@ def test_a_decision_that_raises_fails_alone(member: Member) -> None:
     assert all(outcome.is_ok for outcome in (first, good, late))
     assert isinstance(bad.error, LookupError)
     assert "exists" in str(unfit.error)
-    assert sorted(member.image.topics_by_name) == ["a", "b", "c"]
+    assert sorted(member.image.topics_of("default")) == ["a", "b", "c"]
 
 
 def test_a_failure_is_told_only_after_the_store_was_asked_for_news(member: Member) -> None:
@@ -118,7 +118,7 @@ def test_a_failure_is_told_only_after_the_store_was_asked_for_news(member: Membe
     assert outcome.calls == 0
     member.run_jobs()
     assert outcome.is_ok
-    assert member.image.topics_by_name["a"].topic_id == UUID(int=2)
+    assert member.image.topics_of("default")["a"].topic_id == UUID(int=2)
 
 
 def test_a_failure_is_told_while_the_store_is_away(member: Member) -> None:
@@ -209,7 +209,7 @@ def test_a_store_that_stays_away_fails_the_callers_in_the_end(member: Member) ->
     third = member.write(topic("c", 3))
     member.pass_time(100)
     assert third.is_ok
-    assert sorted(member.image.topics_by_name) == ["c"]
+    assert sorted(member.image.topics_of("default")) == ["c"]
     assert member.services.metadata.is_idle
 
 
@@ -238,7 +238,7 @@ def test_a_stale_controller_epoch_fails_that_commit_only(member: Member) -> None
     member.run_jobs()
     assert all(isinstance(outcome.error, StaleControllerEpoch) for outcome in stale)
     assert all(outcome.is_ok for outcome in (plain, current))
-    assert sorted(member.image.topics_by_name) == ["b", "c"]
+    assert sorted(member.image.topics_of("default")) == ["b", "c"]
 
 
 def test_different_controller_epochs_are_never_in_one_commit_and_order_is_kept(

@@ -1,8 +1,8 @@
-"""Two namespaces on one broker: a client of the second, with the names that the first has, never
+"""Two tenants on one broker: a client of the second, with the names that the first has, never
 notices the first, and changes nothing there.
 
 `conversation` asks for everything that a broker can be asked for, in every version. It is had with
-a broker whose first namespace is empty and with one whose first namespace has the same names, and
+a broker whose first tenant has nothing and with one whose first tenant has the same names, and
 others: the answers must be the same. An API that it leaves out fails a test.
 """
 
@@ -17,6 +17,8 @@ from uuid import UUID
 import pytest
 
 import data_plane.broker
+from data_plane.broker.request.api import CloseConnection
+from data_plane.cell.tenants import DeleteTenant
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import (
@@ -59,7 +61,7 @@ from data_plane.wire.messages.list_config_resources_request import ListConfigRes
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, make_batch, values_of
-from tests.broker.namespace_player import NamespacePlayer, Plain
+from tests.broker.namespace_player import SECOND, NamespacePlayer, Plain
 from tests.groups.requests import (
     commit,
     delete_offsets,
@@ -647,7 +649,7 @@ def test_every_api_is_asked_in_every_version(with_an_empty_first: Story) -> None
             assert asked.get(entry.api_key) == versions, entry.api_key.name
 
 
-def test_a_group_is_coordinated_where_its_name_inside_belongs() -> None:
+def test_a_group_is_coordinated_where_its_tenant_and_name_belong() -> None:
     player = NamespacePlayer()
     player.second.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "x"))
     player.register(OTHER_NODE_ID)
@@ -656,7 +658,7 @@ def test_a_group_is_coordinated_where_its_name_inside_belongs() -> None:
     answer = player.second.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, *groups))
     leaders = (NODE_ID, OTHER_NODE_ID)
     assert [(found.key, found.node_id) for found in answer.coordinators] == [
-        (group, leaders[partition_for_group(f"2nd-{group}", 2)]) for group in groups
+        (group, leaders[partition_for_group(SECOND, group, 2)]) for group in groups
     ]
 
 
@@ -683,12 +685,12 @@ def test_what_is_wrong_with_records_is_said_with_the_clients_names() -> None:
     player = NamespacePlayer()
     client = player.second
     topic_id = client.ask(ApiKey.CREATE_TOPICS, 7, created("x")).topics[0].topic_id
-    player.configure_topic("2nd-x", cleanup_policy="compact", segment_bytes="1048576")
+    player.configure_topic("x", tenant=SECOND, cleanup_policy="compact", segment_bytes="1048576")
     (topic,) = client.ask(ApiKey.PRODUCE, 12, produced(12, "x", topic_id, b"no key")).responses
     (answer,) = topic.partition_responses
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert "x-0" in answer.record_errors[0].batch_index_error_message
-    player.configure_topic("2nd-x", cleanup_policy="delete", max_message_bytes="2000000")
+    player.configure_topic("x", tenant=SECOND, cleanup_policy="delete", max_message_bytes="2000000")
     large = produced(12, "x", topic_id, bytes(1 << 20))
     (topic,) = client.ask(ApiKey.PRODUCE, 12, large).responses
     (answer,) = topic.partition_responses
@@ -706,7 +708,8 @@ def test_topics_that_are_made_because_somebody_asks_are_his() -> None:
         answer = player.second.ask(ApiKey.METADATA, 12, wanted)
         player.run_jobs()
     assert {topic.name: topic.error_code for topic in answer.topics} == {"x_y": 0, "both": 0}
-    assert {"2nd-x_y", "2nd-both", "x.y", "both"} <= set(player.services.image.topics_by_name)
+    assert set(player.services.image.topics_of(SECOND)) == {"x_y", "both"}
+    assert {"x.y", "both"} <= set(player.services.image.topics_of("default"))
 
 
 @pytest.mark.parametrize(
@@ -780,3 +783,46 @@ def test_a_fetch_session_goes_on_in_its_namespace() -> None:
     client.ask(ApiKey.PRODUCE, 12, produced(12, "x", topic_id, b"unseen"))
     following.session_epoch = 3
     assert client.ask(ApiKey.FETCH, 12, following).responses == []
+
+
+def test_the_default_tenant_has_no_part_in_what_is_another_ones() -> None:
+    player = NamespacePlayer()
+    made = player.second.ask(ApiKey.CREATE_TOPICS, 7, created("x"))
+    topic_id = made.topics[0].topic_id
+    player.second.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
+    player.second.ask(ApiKey.JOIN_GROUP, 9, join("g"))
+    ask = player.first.ask
+    everything = ask(ApiKey.METADATA, 13, named(None))
+    assert [topic.name for topic in everything.topics] == ["__consumer_offsets"]
+    (topic,) = ask(ApiKey.METADATA, 13, by_ids(topic_id)).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    (topic,) = ask(ApiKey.PRODUCE, 13, produced(13, "x", topic_id, b"no")).responses
+    assert topic.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    (topic,) = ask(ApiKey.FETCH, 13, fetched(13, "x", topic_id)).responses
+    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    (topic,) = ask(ApiKey.PRODUCE, 12, produced(12, "x", topic_id, b"no")).responses
+    assert topic.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups == []
+    assert player.partition("x", tenant=SECOND).log.log_end_offset == 0
+
+
+def test_a_tenant_has_no_internal_topics() -> None:
+    player = NamespacePlayer()
+    player.first.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
+    assert player.services.image.topic("default", "__consumer_offsets") is not None
+    (topic,) = player.second.ask(ApiKey.METADATA, 13, named(["__consumer_offsets"])).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not topic.is_internal
+
+
+def test_tenants_come_and_go_with_the_image() -> None:
+    player = NamespacePlayer()
+    player.make_tenant("third")
+    client = player.client_of("third")
+    assert client.ask(ApiKey.METADATA, 13, named(None)).topics == []
+    player.commit(DeleteTenant("third"))
+    with pytest.raises(CloseConnection, match="tenant third is no more"):
+        client.send(ApiKey.METADATA, 13, named(None))
+    # Nor was it there before it was made.
+    with pytest.raises(CloseConnection, match="tenant fourth is no more"):
+        player.client_of("fourth").send(ApiKey.METADATA, 13, named(None))

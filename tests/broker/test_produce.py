@@ -366,7 +366,9 @@ def test_the_leader_is_named_where_it_moved(broker: BrokerPlayer) -> None:
     services = broker.services
     topic_id = UUID(int=5)
     image = services.store.apply(
-        (CreateTopic("elsewhere", topic_id, ((NODE_ID + 1,),)),), services.image.version, "x"
+        (CreateTopic("default", "elsewhere", topic_id, ((NODE_ID + 1,),)),),
+        services.image.version,
+        "x",
     )
     services.apply_image(image, broker.now_ms)
     response = broker.produce("elsewhere", [b"a"], version=10).response

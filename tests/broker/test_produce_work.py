@@ -198,7 +198,7 @@ def test_other_partitions_of_the_request_are_appended_in_their_turn(broker: Brok
 
 
 def test_a_topic_that_is_deleted_meanwhile(broker: BrokerPlayer) -> None:
-    topic_id = broker.services.image.topics_by_name["orders"].topic_id
+    topic_id = broker.services.image.topics_of("default")["orders"].topic_id
     pending = send(broker, LARGE, make_batch([b"a"]))
     broker.delete_topic(topic_id)
     assert set(errors(broker.answered(pending))) == {int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}

@@ -50,7 +50,7 @@ class ProjectingPlayer(BrokerPlayer):
         self.filling = random.Random(1)
         self.provider = NamedProjections(self.services)
         self.services.projections.register(self.provider)
-        if not self.services.image.topics_by_name:
+        if not self.services.image.topics_of("default"):
             self.create_topic("orders", 2, {"segment.bytes": "20000"})
             self.create_topic(EVENS, 2)
             self.create_topic(KEPTS, 2)
@@ -346,7 +346,7 @@ def test_a_changed_projection_is_scanned_anew(broker: ProjectingPlayer) -> None:
     broker.run_jobs()
     assert not poll.is_answered
     broker.provider.projections[KEPT] = broker.provider.projections[EVEN]
-    broker.provider.projected.pop((KEPTS, 0)).end()
+    broker.provider.projected.pop(("default", KEPTS, 0)).end()
     broker.services.wakes.run(broker.now_ms)
     assert offsets_of(only(poll.response).records) == [0, 2]
 
@@ -354,13 +354,12 @@ def test_a_changed_projection_is_scanned_anew(broker: ProjectingPlayer) -> None:
 def test_a_partition_becomes_a_projected_one_under_its_readers(broker: ProjectingPlayer) -> None:
     broker.append(b"a", index=1)
     poll = broker.fetch({(DOUBLES, 1): 0}, max_wait_ms=500)
-    assert broker.provider.find(DOUBLES, b"", 1) is None
-    broker.provider.projected[DOUBLES, 1] = broker.provider.find(EVENS, b"", 1)  # type: ignore[assignment]
+    assert broker.provider.find("default", DOUBLES, b"", 1) is None
+    even = broker.provider.find("default", EVENS, b"", 1)
+    assert even is not None
     find = broker.provider.find
-    broker.provider.find = lambda topic, topic_id, index: (  # type: ignore[method-assign]
-        broker.provider.projected.get((DOUBLES, 1))
-        if topic == DOUBLES
-        else find(topic, topic_id, index)
+    broker.provider.find = lambda tenant, topic, topic_id, index: (  # type: ignore[method-assign]
+        even if topic == DOUBLES else find(tenant, topic, topic_id, index)
     )
     open_fetches: OpenFetches = broker.sessions
     open_fetches.look_up_again(broker.partition(DOUBLES, 1))
@@ -446,7 +445,7 @@ def test_offsets_outside_and_epochs_are_those_of_the_source(broker: ProjectingPl
 def test_a_source_that_is_gone(broker: ProjectingPlayer) -> None:
     broker.append(b"a")
     poll = broker.fetch({(KEPTS, 0): 1}, max_wait_ms=500)
-    topic_id: UUID = broker.services.image.topics_by_name["orders"].topic_id
+    topic_id: UUID = broker.services.image.topics_of("default")["orders"].topic_id
     broker.delete_topic(topic_id)
     broker.services.wakes.run(broker.now_ms)
     assert only(poll.response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -344,7 +344,7 @@ def test_the_rate_can_be_changed_at_any_time() -> None:
         produce(cell, acks=1)
     cell.run(3000)
     assert cell.stored(2) == []
-    cell.change_configs({ConfigResource(ResourceType.BROKER, ""): {RATE: "1000000"}})
+    cell.change_configs({ConfigResource("default", ResourceType.BROKER, ""): {RATE: "1000000"}})
     cell.run(1100)
     assert cell.replica(2).log.log_end_offset == 10
 
@@ -401,7 +401,7 @@ class Histories:
         cell.tell()
         cell.run(3000)
         for index in (0, 1):
-            leader = cell.image.topics_by_name[TOPIC].partitions[index].leader
+            leader = cell.image.topics_of("default")[TOPIC].partitions[index].leader
             expected = cell.stored(leader, index)
             assert expected == sorted(expected)
             for node_id in cell.brokers:
@@ -417,7 +417,7 @@ class Histories:
             code, offset = outcome(answer)
             assert code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if code == ErrorCode.NONE:
-                leader = cell.image.topics_by_name[TOPIC].partitions[index].leader
+                leader = cell.image.topics_of("default")[TOPIC].partitions[index].leader
                 assert self.value(leader, index, offset) == value
 
     def value(self, node_id: int, index: int, offset: int) -> bytes:

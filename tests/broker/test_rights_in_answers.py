@@ -122,7 +122,7 @@ def test_what_may_be_done_is_told(world: World) -> None:
 
 def test_a_topic_is_made_for_who_may_make_it(world: World) -> None:
     player = world.player
-    player.commit(AlterConfigs(4, "", (("auto.create.topics.enable", "true"),)))
+    player.commit(AlterConfigs("default", 4, "", (("auto.create.topics.enable", "true"),)))
     names = ["new-1", "new-2"]
     world.grant(may(AclOperation.DESCRIBE, "*"))
     answer = world.ask(ApiKey.METADATA, 12, story.named(names))

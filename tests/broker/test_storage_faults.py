@@ -200,7 +200,7 @@ def test_a_search_by_time_in_a_corrupt_batch_concerns_its_partition_alone(
 
 def test_logs_of_topics_that_are_gone_are_deleted_at_start(broker: BrokerPlayer) -> None:
     fill(broker)
-    topic_id = broker.services.image.topics_by_name["orders"].topic_id
+    topic_id = broker.services.image.topics_of("default")["orders"].topic_id
     broker.logs.close(broker.now_ms)
     # The metadata commit of the deletion was the last thing that happened.
     survivor = BrokerPlayer(disk=broker.fs)

@@ -32,10 +32,10 @@ def test_a_topic_is_made_durable_before_the_answer() -> None:
         _create_request("orders"),
     )
     assert not pending.is_answered
-    assert "orders" not in player.services.image.topics_by_name
+    assert "orders" not in player.services.image.topics_of("default")
     player.run_jobs()
     (result,) = pending.response.topics
-    assert player.services.store.read().topics_by_name["orders"].topic_id == result.topic_id
+    assert player.services.store.read().topics_of("default")["orders"].topic_id == result.topic_id
     assert player.produce("orders", [b"1"]).is_answered
 
 
@@ -70,7 +70,7 @@ def test_every_version_of_create_and_delete(version: int) -> None:
         request = DeleteTopicsRequest(topic_names=["orders"])
     (deleted,) = player.ask(ApiKey.DELETE_TOPICS, delete_version, request).responses
     assert (deleted.name, deleted.error_code) == ("orders", 0)
-    assert player.services.image.topics_by_name == {}
+    assert player.services.image.topics_of("default") == {}
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_nobody_makes_the_metadata_topic() -> None:
     topics = broker.services.namespaces.names["default"].topics
     auto_creation_of(broker.services).create(["__cluster_metadata"], topics)
     broker.run_jobs()
-    assert "__cluster_metadata" not in broker.services.image.topics_by_name
+    assert "__cluster_metadata" not in broker.services.image.topics_of("default")
 
 
 def test_an_assignment_of_very_many_partitions_is_checked_in_passing(
@@ -351,7 +351,7 @@ def test_a_name_twice_in_one_request_is_refused_once_and_harms_no_other() -> Non
         "dup": (E.INVALID_REQUEST, "Duplicate topic name."),
         "other": (0, None),
     }
-    assert list(player.services.image.topics_by_name) == ["other"]
+    assert list(player.services.image.topics_of("default")) == ["other"]
 
 
 def test_validate_only_makes_nothing() -> None:
@@ -431,7 +431,7 @@ def test_deletions_as_apache_kafka() -> None:
         ("two", E.INVALID_REQUEST, "Duplicate topic name."),
         ("three", 0, None),
     ]
-    assert sorted(player.services.image.topics_by_name) == ["one", "two"]
+    assert sorted(player.services.image.topics_of("default")) == ["one", "two"]
     assert player.services.image.topics_by_id.keys() == {one.topic_id, two.topic_id}
 
 
@@ -459,7 +459,7 @@ def test_a_topic_by_name_and_by_id_stays_as_with_apache_kafka(
     (topic,) = player.create(new_topic("t"))
     states = {"name": ("t", ZERO_ID), "id": (None, topic.topic_id)}
     assert _delete(player, *(states[how] for how in wanted)) == answers
-    assert "t" in player.services.image.topics_by_name
+    assert "t" in player.services.image.topics_of("default")
 
 
 def test_the_refusal_of_a_name_whose_id_is_supplied_tells_the_id() -> None:
@@ -491,7 +491,7 @@ def test_deletion_can_be_switched_off(version: int, code: ErrorCode) -> None:
     request = DeleteTopicsRequest(topic_names=["t"])
     (result,) = player.ask(ApiKey.DELETE_TOPICS, version, request).responses
     assert ErrorCode(result.error_code) is code
-    assert "t" in player.services.image.topics_by_name
+    assert "t" in player.services.image.topics_of("default")
 
 
 def test_a_topic_made_anew_has_a_new_id_and_no_records() -> None:
@@ -535,7 +535,7 @@ def test_a_topic_grows(version: int) -> None:
     player = AdminPlayer()
     (created,) = player.create(new_topic("t", 2))
     assert _grow(player, ("t", 4, None), version=version) == [("t", 0, None)]
-    topic = player.services.image.topics_by_name["t"]
+    topic = player.services.image.topics_of("default")["t"]
     assert (topic.topic_id, len(topic.partitions)) == (created.topic_id, 4)
     assert player.produce("t", [b"1"], index=3).is_answered
 
@@ -551,7 +551,7 @@ def test_where_groups_live_no_partition_is_added() -> None:
         "Topic __consumer_offsets keeps its 2 partition(s): what is in them is found by their "
         "number."
     )
-    assert len(player.services.image.topics_by_name["__consumer_offsets"].partitions) == 2
+    assert len(player.services.image.topics_of("default")["__consumer_offsets"].partitions) == 2
 
 
 _INVALID = E.INVALID_REPLICA_ASSIGNMENT
@@ -607,7 +607,7 @@ def test_increases_as_apache_kafka(
     player = AdminPlayer()
     player.create(new_topic("t", 3))
     assert _grow(player, (name, count, assignments), validate_only=True) == [(name, *outcome)]
-    assert len(player.services.image.topics_by_name["t"].partitions) == 3
+    assert len(player.services.image.topics_of("default")["t"].partitions) == 3
 
 
 def test_growing_twice_in_one_request_is_refused() -> None:

@@ -74,7 +74,7 @@ ASSIGNMENTS = st.lists(
 def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     """A change that fits `image`."""
     kinds = ["create", "configs", "producer ids", "broker"]
-    if image.topics_by_name:
+    if image.topics_of("default"):
         kinds += ["delete", "partitions", "topic configs"]
     if image.metadata_level >= TENANCY_LEVEL:
         kinds += ["tenant", "credential", "decoy key", "declaration", "acls"]
@@ -88,13 +88,16 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     if image.acls:
         kinds += ["remove acls"]
     kind = draw(st.sampled_from(kinds))
-    free = sorted({"orders", "pay", "__consumer_offsets", "a.b", "ü"} - image.topics_by_name.keys())
+    free = sorted(
+        {"orders", "pay", "__consumer_offsets", "a.b", "ü"} - image.topics_of("default").keys()
+    )
     if kind == "create" and not free:
         kind = "producer ids"
     values = tuple(draw(st.dictionaries(KEYS, st.one_of(st.none(), TEXTS), max_size=3)).items())
     match kind:
         case "create":
             return CreateTopic(
+                "default",
                 draw(st.sampled_from(free)),
                 draw(st.uuids().filter(lambda topic_id: topic_id not in image.topics_by_id)),
                 draw(ASSIGNMENTS),
@@ -102,7 +105,7 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
             )
         case "configs":
             resource = draw(st.sampled_from([(4, ""), (4, "1"), (32, "group")]))
-            return AlterConfigs(*resource, values)
+            return AlterConfigs("default", *resource, values)
         case "broker":
             return RegisterBroker(replace(NEWEST_BROKER, node_id=draw(st.integers(1, 3))))
         case "producer ids":
@@ -128,12 +131,13 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
             tenant = draw(st.sampled_from(sorted(image.acls)))
             removed = st.sampled_from(sorted(image.acls[tenant]))
             return RemoveAcls(tenant, tuple(draw(st.lists(removed, max_size=4, unique=True))))
-    topic = image.topics_by_name[draw(st.sampled_from(sorted(image.topics_by_name)))]
+    topics = image.topics_of("default")
+    topic = topics[draw(st.sampled_from(sorted(topics)))]
     if kind == "delete":
         return DeleteTopic(topic.topic_id)
     if kind == "partitions":
         return AddPartitions(topic.topic_id, draw(ASSIGNMENTS))
-    return AlterConfigs(ResourceType.TOPIC, topic.name, values)
+    return AlterConfigs("default", ResourceType.TOPIC, topic.name, values)
 
 
 def acls() -> st.SearchStrategy[Acl]:

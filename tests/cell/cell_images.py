@@ -14,6 +14,7 @@ from data_plane.cell.metadata import (
     PartitionImage,
     TopicImage,
 )
+from data_plane.cell.topics_draft import by_tenant
 
 ORDERS = UUID(int=1)
 
@@ -50,12 +51,12 @@ def cell(
 ) -> MetadataImage:
     """An image with one topic, `orders`, when there are partitions."""
     registered = [broker(item) if isinstance(item, int) else item for item in brokers]
-    topic = TopicImage("orders", ORDERS, tuple(partitions), configs or {})
+    topic = TopicImage("default", "orders", ORDERS, tuple(partitions), configs or {})
     return MetadataImage(
         "cluster",
         version=1000,
         brokers={item.node_id: item for item in registered},
-        topics_by_name={"orders": topic} if partitions else {},
+        topics_by_tenant=by_tenant([topic] if partitions else []),
         topics_by_id={ORDERS: topic} if partitions else {},
     )
 
@@ -94,7 +95,7 @@ def partition(
 
 
 def orders(image: MetadataImage, index: int = 0) -> PartitionImage:
-    return image.topics_by_name["orders"].partitions[index]
+    return image.topics_of("default")["orders"].partitions[index]
 
 
 def applied(image: MetadataImage, changes: Sequence[Change]) -> MetadataImage:

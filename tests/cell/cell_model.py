@@ -77,6 +77,7 @@ class CellModel:
                     for one in BROKERS
                 ),
                 CreateTopic(
+                    "default",
                     "t",
                     TOPIC,
                     ((1, 2, 3), (4,)),
@@ -112,10 +113,10 @@ class CellModel:
             self._check(p)
 
     def partition(self, p: int) -> PartitionImage:
-        return self.image.topics_by_name["t"].partitions[p]
+        return self.image.topics_of("default")["t"].partitions[p]
 
     def min_insync_replicas(self) -> int:
-        return self.settings.min_insync_replicas_of(self.image.topics_by_name["t"])
+        return self.settings.min_insync_replicas_of(self.image.topics_of("default")["t"])
 
     def effective_min_isr(self, p: int) -> int:
         return effective_min_isr(self.partition(p), self.min_insync_replicas())
@@ -270,7 +271,9 @@ class CellModel:
 
     def drain(self, node_id: int, is_draining: bool) -> None:
         value = "true" if is_draining else None
-        self.commit(AlterConfigs(ResourceType.BROKER, str(node_id), ((DRAIN_PROPERTY, value),)))
+        self.commit(
+            AlterConfigs("default", ResourceType.BROKER, str(node_id), ((DRAIN_PROPERTY, value),))
+        )
 
     def reassign(self, p: int, target: tuple[int, ...]) -> None:
         self.change(p, start(self.partition(p), target))
@@ -281,7 +284,9 @@ class CellModel:
             self.change(p, cancelled)
 
     def change_min_isr(self, value: int) -> None:
-        change = AlterConfigs(ResourceType.TOPIC, "t", ((MIN_INSYNC_REPLICAS, str(value)),))
+        change = AlterConfigs(
+            "default", ResourceType.TOPIC, "t", ((MIN_INSYNC_REPLICAS, str(value)),)
+        )
         self.commit(change, *decide_min_isr_changes(self.image, [change], self.settings))
 
     # What has to hold.

@@ -45,7 +45,9 @@ LEADERLESS: Any = PartitionImage((2, 1), (), -1, leader_epoch=1, partition_epoch
 
 
 def with_orders() -> MetadataImage:
-    return apply_change(EMPTY, CreateTopic("orders", ORDERS, ((1,), (2, 1)), (("a", "1"),)))
+    return apply_change(
+        EMPTY, CreateTopic("default", "orders", ORDERS, ((1,), (2, 1)), (("a", "1"),))
+    )
 
 
 @given(histories())
@@ -108,9 +110,9 @@ def test_topics_are_the_same_by_name_and_by_id_and_images_never_change(
         assert encode_image(image) == before
         assert new.version == image.version + 1
         assert sorted(topic.name for topic in new.topics_by_id.values()) == sorted(
-            new.topics_by_name
+            new.topics_of("default")
         )
-        assert all(new.topics_by_id[t.topic_id] is t for t in new.topics_by_name.values())
+        assert all(new.topics_by_id[t.topic_id] is t for t in new.topics_of("default").values())
         image = new
 
 
@@ -121,13 +123,13 @@ def test_one_commit_of_many_changes_equals_many_commits(changes: list[Change]) -
         image = apply_change(image, change)
     at_once = apply_changes(EMPTY, changes)
     assert at_once.version == 1
-    assert at_once.topics_by_name == image.topics_by_name
+    assert at_once.topics_of("default") == image.topics_of("default")
     assert at_once.configs == image.configs
     assert at_once.next_producer_id == image.next_producer_id
 
 
 def test_a_new_topic_is_led_by_its_first_replicas() -> None:
-    topic = with_orders().topics_by_name["orders"]
+    topic = with_orders().topics_of("default")["orders"]
     assert topic.partitions == (
         PartitionImage(replicas=(1,), isr=(1,), leader=1),
         PartitionImage(replicas=(2, 1), isr=(2, 1), leader=2),
@@ -137,27 +139,27 @@ def test_a_new_topic_is_led_by_its_first_replicas() -> None:
 
 
 def test_equal_partitions_are_one_object() -> None:
-    image = apply_change(EMPTY, CreateTopic("big", ORDERS, ((1,),) * 1000))
-    assert len({id(partition) for partition in image.topics_by_name["big"].partitions}) == 1
+    image = apply_change(EMPTY, CreateTopic("default", "big", ORDERS, ((1,),) * 1000))
+    assert len({id(partition) for partition in image.topics_of("default")["big"].partitions}) == 1
     decoded = decode_image(encode_image(image))
-    assert len({id(partition) for partition in decoded.topics_by_name["big"].partitions}) == 1
+    assert len({id(partition) for partition in decoded.topics_of("default")["big"].partitions}) == 1
 
 
 def test_partitions_are_added_behind_the_last() -> None:
     image = apply_change(with_orders(), AddPartitions(ORDERS, ((3,),)))
-    assert [p.leader for p in image.topics_by_name["orders"].partitions] == [1, 2, 3]
-    assert image.topics_by_id[ORDERS] is image.topics_by_name["orders"]
+    assert [p.leader for p in image.topics_of("default")["orders"].partitions] == [1, 2, 3]
+    assert image.topics_by_id[ORDERS] is image.topics_of("default")["orders"]
 
 
 def test_overrides_are_merged_and_taken_away() -> None:
-    change = AlterConfigs(ResourceType.TOPIC, "orders", (("a", None), ("b", "2")))
+    change = AlterConfigs("default", ResourceType.TOPIC, "orders", (("a", None), ("b", "2")))
     image = apply_change(with_orders(), change)
-    assert image.config_of(ResourceType.TOPIC, "orders") == {"b": "2"}
-    image = apply_change(image, AlterConfigs(ResourceType.BROKER, "", (("x", "1"),)))
-    assert image.config_of(ResourceType.BROKER, "") == {"x": "1"}
-    image = apply_change(image, AlterConfigs(ResourceType.BROKER, "", (("x", None),)))
+    assert image.config_of("default", ResourceType.TOPIC, "orders") == {"b": "2"}
+    image = apply_change(image, AlterConfigs("default", ResourceType.BROKER, "", (("x", "1"),)))
+    assert image.config_of("default", ResourceType.BROKER, "") == {"x": "1"}
+    image = apply_change(image, AlterConfigs("default", ResourceType.BROKER, "", (("x", None),)))
     assert image.configs == {}
-    assert image.config_of(ResourceType.TOPIC, "nobody") == {}
+    assert image.config_of("default", ResourceType.TOPIC, "nobody") == {}
 
 
 def test_changes_of_partitions_mix_with_others_of_their_topic() -> None:
@@ -168,9 +170,9 @@ def test_changes_of_partitions_mix_with_others_of_their_topic() -> None:
         ChangePartition(ORDERS, 1, PartitionImage((2, 1), (2,), 2, partition_epoch=1)),
         AddPartitions(ORDERS, ((3, 1),)),
         ChangePartition(ORDERS, 2, PartitionImage((3, 1), (3,), 3, partition_epoch=1)),
-        AlterConfigs(ResourceType.TOPIC, "orders", (("b", "2"),)),
+        AlterConfigs("default", ResourceType.TOPIC, "orders", (("b", "2"),)),
         ChangePartition(ORDERS, 1, state(2, 2, 1)),
-        CreateTopic("other", UUID(int=2), ((1, 2),)),
+        CreateTopic("default", "other", UUID(int=2), ((1, 2),)),
         ChangePartition(UUID(int=2), 0, PartitionImage((1, 2), (1,), 1, partition_epoch=1)),
         DeleteTopic(UUID(int=2)),
     ]
@@ -178,9 +180,9 @@ def test_changes_of_partitions_mix_with_others_of_their_topic() -> None:
     for change in changes:
         one_by_one = apply_change(one_by_one, change)
     at_once = apply_changes(with_orders(), changes)
-    assert at_once.topics_by_name == one_by_one.topics_by_name
-    assert at_once.topics_by_id[ORDERS] is at_once.topics_by_name["orders"]
-    assert [item.isr for item in at_once.topics_by_name["orders"].partitions] == [
+    assert at_once.topics_of("default") == one_by_one.topics_of("default")
+    assert at_once.topics_by_id[ORDERS] is at_once.topics_of("default")["orders"]
+    assert [item.isr for item in at_once.topics_of("default")["orders"].partitions] == [
         (1,),
         (2, 1),
         (3,),
@@ -190,13 +192,13 @@ def test_changes_of_partitions_mix_with_others_of_their_topic() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        CreateTopic("orders", UUID(int=2), ((1,),)),
-        CreateTopic("other", ORDERS, ((1,),)),
-        CreateTopic("none", UUID(int=2), ()),
-        CreateTopic("none", UUID(int=2), ((),)),
+        CreateTopic("default", "orders", UUID(int=2), ((1,),)),
+        CreateTopic("default", "other", ORDERS, ((1,),)),
+        CreateTopic("default", "none", UUID(int=2), ()),
+        CreateTopic("default", "none", UUID(int=2), ((),)),
         DeleteTopic(UUID(int=2)),
         AddPartitions(UUID(int=2), ((1,),)),
-        AlterConfigs(ResourceType.TOPIC, "none", ()),
+        AlterConfigs("default", ResourceType.TOPIC, "none", ()),
         AllocateProducerIds(1, 10),
         AllocateProducerIds(0, 0),
         *(
@@ -217,7 +219,9 @@ def test_a_change_that_does_not_fit_is_refused_and_changes_nothing(change: Chang
     image = with_orders()
     before = encode_image(image)
     with pytest.raises(InvalidChange):
-        apply_changes(image, (AlterConfigs(ResourceType.TOPIC, "orders", (("z", "1"),)), change))
+        apply_changes(
+            image, (AlterConfigs("default", ResourceType.TOPIC, "orders", (("z", "1"),)), change)
+        )
     assert encode_image(image) == before
 
 

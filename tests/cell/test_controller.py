@@ -337,7 +337,7 @@ def test_the_lease_that_ran_out_by_ones_own_clock_is_gone() -> None:
 
 def test_draining_follows_the_brokers_property() -> None:
     image = cell([1, 2, 3])
-    resource = ConfigResource(ResourceType.BROKER, "2")
+    resource = ConfigResource("default", ResourceType.BROKER, "2")
     player = ControllerPlayer(
         MetadataImage("c", 5, image.brokers, configs={resource: {DRAIN_PROPERTY: "true"}})
     )
@@ -360,8 +360,8 @@ class CountingTopics(dict[str, TopicImage]):
 
 def test_a_quiet_tick_looks_at_no_partition() -> None:
     image = cell([1, 2, 3], [partition((1, 2, 3))])
-    topics = CountingTopics(image.topics_by_name)
-    player = ControllerPlayer(replace(image, topics_by_name=topics))
+    topics = CountingTopics(image.topics_of("default"))
+    player = ControllerPlayer(replace(image, topics_by_tenant={"default": topics}))
     player.settle()
     walks = topics.walks
     player.pass_time(60_000)
@@ -390,4 +390,4 @@ def test_a_large_failure_is_decided_in_several_commits() -> None:
         image = applied(image, changes)
         commits += 1
     assert commits == 4
-    assert all(item.leader == 2 for item in image.topics_by_name["orders"].partitions)
+    assert all(item.leader == 2 for item in image.topics_of("default")["orders"].partitions)

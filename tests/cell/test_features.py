@@ -179,7 +179,7 @@ def test_nothing_is_written_that_a_registered_broker_cannot_read(
     actions: list[tuple[Any, ...]],
 ) -> None:
     cell = MixedCell(MetadataImage("cluster"))
-    cell.commit(CreateTopic("orders", ORDERS, ((1,),)))
+    cell.commit(CreateTopic("default", "orders", ORDERS, ((1,),)))
     for number, (action, *given_) in enumerate(actions):
         image = cell.image
         match action:
@@ -201,7 +201,7 @@ def test_nothing_is_written_that_a_registered_broker_cannot_read(
 
 def test_the_mixed_cell_goes_through_what_it_is_about() -> None:
     cell = MixedCell(MetadataImage("cluster"))
-    cell.commit(CreateTopic("orders", ORDERS, ((1,),)))
+    cell.commit(CreateTopic("default", "orders", ORDERS, ((1,),)))
     cell.commit(RegisterBroker(broker(1)))
     cell.commit(RegisterBroker(broker(2, FIRST)))
     cell.commit(RAISED)
@@ -248,7 +248,7 @@ def test_at_the_first_level_all_is_as_it_was_before_there_were_levels(
         encoded = json.loads(json.dumps(encode_change(change, 1)))
         assert first_reader.read_change(encoded)[0] == encoded[0]
     found = first_reader.read_image(encode_image(image))
-    assert found["topics"].keys() == image.topics_by_name.keys()
+    assert found["topics"].keys() == image.topics_of("default").keys()
     assert found["brokers"][4][7] == broker(4).incarnation_id
     assert set(json.loads(encode_image(image))) == {
         *("cluster_id", "version", "next_producer_id", "brokers", "topics", "configs")
@@ -282,7 +282,7 @@ def test_fields_of_a_newer_version_outlive_the_changes_of_this_one(
 ) -> None:
     of_image, of_broker, of_topic, of_partition = new
     image = apply_changes(
-        OPEN, [RegisterBroker(broker(1)), CreateTopic("orders", ORDERS, ((1,), (1,)))]
+        OPEN, [RegisterBroker(broker(1)), CreateTopic("default", "orders", ORDERS, ((1,), (1,)))]
     )
     document = json.loads(encode_image(image))
     document["image"].update(of_image)
@@ -296,7 +296,7 @@ def test_fields_of_a_newer_version_outlive_the_changes_of_this_one(
         ChangeBroker(replace(image.brokers[1], is_fenced=True)),
         ChangePartition(ORDERS, 0, next_epochs(partition, replace(partition, isr=(), leader=-1))),
         AddPartitions(ORDERS, ((1,),)),
-        AlterConfigs(ResourceType.TOPIC, "orders", (("retention.ms", "1"),)),
+        AlterConfigs("default", ResourceType.TOPIC, "orders", (("retention.ms", "1"),)),
         AllocateProducerIds(0, 10),
     ]
     for change in changes:
@@ -314,9 +314,9 @@ def test_fields_of_a_newer_version_outlive_the_changes_of_this_one(
 
 
 def test_fields_that_end_a_change_are_kept_with_what_it_makes() -> None:
-    change = decode_change(["create_topic", "orders", ORDERS.hex, [[1, [1]]], [], {"tenant": "a"}])
+    change = decode_change(["create_topic", "orders", ORDERS.hex, [[1, [1]]], [], {"color": "a"}])
     image = apply_change(OPEN, change)
-    assert json.loads(encode_image(image))["image"]["topics"][0]["tenant"] == "a"
+    assert json.loads(encode_image(image))["image"]["topics"][0]["color"] == "a"
     assert decoded(change, 2) == change
     # These leave nothing behind that could keep them.
     ignored = {"why": "x"}
@@ -325,7 +325,7 @@ def test_fields_that_end_a_change_are_kept_with_what_it_makes() -> None:
 
 
 def test_a_partition_has_a_state() -> None:
-    image = apply_change(OPEN, CreateTopic("orders", ORDERS, ((1,),)))
+    image = apply_change(OPEN, CreateTopic("default", "orders", ORDERS, ((1,),)))
     image = apply_change(image, decoded(in_state(image, "archived"), 2))
     partition = decode_image(encode_image(image)).topics_by_id[ORDERS].partitions[0]
     assert (partition.state, partition.is_active) == ("archived", False)
@@ -398,14 +398,14 @@ def test_a_new_store_begins_at_the_newest_levels_and_an_old_one_stays_where_it_i
     LocalMetadataStore(fs, "/data", "cluster", FIRST).close()
     store = LocalMetadataStore(fs, "/data", "cluster")
     assert store.read().features == {}
-    store.apply([CreateTopic("orders", ORDERS, ((1,),))], 0, "r1")
+    store.apply([CreateTopic("default", "orders", ORDERS, ((1,),))], 0, "r1")
     assert store.read().metadata_level == 1
 
 
 def test_a_downgrade_leaves_nothing_that_an_older_version_cannot_read() -> None:
     fs = new_disk()
     store = LocalMetadataStore(fs, "/data", "cluster")
-    store.apply([CreateTopic("orders", ORDERS, ((1,),))], 0, "r1")
+    store.apply([CreateTopic("default", "orders", ORDERS, ((1,),))], 0, "r1")
     store.apply([LOWERED], 1, "r2")
     store.apply([AddPartitions(ORDERS, ((1,),))], 2, "r3")
     image = store.read()
@@ -465,7 +465,7 @@ def test_a_store_of_before_goes_on_as_it_was_until_it_is_upgraded() -> None:
     cluster_id = WRITTEN["cluster_id"]
     store = LocalMetadataStore(fs, "/data", cluster_id)
     version = store.read().version
-    store.apply([CreateTopic("new", UUID(int=9), ((1,),))], version, "new")
+    store.apply([CreateTopic("default", "new", UUID(int=9), ((1,),))], version, "new")
     store.close()
     (journal,) = (text for name, text in files(fs).items() if name.startswith("journal-"))
     for line in journal.splitlines():

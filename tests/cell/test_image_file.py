@@ -15,7 +15,9 @@ from data_plane.cell.metadata_store import StoreCorrupt
 from data_plane.log.sim_file_system import PowerLoss, SimFileSystem
 
 EMPTY = MetadataImage("cluster")
-IMAGE = apply_changes(EMPTY, [CreateTopic("orders", UUID(int=1), ((1, 2, 3), (2, 3, 1)))])
+IMAGE = apply_changes(
+    EMPTY, [CreateTopic("default", "orders", UUID(int=1), ((1, 2, 3), (2, 3, 1)))]
+)
 
 
 def new_disk() -> SimFileSystem:

@@ -40,7 +40,7 @@ def open_store(fs: SimFileSystem) -> LocalMetadataStore:
 
 
 def topic(number: int) -> CreateTopic:
-    return CreateTopic(f"topic-{number}", UUID(int=number + 1), ((1,),) * 3)
+    return CreateTopic("default", f"topic-{number}", UUID(int=number + 1), ((1,),) * 3)
 
 
 def fill(store: LocalMetadataStore, count: int) -> MetadataImage:
@@ -242,7 +242,9 @@ class Workload:
 
     def commit(self, store: LocalMetadataStore) -> None:
         image = self.acknowledged
-        change = AlterConfigs(ResourceType.BROKER, "", (("key", "x" * self.rng.randrange(900)),))
+        change = AlterConfigs(
+            "default", ResourceType.BROKER, "", (("key", "x" * self.rng.randrange(900)),)
+        )
         request_id = f"r{image.version}-{self.rng.random()}"
         self.started = apply_changes(image, [change])
         self.acknowledged = store.apply([change], image.version, request_id)

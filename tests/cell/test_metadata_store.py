@@ -35,8 +35,8 @@ from data_plane.cell.metadata_store import (
 from data_plane.log.sim_file_system import SimFileSystem
 from tests.postgres_server import PostgresDatabase
 
-ORDERS = CreateTopic("orders", UUID(int=1), ((1,),))
-PAY = CreateTopic("pay", UUID(int=2), ((1,),))
+ORDERS = CreateTopic("default", "orders", UUID(int=1), ((1,),))
+PAY = CreateTopic("default", "pay", UUID(int=2), ((1,),))
 LEASE_MS = 60_000
 
 
@@ -106,7 +106,7 @@ def shared(request: pytest.FixtureRequest) -> Cell:
 def test_a_commit_is_read_back(store: MetadataStore) -> None:
     image = store.apply([ORDERS, PAY], 0, "r1")
     assert image.version == 1
-    assert sorted(image.topics_by_name) == ["orders", "pay"]
+    assert sorted(image.topics_of("default")) == ["orders", "pay"]
     assert store.read() == image
 
 
@@ -115,7 +115,7 @@ def test_a_decision_on_an_old_image_is_refused_and_nothing_happens(store: Metada
     with pytest.raises(VersionConflict) as caught:
         store.apply([PAY], 0, "r2")
     assert (caught.value.expected_version, caught.value.actual_version) == (0, 1)
-    assert sorted(store.read().topics_by_name) == ["orders"]
+    assert sorted(store.read().topics_of("default")) == ["orders"]
     assert [commit.request_id for commit in store.feed(0)] == ["r1"]
 
 
@@ -136,9 +136,9 @@ def test_a_change_that_does_not_fit_commits_nothing(store: MetadataStore) -> Non
 
 def test_any_text_comes_back_as_it_was(store: MetadataStore) -> None:
     text = "\0 \ud800 ü \\u0000 %s \" ' \n"
-    change = AlterConfigs(ResourceType.GROUP, text, ((text, text),))
+    change = AlterConfigs("default", ResourceType.GROUP, text, ((text, text),))
     image = store.apply([change], 0, text.replace("\0", "").replace("\ud800", ""))
-    assert image.config_of(ResourceType.GROUP, text) == {text: text}
+    assert image.config_of("default", ResourceType.GROUP, text) == {text: text}
     assert store.feed(0)[0].changes == (change,)
 
 
@@ -162,9 +162,12 @@ def test_the_feed_says_when_it_does_not_reach_back_far_enough() -> None:
         history.after(0)
 
 
-LARGE_TOPIC = CreateTopic("wide", UUID(int=3), ((1,),) * (FEED_PARTS_KEPT // 4))
+LARGE_TOPIC = CreateTopic("default", "wide", UUID(int=3), ((1,),) * (FEED_PARTS_KEPT // 4))
 LARGE_SETTING = AlterConfigs(
-    ResourceType.TOPIC, "orders", (("leader.replication.throttled.replicas", "x" * 3_300_000),)
+    "default",
+    ResourceType.TOPIC,
+    "orders",
+    (("leader.replication.throttled.replicas", "x" * 3_300_000),),
 )
 
 
@@ -217,7 +220,7 @@ def test_clients_of_one_store_see_each_others_commits(shared: Cell) -> None:
     assert two.read() == image
     image = two.apply([PAY], 1, "r3")
     # The first has not read it yet: it decides on what it was handed.
-    assert one.apply([DeleteTopic(UUID(int=2))], 2, "r4").topics_by_name.keys() == {"orders"}
+    assert one.apply([DeleteTopic(UUID(int=2))], 2, "r4").topics_of("default").keys() == {"orders"}
     assert one.identity == two.identity != ""
 
 

@@ -47,8 +47,8 @@ from tests.cell.cases import NEW_CELL, histories
 from tests.cell.tcp_proxy import TcpProxy
 from tests.postgres_server import PostgresDatabase, now_ms
 
-ORDERS = CreateTopic("orders", UUID(int=1), ((1,),))
-PAY = CreateTopic("pay", UUID(int=2), ((1,),))
+ORDERS = CreateTopic("default", "orders", UUID(int=1), ((1,),))
+PAY = CreateTopic("default", "pay", UUID(int=2), ((1,),))
 LEASE_MS = 60_000
 LONG_S = 30.0
 

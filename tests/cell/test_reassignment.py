@@ -19,6 +19,7 @@ from data_plane.cell.metadata import (
 from data_plane.cell.partition_state import next_epochs
 from data_plane.cell.reassignment import cancel, complete, original_of, start, target_of
 from data_plane.cell.settings import ControllerSettings
+from data_plane.cell.topics_draft import by_tenant
 from tests.cell.cell_images import ORDERS, applied, broker, cell, partition
 from tests.cell.controller_player import ControllerPlayer
 
@@ -105,7 +106,7 @@ def test_cancelling_goes_back() -> None:
 def in_sync(player: ControllerPlayer) -> bool:
     """All followers that live catch up; whether there was anything to do."""
     before = player.image
-    topic = before.topics_by_name["orders"]
+    topic = before.topics_of("default")["orders"]
     partitions = tuple(
         item
         if item.leader < 0
@@ -132,7 +133,7 @@ def in_sync(player: ControllerPlayer) -> bool:
     player.image = replace(
         before,
         version=before.version + 1,
-        topics_by_name={"orders": topic},
+        topics_by_tenant=by_tenant([topic]),
         topics_by_id={ORDERS: topic},
     )
     return True
@@ -156,11 +157,11 @@ def run_moves(player: ControllerPlayer) -> int:
 
 
 def partitions(player: ControllerPlayer) -> tuple[PartitionImage, ...]:
-    return player.image.topics_by_name["orders"].partitions
+    return player.image.topics_of("default")["orders"].partitions
 
 
 def with_property(image: MetadataImage, name: str, key: str) -> MetadataImage:
-    resource = ConfigResource(ResourceType.BROKER, name)
+    resource = ConfigResource("default", ResourceType.BROKER, name)
     return replace(image, configs={resource: {key: "true"}}, version=image.version + 1)
 
 
@@ -373,44 +374,45 @@ def test_replacements_go_to_other_racks_and_hosts_first() -> None:
 
 
 def test_internal_topics_get_more_replicas_when_brokers_come() -> None:
-    offsets = TopicImage("__consumer_offsets", ORDERS, (partition((1,)),) * 6)
-    users = TopicImage("orders", UUID(int=9), (partition((1,)),))
+    offsets = TopicImage("default", "__consumer_offsets", ORDERS, (partition((1,)),) * 6)
+    users = TopicImage("default", "orders", UUID(int=9), (partition((1,)),))
     image = replace(
         cell([1, broker(2, fenced=True), 3]),
-        topics_by_name={"__consumer_offsets": offsets, "orders": users},
+        topics_by_tenant=by_tenant([offsets, users]),
         topics_by_id={ORDERS: offsets, UUID(int=9): users},
     )
     player = ControllerPlayer(image, ControllerSettings(moves_per_broker_max=4))
     player.alive.discard(2)
     player.settle()
-    grown = player.image.topics_by_name["__consumer_offsets"].partitions
+    grown = player.image.topics_of("default")["__consumer_offsets"].partitions
     # Only broker 3 is there to take them, four at a time.
     assert [item.adding_replicas for item in grown] == [(3,)] * 4 + [()] * 2
     assert grown[0].replicas == (1, 3)
-    assert player.image.topics_by_name["orders"] == users
+    assert player.image.topics_of("default")["orders"] == users
 
 
 def test_an_internal_topic_that_moves_grows_when_it_has_moved() -> None:
     """What somebody has taken a replica away for goes on: it is not taken back to grow."""
     offsets = TopicImage(
+        "default",
         "__consumer_offsets",
         ORDERS,
         (partition((3, 1), (1,), adding=(3,), removing=(1,)), partition((1,))),
     )
     image = replace(
         cell([1, 2, 3, 4]),
-        topics_by_name={"__consumer_offsets": offsets},
+        topics_by_tenant=by_tenant([offsets]),
         topics_by_id={ORDERS: offsets},
     )
     player = ControllerPlayer(image)
     player.settle()
-    moving, growing = player.image.topics_by_name["__consumer_offsets"].partitions
+    moving, growing = player.image.topics_of("default")["__consumer_offsets"].partitions
     assert moving == offsets.partitions[0]
     assert len(growing.replicas) == 3
     caught_up = ChangePartition(ORDERS, 0, next_epochs(moving, replace(moving, isr=(1, 3))))
     player.image = applied(player.image, [caught_up])
     player.settle()
-    moved = player.image.topics_by_name["__consumer_offsets"].partitions[0]
+    moved = player.image.topics_of("default")["__consumer_offsets"].partitions[0]
     assert (moved.isr, moved.leader, moved.removing_replicas) == ((3,), 3, ())
     assert (moved.replicas[0], len(moved.replicas)) == (3, 3)
 
@@ -422,7 +424,7 @@ def planned(image: MetadataImage) -> dict[int, tuple[int, ...]]:
 def counts(image: MetadataImage, plan: dict[int, tuple[int, ...]]) -> dict[int, tuple[int, int]]:
     """(replicas, preferred leaderships) of each broker once the plan is done."""
     result = dict.fromkeys(image.brokers, (0, 0))
-    for index, item in enumerate(image.topics_by_name["orders"].partitions):
+    for index, item in enumerate(image.topics_of("default")["orders"].partitions):
         replicas = plan.get(index, item.replicas)
         for position, node_id in enumerate(replicas):
             held, preferred = result[node_id]
@@ -477,9 +479,9 @@ def test_leaders_go_back_when_too_many_are_elsewhere(percent: int, moves: bool) 
     assert player.orders(1).leader == (1 if moves else 2)
     # And once in a while again.
     if moves:
-        topic = replace(image.topics_by_name["orders"])
+        topic = replace(image.topics_of("default")["orders"])
         player.image = replace(
-            image, version=5_000, topics_by_name={"orders": topic}, topics_by_id={ORDERS: topic}
+            image, version=5_000, topics_by_tenant=by_tenant([topic]), topics_by_id={ORDERS: topic}
         )
         player.pass_time(290_000)
         assert player.orders(1).leader == 2

@@ -48,7 +48,7 @@ from data_plane.log.file_system import OsFileSystem
 from tests.cell.test_postgres_store import wait_until, works
 from tests.postgres_server import PostgresDatabase
 
-ORDERS = CreateTopic("orders", UUID(int=1), ((1, 2, 3), (2, 3, 1)))
+ORDERS = CreateTopic("default", "orders", UUID(int=1), ((1, 2, 3), (2, 3, 1)))
 LEASE_MS = 60_000
 
 OpenStore = Callable[..., PostgresMetadataStore]
@@ -275,15 +275,15 @@ def test_nothing_that_was_given_out_is_given_out_again() -> None:
     jumped = jumped_ahead(image)
     assert jumped.version == image.version + VERSION_JUMP
     assert jumped.next_producer_id == 30 + PRODUCER_ID_JUMP
-    for topic in (jumped.topics_by_name["orders"], jumped.topics_by_id[UUID(int=1)]):
+    for topic in (jumped.topics_of("default")["orders"], jumped.topics_by_id[UUID(int=1)]):
         for old, new in zip(
-            image.topics_by_name["orders"].partitions, topic.partitions, strict=True
+            image.topics_of("default")["orders"].partitions, topic.partitions, strict=True
         ):
             assert new.leader_epoch == old.leader_epoch + EPOCH_JUMP
             assert new.partition_epoch == old.partition_epoch + EPOCH_JUMP
             assert (new.replicas, new.isr, new.leader) == (old.replicas, old.isr, old.leader)
     # It is an image like any other.
-    partition = jumped.topics_by_name["orders"].partitions[0]
+    partition = jumped.topics_of("default")["orders"].partitions[0]
     successor = replace(
         partition, leader=2, leader_epoch=EPOCH_JUMP + 1, partition_epoch=EPOCH_JUMP + 1
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,10 @@ from hypothesis import strategies as st
 
 from data_plane.cell.change_codec import decode_change, encode_change
 from data_plane.cell.changes import (
+    AlterConfigs,
     Change,
+    CreateTopic,
+    DeleteTopic,
     InvalidChange,
     UpdateFeature,
     apply_change,
@@ -19,7 +23,7 @@ from data_plane.cell.changes import (
 )
 from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL, TENANCY_LEVEL
 from data_plane.cell.local_store import LocalMetadataStore
-from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
+from data_plane.cell.metadata import MetadataImage, ResourceType, decode_image, encode_image
 from data_plane.cell.metadata_store import (
     FEED_PARTS_KEPT,
     Commit,
@@ -35,6 +39,7 @@ from data_plane.cell.tenants import (
     PutTenant,
     TenantImage,
 )
+from data_plane.cell.topics_draft import changed_topics
 from data_plane.log.sim_file_system import SimFileSystem
 from tests.cell.cases import NEW_CELL, histories
 from tests.postgres_server import PostgresDatabase
@@ -191,3 +196,69 @@ def test_settings_of_tenants_count_in_the_feed() -> None:
     for version in range(1, kept + 3):
         history.record(Commit(version, f"r{version}", (change,)))
     assert len(history.after(2)) == kept
+
+
+def test_two_tenants_have_topics_and_configurations_of_the_same_names() -> None:
+    ids = [UUID(int=number) for number in range(1, 4)]
+    image = apply_changes(
+        NEW_CELL,
+        [
+            PutTenant(ACME),
+            CreateTopic("default", "orders", ids[0], ((1,),)),
+            CreateTopic("acme", "orders", ids[1], ((1,), (1,))),
+            CreateTopic("acme", "pay", ids[2], ((1,),)),
+            AlterConfigs("acme", ResourceType.TOPIC, "orders", (("a", "1"),)),
+            AlterConfigs("acme", ResourceType.GROUP, "g", (("b", "2"),)),
+        ],
+    )
+    assert {name: topic.topic_id for name, topic in image.topics_of("acme").items()} == {
+        "orders": ids[1],
+        "pay": ids[2],
+    }
+    assert [topic.topic_id for topic in image.topics_of("default").values()] == [ids[0]]
+    assert image.topics_of("nobody") == {}
+    assert [str(topic) for topic in image.topics_in_order()] == [
+        "acme/orders",
+        "acme/pay",
+        "orders",
+    ]
+    assert image.config_of("acme", ResourceType.TOPIC, "orders") == {"a": "1"}
+    assert image.config_of("default", ResourceType.TOPIC, "orders") == {}
+    assert image.config_of("acme", ResourceType.GROUP, "g") == {"b": "2"}
+    assert image.config_of("default", ResourceType.GROUP, "g") == {}
+    assert decode_image(encode_image(image)) == image
+    with pytest.raises(InvalidChange, match="topic orders exists"):
+        apply_change(image, CreateTopic("acme", "orders", UUID(int=9), ((1,),)))
+    with pytest.raises(InvalidChange, match="tenant acme has topics"):
+        apply_change(image, DeleteTenant("acme"))
+    gone = apply_changes(image, [DeleteTopic(ids[1]), DeleteTopic(ids[2]), DeleteTenant("acme")])
+    assert list(gone.topics_by_tenant) == ["default"]
+    assert gone.configs == {}
+
+
+def test_what_belongs_to_a_tenant_needs_the_tenant_and_its_level() -> None:
+    changes: list[Change] = [
+        CreateTopic("acme", "orders", UUID(int=1), ((1,),)),
+        AlterConfigs("acme", ResourceType.GROUP, "g", (("b", "2"),)),
+    ]
+    below = apply_change(NEW_CELL, UpdateFeature(METADATA_VERSION, OPEN_LEVEL))
+    for change in changes:
+        with pytest.raises(InvalidChange, match="there is no tenant acme"):
+            apply_change(NEW_CELL, change)
+        with pytest.raises(InvalidChange, match=r"metadata.version 2 has no"):
+            apply_change(below, change)
+
+
+def test_a_commit_about_one_tenant_leaves_the_topics_of_others_as_they_are() -> None:
+    before = apply_changes(
+        NEW_CELL,
+        [
+            PutTenant(ACME),
+            CreateTopic("default", "orders", UUID(int=1), ((1,),)),
+            CreateTopic("acme", "orders", UUID(int=2), ((1,),)),
+        ],
+    )
+    after = apply_change(before, CreateTopic("acme", "pay", UUID(int=3), ((1,),)))
+    assert after.topics_of("default") is before.topics_of("default")
+    assert list(changed_topics(after, before)) == [(after.topics_by_id[UUID(int=3)], None)]
+    assert set(before.topics_of("acme")) == {"orders"}

@@ -130,7 +130,7 @@ def names_coordinated_by(cell: Cell, broker_id: int) -> Iterator[str]:
     leaders = leaders_of(cell, OFFSETS_TOPIC)
     while True:
         name = uuid.uuid4().hex[:8]
-        if leaders[partition_for_group(f"{name}-readers", len(leaders))] == broker_id:
+        if leaders[partition_for_group("default", f"{name}-readers", len(leaders))] == broker_id:
             yield name
 
 

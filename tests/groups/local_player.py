@@ -217,7 +217,7 @@ class LocalBroker:
         self.services.wakes.run(self.now_ms)
 
     def create_topic(self, name: str, partition_count: int) -> uuid.UUID:
-        topic = self.services.image.topics_by_name.get(name)
+        topic = self.services.image.topics_of("default").get(name)
         if topic is not None:
             return topic.topic_id
         change = self._new_topic(name, partition_count)
@@ -225,20 +225,20 @@ class LocalBroker:
         return change.topic_id
 
     def delete_topic(self, name: str) -> None:
-        topic_id = self.services.image.topics_by_name[name].topic_id
+        topic_id = self.services.image.topics_of("default")[name].topic_id
         self.services.metadata.write(lambda image: (DeleteTopic(topic_id),), _no_error)
         self.services.wakes.run(self.now_ms)
 
     def make_topic_anew(self, name: str, partition_count: int) -> None:
         """Delete it and create another of its name, with no image between."""
-        topic_id = self.services.image.topics_by_name[name].topic_id
+        topic_id = self.services.image.topics_of("default")[name].topic_id
         changes = (DeleteTopic(topic_id), self._new_topic(name, partition_count))
         self.services.metadata.write(lambda image: changes, _no_error)
         self.services.wakes.run(self.now_ms)
 
     def load_again(self, index: int) -> None:
         """Have this broker lead a partition of `__consumer_offsets` in another epoch."""
-        topic = self.services.image.topics_by_name[GROUP_METADATA_TOPIC_NAME]
+        topic = self.services.image.topics_of("default")[GROUP_METADATA_TOPIC_NAME]
         old = topic.partitions[index]
         change = ChangePartition(topic.topic_id, index, next_epochs(old, old, is_fencing=True))
         self.services.metadata.write(lambda image: (change,), _no_error)
@@ -247,7 +247,7 @@ class LocalBroker:
     def _new_topic(self, name: str, partition_count: int) -> CreateTopic:
         self._topic_count += 1
         topic_id = uuid.UUID(int=random.Random(f"{name} {self._topic_count}").getrandbits(128))
-        return CreateTopic(name, topic_id, ((NODE_ID,),) * partition_count)
+        return CreateTopic("default", name, topic_id, ((NODE_ID,),) * partition_count)
 
     def restart(self, seed: int = 1) -> LocalBroker:
         """Another process over the same metadata and the same log; this one just stops."""

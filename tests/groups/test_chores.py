@@ -92,7 +92,7 @@ def test_groups_are_restored_over_many_turns_and_their_members_have_whole_sessio
     groups_per_turn = 10
     work = groups_per_turn * (RESTORE_GROUP_WORK + RESTORE_MEMBER_WORK)
     coordinator, folded = coordinator_of(100 * groups_per_turn, work)
-    coordinator.load(0, 1, folded, 0)
+    coordinator.load(0, 1, {"default": folded}, 0)
     # The broker is slow: each turn comes after a fifth of a session.
     turns = [turn * SESSION_MS // 5 for turn in range(1, 101)]
     for now_ms in turns:
@@ -101,8 +101,8 @@ def test_groups_are_restored_over_many_turns_and_their_members_have_whole_sessio
         assert deadline_ms is not None
         assert deadline_ms <= now_ms
         beat = heartbeat("g-0", "m", 1)
-        assert response_of(coordinator.heartbeat(beat, 1, now_ms)) == ErrorCode.NONE
-        refused = coordinator.join_group(join("g-0", "m"), CLIENT, 2, now_ms)
+        assert response_of(coordinator.heartbeat("default", beat, 1, now_ms)) == ErrorCode.NONE
+        refused = coordinator.join_group("default", join("g-0", "m"), CLIENT, 2, now_ms)
         assert response_of(refused) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         coordinator.tick(now_ms)
     assert coordinator.is_loaded(0)
@@ -118,20 +118,21 @@ def test_groups_are_restored_over_many_turns_and_their_members_have_whole_sessio
 
 def test_a_partition_that_is_given_up_is_left_over_many_turns_and_refused_at_once() -> None:
     coordinator, folded = coordinator_of(100, 1_000_000)
-    coordinator.load(0, 1, folded, 0)
+    coordinator.load(0, 1, {"default": folded}, 0)
     assert coordinator.is_loaded(0)
     coordinator._chores._work_per_turn_max = 1
     old_client = ClientContext("c", "/127.0.0.1", 3)
     # Each waits for the member that is there to join again.
     parked = [
-        coordinator.join_group(join(f"g-{number}"), old_client, number, 1) for number in range(100)
+        coordinator.join_group("default", join(f"g-{number}"), old_client, number, 1)
+        for number in range(100)
     ]
     assert not any(isinstance(each, Respond) for effects in parked for each in effects)
     told = coordinator.unload(0, 2)
     now_ms = 2
     commits = [commit("g-99", {("orders", 0): 1}), commit("new", {("orders", 0): 1})]
     for request in commits:
-        (answer,) = coordinator.commit_offsets(request, CLIENT, "commit", now_ms)
+        (answer,) = coordinator.commit_offsets("default", request, CLIENT, "commit", now_ms)
         assert isinstance(answer, Respond)
         error_code = answer.response.topics[0].partitions[0].error_code
         assert error_code == ErrorCode.NOT_COORDINATOR

@@ -11,7 +11,6 @@ import pytest
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.effects import AppendRecords, ClientContext, Effect, Respond
-from data_plane.groups.loading import Folded
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.records import NewRecord, build_batch
 from tests.groups.requests import commit
@@ -38,7 +37,7 @@ class Coordinator:
         # Keys that the log has, with their values.
         self.log: dict[bytes, bytes | None] = {}
         assert self.groups.start_loading(0, 1)
-        self.tell(self.groups.load(0, 1, Folded(), 0))
+        self.tell(self.groups.load(0, 1, {}, 0))
 
     def tell(self, effects: list[Effect]) -> None:
         self.answers += [each for each in effects if isinstance(each, Respond)]
@@ -46,11 +45,11 @@ class Coordinator:
 
     def commit(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
         request = commit(group_id, {(topic, index): 7 for index in partitions})
-        self.tell(self.groups.commit_offsets(request, CLIENT, "commit", self.now_ms))
+        self.tell(self.groups.commit_offsets("default", request, CLIENT, "commit", self.now_ms))
         self.settle()
 
     def delete(self, group_id: str) -> None:
-        self.tell(self.groups.delete_groups([group_id], "delete", self.now_ms))
+        self.tell(self.groups.delete_groups("default", [group_id], "delete", self.now_ms))
 
     def settle(self, error: ErrorCode = ErrorCode.NONE) -> list[NewRecord]:
         """The oldest append has its outcome."""
@@ -95,7 +94,7 @@ def test_a_group_goes_only_with_all_its_offsets(refused: int) -> None:
     one.settle(ErrorCode.NOT_ENOUGH_REPLICAS)
     one.settle_all()
     assert one.deletion_error() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    left = one.groups.committed_offsets()
+    left = one.groups.committed_offsets("default")
     assert len(left) == len(one.kept_keys) == (1 if refused == 2 else 2)
     one.answers.clear()
     one.delete(GROUP)
@@ -113,7 +112,7 @@ def test_a_group_with_few_offsets_goes_with_them_in_one_append() -> None:
     assert len(append.records) == 6
     one.settle(ErrorCode.NOT_ENOUGH_REPLICAS)
     assert one.deletion_error() is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert len(one.groups.committed_offsets()) == 5
+    assert len(one.groups.committed_offsets("default")) == 5
     assert one.groups.counters.append_failures == 1
 
 
@@ -134,9 +133,9 @@ def test_no_append_of_tombstones_is_larger_than_a_log_takes(group_id: str) -> No
 def test_offsets_of_a_topic_that_is_gone_are_looked_for_again_when_the_log_refuses() -> None:
     one = Coordinator(tombstones_per_append_max=2)
     topic_id = UUID(int=7)
-    one.groups.delete_orphans(lambda name, topic_id: False, one.now_ms)
+    one.groups.delete_orphans(lambda tenant, name, topic_id: False, one.now_ms)
     one.commit(GROUP, "orders", range(3))
-    one.tell(one.groups.topics_deleted({"orders": topic_id}, one.now_ms))
+    one.tell(one.groups.topics_deleted("default", {"orders": topic_id}, one.now_ms))
     one.pass_turns()
     one.settle(ErrorCode.NOT_ENOUGH_REPLICAS)
     one.settle_all()
@@ -145,7 +144,7 @@ def test_offsets_of_a_topic_that_is_gone_are_looked_for_again_when_the_log_refus
     one.now_ms += one.groups.config.offsets_retention_check_interval_ms
     one.tell(one.groups.tick(one.now_ms))
     assert one.groups.may_have_orphans
-    one.tell(one.groups.delete_orphans(lambda name, topic_id: True, one.now_ms))
+    one.tell(one.groups.delete_orphans(lambda tenant, name, topic_id: True, one.now_ms))
     one.settle_all()
     assert not one.kept_keys
-    assert not one.groups.committed_offsets()
+    assert not one.groups.committed_offsets("default")

@@ -375,7 +375,7 @@ def test_a_topic_made_anew_does_not_inherit_offsets() -> None:
     broker.create_topic("orders", 3)
     # What a broker that came back has seen since: a commit for the new topic.
     commit_as_nobody(broker, 1)
-    index = partition_for_group("g", 3)
+    index = partition_for_group("default", "g", 3)
     records[index].append(broker.topic.records[index][-1])
     crashed = LocalBroker(store=broker.store, records=records)
     assert (committed(crashed, 0), committed(crashed, 1)) == (-1, 1)
@@ -388,8 +388,8 @@ def test_offsets_of_topics_that_an_old_image_does_not_name_stay() -> None:
     commit_as_nobody(broker)
     services = broker.services
     services.deletion_permit = DeletionPermit.refused("nobody has vouched for the image")
-    broker.load_again(partition_for_group("g", 3))
-    services.image = replace(services.image, topics_by_name={}, topics_by_id={})
+    broker.load_again(partition_for_group("default", "g", 3))
+    services.image = replace(services.image, topics_by_tenant={}, topics_by_id={})
     services.images.newest = services.image
     services.tick(broker.now_ms)
     assert committed(broker) == 1
@@ -407,7 +407,7 @@ def test_a_commit_for_a_topic_made_anew_outlives_what_else_is_loaded_meanwhile()
     broker.make_topic_anew("orders", 3)
     result = broker.handle(Api.OFFSET_COMMIT, 9, commit("g", {("orders", 0): 7}))
     assert is_waiting(result)
-    broker.load_again((partition_for_group("g", 3) + 1) % 3)
+    broker.load_again((partition_for_group("default", "g", 3) + 1) % 3)
     broker.settle()
     assert error_of_commit(answer(broker, result)) is ErrorCode.NONE
     assert (committed(broker), committed(broker.restart())) == (7, 7)

@@ -171,7 +171,7 @@ def test_the_first_question_for_a_coordinator_makes_the_topic() -> None:
     request = FindCoordinatorRequest(coordinator_keys=["g"])
     found = broker.handle(Api.FIND_COORDINATOR, 4, request).coordinators[0]
     assert found.error_code == ErrorCode.NONE
-    topic = broker.services.image.topics_by_name["__consumer_offsets"]
+    topic = broker.services.image.topics_of("default")["__consumer_offsets"]
     assert len(topic.partitions) == 7
     assert topic.configs["cleanup.policy"] == "compact"
     assert topic.internal
@@ -208,21 +208,21 @@ def test_what_was_read_for_an_older_leadership_is_not_loaded() -> None:
     assert coordinator.start_loading(0, 5)
     assert not coordinator.start_loading(0, 5)
     coordinator.unload(0, broker.now_ms)
-    assert coordinator.load(0, 5, Folded(), broker.now_ms) == []
+    assert coordinator.load(0, 5, {}, broker.now_ms) == []
     assert not coordinator.is_loaded(0)
     assert coordinator.start_loading(0, 7)
-    coordinator.load(0, 5, Folded(), broker.now_ms)
+    coordinator.load(0, 5, {}, broker.now_ms)
     assert not coordinator.is_loaded(0)
     # Nor does it matter that it could not be read then.
     coordinator.load_failed(0, 5)
-    coordinator.load(0, 7, Folded(), broker.now_ms)
+    coordinator.load(0, 7, {}, broker.now_ms)
     assert coordinator.is_loaded(0)
 
 
 def test_a_partition_that_cannot_be_read_has_no_coordinator() -> None:
     broker = LocalBroker()
     coordinator = broker.groups.coordinator
-    partition = partition_for_group("g", 5)
+    partition = partition_for_group("default", "g", 5)
     assert coordinator.start_loading(partition, 0)
     coordinator.load_failed(partition, 0)
     assert broker.handle(Api.HEARTBEAT, 4, heartbeat("g", "m", 1)).error_code == (
@@ -235,7 +235,7 @@ def test_a_partition_that_could_not_be_read_is_read_again() -> None:
     """While this broker leads it, its groups have no other coordinator."""
     broker = new_broker()
     commit_as_nobody(broker)
-    partition = partition_for_group("g", 3)
+    partition = partition_for_group("default", "g", 3)
     after = LocalBroker(store=broker.store, records=broker.topic.records, unreadable=[partition])
     pauses_ms = [1000, 2000, 4000, 8000, 16_000, 30_000]
     for pause_ms in pauses_ms:
@@ -251,7 +251,7 @@ def test_a_partition_that_could_not_be_read_is_read_again() -> None:
 def test_what_passes_soon_keeps_a_partition_from_its_groups_for_a_second() -> None:
     broker = new_broker()
     commit_as_nobody(broker)
-    partition = partition_for_group("g", 3)
+    partition = partition_for_group("default", "g", 3)
     after = LocalBroker(store=broker.store, records=broker.topic.records, unreadable=[partition])
     after.topic.unreadable = frozenset()
     after.advance(LOAD_RETRY_MS_MIN - 1)
@@ -280,10 +280,10 @@ def test_a_loaded_group_has_a_leader_whatever_the_log_says(leader_id: str | None
     record = GroupRecord("consumer", 3, "range", leader_id, 0, (member,))
     broker = new_broker()
     coordinator = broker.groups.coordinator
-    partition = partition_for_group("g", 3)
+    partition = partition_for_group("default", "g", 3)
     coordinator.unload(partition, broker.now_ms)
     coordinator.start_loading(partition, 9)
-    coordinator.load(partition, 9, Folded(groups=[("g", record)]), broker.now_ms)
+    coordinator.load(partition, 9, {"default": Folded(groups=[("g", record)])}, broker.now_ms)
     (group,) = coordinator.groups()
     assert group.leader_id == "m-1"
 

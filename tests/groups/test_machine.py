@@ -230,7 +230,11 @@ class GroupMachine(RuleBasedStateMachine):
             instance_id=client.instance_id,
         )
         token = self._token("join", client)
-        self._do(self.coordinator.join_group(request, self._context(version), token, self.now_ms))
+        self._do(
+            self.coordinator.join_group(
+                "default", request, self._context(version), token, self.now_ms
+            )
+        )
 
     @rule(index=clients, forgets_members=st.booleans())
     def send_sync(self, index: int, forgets_members: bool) -> None:
@@ -250,7 +254,9 @@ class GroupMachine(RuleBasedStateMachine):
             protocol_name=None,
         )
         token = self._token("sync", client)
-        self._do(self.coordinator.sync_group(request, self._context(4), token, self.now_ms))
+        self._do(
+            self.coordinator.sync_group("default", request, self._context(4), token, self.now_ms)
+        )
 
     @rule(
         group_id=st.sampled_from(GROUPS),
@@ -280,7 +286,7 @@ class GroupMachine(RuleBasedStateMachine):
             client.group_id, client.member_id, client.generation_id, client.instance_id
         )
         token = self._token("heartbeat")
-        self._do(self.coordinator.heartbeat(request, token, self.now_ms))
+        self._do(self.coordinator.heartbeat("default", request, token, self.now_ms))
 
     @rule(index=clients, by_instance=st.booleans())
     def send_leave(self, index: int, by_instance: bool) -> None:
@@ -288,7 +294,7 @@ class GroupMachine(RuleBasedStateMachine):
         member_id = "" if by_instance else client.member_id
         request = leave(client.group_id, (member_id, client.instance_id))
         token = self._token("leave")
-        self._do(self.coordinator.leave_group(request, token, self.now_ms))
+        self._do(self.coordinator.leave_group("default", request, token, self.now_ms))
 
     # ---- offsets
 
@@ -310,28 +316,32 @@ class GroupMachine(RuleBasedStateMachine):
             generation_id=-1 if is_simple else client.generation_id,
         )
         token = self._token("commit")
-        self._do(self.coordinator.commit_offsets(request, self._context(9), token, self.now_ms))
+        self._do(
+            self.coordinator.commit_offsets(
+                "default", request, self._context(9), token, self.now_ms
+            )
+        )
 
     @rule(group_id=st.sampled_from(GROUPS), topic=st.sampled_from(TOPICS))
     def send_delete_offsets(self, group_id: str, topic: str) -> None:
         request = delete_offsets(group_id, {topic: [0, 1, 2]})
         token = self._token("delete_offsets")
-        self._do(self.coordinator.delete_offsets(request, token, self.now_ms))
+        self._do(self.coordinator.delete_offsets("default", request, token, self.now_ms))
 
     @rule(group_ids=st.lists(st.sampled_from(GROUPS), min_size=1, max_size=3))
     def send_delete_groups(self, group_ids: list[str]) -> None:
         token = self._token("delete_groups")
-        self._do(self.coordinator.delete_groups(group_ids, token, self.now_ms))
+        self._do(self.coordinator.delete_groups("default", group_ids, token, self.now_ms))
 
     @rule(topic=st.sampled_from(TOPICS))
     def topic_is_deleted(self, topic: str) -> None:
-        self._do(self.coordinator.topics_deleted({topic: ZERO_UUID}, self.now_ms))
+        self._do(self.coordinator.topics_deleted("default", {topic: ZERO_UUID}, self.now_ms))
 
     @rule(group_id=st.sampled_from(GROUPS), require_stable=st.booleans())
     def fetch(self, group_id: str, require_stable: bool) -> None:
         request = fetch_group(group_id, {topic: [0, 1, 2] for topic in TOPICS})
         effects = self.coordinator.fetch_offsets(
-            [request], "fetch", self.now_ms, require_stable=require_stable
+            "default", [request], "fetch", self.now_ms, require_stable=require_stable
         )
         (answer,) = effects
         assert isinstance(answer, Respond)
@@ -427,7 +437,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.coordinator = self._new_coordinator()
         self._load()
         self._do(self.coordinator.finish(self.now_ms))
-        assert self.coordinator.committed_offsets() == offsets
+        assert self.coordinator.committed_offsets("default") == offsets
         if not is_quiet:
             return
         after = {group.group_id: self._essence(group) for group in self.coordinator.groups()}
@@ -447,17 +457,18 @@ class GroupMachine(RuleBasedStateMachine):
     def _offsets_in_log(self) -> dict[OffsetKey, CommittedOffset]:
         offsets: dict[OffsetKey, CommittedOffset] = {}
         for log in self.logs.values():
-            folded, _ = fold_records(log)
-            offsets.update(folded.offsets.snapshot())
+            tenants, _ = fold_records(log)
+            for folded in tenants.values():
+                offsets.update(folded.offsets.snapshot())
         return offsets
 
     @invariant()
     def offsets_are_those_of_the_log(self) -> None:
-        known = self.coordinator.committed_offsets()
+        known = self.coordinator.committed_offsets("default")
         assert known == {
             key: committed
             for key, committed in self._offsets_in_log().items()
-            if self.coordinator.is_loaded(self.coordinator.partition_of(key.group_id))
+            if self.coordinator.is_loaded(self.coordinator.partition_of("default", key.group_id))
         }
 
     @invariant()
@@ -469,14 +480,14 @@ class GroupMachine(RuleBasedStateMachine):
         assert totals.group_count == len(groups)
         for state in GroupState:
             assert totals.state_counts[state] == sum(each.state is state for each in groups)
-        assert totals.offset_count == len(self.coordinator.committed_offsets())
+        assert totals.offset_count == len(self.coordinator.committed_offsets("default"))
         member_bytes = 0
         for group in groups:
             member_bytes += sum(each.measure_bytes() for each in group.members.values())
             for member_id in group.pending_join_timers:
                 member_bytes += PENDING_ID_OVERHEAD_BYTES + len(member_id)
         assert totals.member_bytes == member_bytes
-        stores = [loaded.shard.offsets for loaded in self.coordinator._loaded.values()]
+        stores = [loaded.shard.offsets for loaded in self.coordinator.partitions.shards()]
         assert totals.offset_bytes == sum(each.size_bytes for each in stores)
         if not any(self.in_flight.values()):
             assert totals.pending_offset_bytes == 0
@@ -493,7 +504,7 @@ class GroupMachine(RuleBasedStateMachine):
         for group in self.coordinator.groups():
             for member in group.members.values():
                 parked.update({member.join_token, member.sync_token} - {None})
-        for loaded in self.coordinator._loaded.values():
+        for loaded in self.coordinator.partitions.shards():
             for in_flight in loaded.shard.appends._in_flight.values():
                 parked.update(reply.token for reply in in_flight.replies)
             for in_flight in loaded.shard.appends._announced.values():
@@ -549,9 +560,11 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def partitions_are_right(self) -> None:
-        for partition, loaded in self.coordinator._loaded.items():
-            for group_id in loaded.shard.groups:
-                assert partition_for_group(group_id, PARTITION_COUNT) == partition
+        for loaded in self.coordinator.partitions.shards():
+            shard = loaded.shard
+            for group_id in shard.groups:
+                found = partition_for_group(shard.tenant, group_id, PARTITION_COUNT)
+                assert found == shard.partition
 
     def teardown(self) -> None:
         """Left alone, everything comes to rest and everybody has been answered."""
@@ -585,7 +598,7 @@ class MachineInPieces(GroupMachine):
     def list_all_groups(self) -> None:
         token = self._token("list")
         request = ListGroupsRequest()
-        self._do(self.coordinator.list_groups(request, token, self.now_ms))
+        self._do(self.coordinator.list_groups("default", request, token, self.now_ms))
 
     @rule(new_process=st.booleans())
     def coordinator_moves_at_once(self, new_process: bool) -> None:

@@ -83,7 +83,9 @@ def test_the_first_question_is_answered_when_the_topic_is_made() -> None:
     for each in pending:
         assert each.response.coordinators[0].error_code == ErrorCode.NONE
     assert broker.ask(Api.JOIN_GROUP, 9, join("g")).error_code == ErrorCode.MEMBER_ID_REQUIRED
-    assert len(broker.services.image.topics_by_name[GROUP_METADATA_TOPIC_NAME].partitions) == 4
+    assert (
+        len(broker.services.image.topics_of("default")[GROUP_METADATA_TOPIC_NAME].partitions) == 4
+    )
 
 
 @pytest.mark.parametrize("codec", ["0", "1", "2", "3", "4"])
@@ -129,9 +131,9 @@ def test_what_is_read_of_an_offsets_topic_that_was_deleted_is_not_taken_for_its_
     after.services.start(after.now_ms)
     assert after.executor.queue, "partitions are being read"
     image = after.services.image
-    old = image.topics_by_name[GROUP_METADATA_TOPIC_NAME]
+    old = image.topics_of("default")[GROUP_METADATA_TOPIC_NAME]
     replicas = tuple(partition.replicas for partition in old.partitions)
-    new = CreateTopic(old.name, UUID(int=77), replicas, tuple(old.configs.items()))
+    new = CreateTopic("default", old.name, UUID(int=77), replicas, tuple(old.configs.items()))
     changes = (DeleteTopic(old.topic_id), new)
     image = after.services.store.apply(changes, image.version, "made anew")
     after.services.apply_image(image, after.now_ms)
@@ -171,7 +173,7 @@ def test_a_failing_disk_sends_clients_to_look_for_the_coordinator() -> None:
 
 def test_deleted_topics_take_their_offsets_with_them() -> None:
     broker = new_broker()
-    topic_id = broker.services.image.topics_by_name["orders"].topic_id
+    topic_id = broker.services.image.topics_of("default")["orders"].topic_id
     assert broker.commit(5) is ErrorCode.NONE
     broker.delete_topic(topic_id)
     broker.run_jobs()

@@ -26,7 +26,7 @@ def test_java_string_hash(text: str, expected: int) -> None:
 
 
 def test_the_least_hash_counts_as_zero() -> None:
-    assert partition_for_group("polygenelubricants", 50) == 0
+    assert partition_for_group("default", "polygenelubricants", 50) == 0
 
 
 # Where Apache Kafka 4.3.1 put these groups' records, of five partitions.
@@ -46,4 +46,11 @@ def test_the_least_hash_counts_as_zero() -> None:
     ],
 )
 def test_partitions_of_kafka(group_id: str, partition: int) -> None:
-    assert partition_for_group(group_id, 5) == partition
+    assert partition_for_group("default", group_id, 5) == partition
+
+
+def test_groups_of_tenants_are_spread_by_tenant_and_name() -> None:
+    found = {partition_for_group(f"tenant-{number}", "pay", 50) for number in range(100)}
+    assert len(found) > 25
+    # A pair and not a text: no other one reads the same.
+    assert partition_for_group("a", "b/c", 1 << 30) != partition_for_group("a/b", "c", 1 << 30)

@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_plane.cell import tenants as cell_tenants
+from data_plane.groups.config import GroupCoordinatorConfig
+from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.loading import fold_records
 from data_plane.groups.record_formats import (
+    DEFAULT_TENANT,
     CommittedOffset,
     GroupKey,
     GroupRecord,
@@ -74,16 +78,16 @@ groups = st.builds(
 
 def test_what_kafka_wrote_is_read_and_written_alike() -> None:
     key = decode_key(KAFKA_OFFSET_KEY)
-    assert key == OffsetKey("del-opaque", "orders", 0)
-    assert encode_key(key) == KAFKA_OFFSET_KEY
+    assert key == ("default", OffsetKey("del-opaque", "orders", 0))
+    assert encode_key(*key) == KAFKA_OFFSET_KEY
     committed = decode_committed_offset(KAFKA_OFFSET_VALUE)
     assert committed == CommittedOffset(
         1, -1, "", 1795268390181, None, UUID("68f8348c-7aa0-4f1d-aea4-06528d2fe6ca")
     )
     assert encode_committed_offset(committed) == KAFKA_OFFSET_VALUE
     group_key = decode_key(KAFKA_GROUP_KEY)
-    assert group_key == GroupKey("takeover")
-    assert encode_key(group_key) == KAFKA_GROUP_KEY
+    assert group_key == ("default", GroupKey("takeover"))
+    assert encode_key(*group_key) == KAFKA_GROUP_KEY
     group = decode_group(KAFKA_GROUP_VALUE)
     assert group == GroupRecord("", 0, None, None, 1795268384404, ())
     assert encode_group(group) == KAFKA_GROUP_VALUE
@@ -197,8 +201,8 @@ def test_group_values_of_version_4() -> None:
 
 
 def test_folding_keeps_the_newest_and_skips_what_it_cannot_read() -> None:
-    key = encode_key(OffsetKey("g", "orders", 0))
-    gone = encode_key(OffsetKey("g", "orders", 1))
+    key = encode_key("default", OffsetKey("g", "orders", 0))
+    gone = encode_key("default", OffsetKey("g", "orders", 1))
     consumer_group_key = b"\x00\x03\x00\x01g"
     values = [
         (key, encode_committed_offset(CommittedOffset(1, -1, "", 0))),
@@ -211,7 +215,8 @@ def test_folding_keeps_the_newest_and_skips_what_it_cannot_read() -> None:
         (gone, None),
     ]
     records = [Record(i, 0, key, value, ()) for i, (key, value) in enumerate(values)]
-    folded, unreadable_count = fold_records(records)
+    tenants, unreadable_count = fold_records(records)
+    (folded,) = tenants.values()
     assert unreadable_count == 3
     assert folded.offsets.snapshot() == {}, "an unreadable value is newer than the one before"
     assert not folded.groups
@@ -219,9 +224,49 @@ def test_folding_keeps_the_newest_and_skips_what_it_cannot_read() -> None:
 
 
 def test_one_bad_value_does_not_bring_an_older_one_back() -> None:
-    key = encode_key(OffsetKey("g", "orders", 0))
+    key = encode_key("default", OffsetKey("g", "orders", 0))
     good = encode_committed_offset(CommittedOffset(1, -1, "", 0))
-    folded, _ = fold_records([Record(0, 0, key, b"\x00\x09", ()), Record(1, 0, key, good, ())])
+    tenants, _ = fold_records([Record(0, 0, key, b"\x00\x09", ()), Record(1, 0, key, good, ())])
+    folded = tenants["default"]
     expected = {OffsetKey("g", "orders", 0): CommittedOffset(1, -1, "", 0)}
     assert folded.offsets.snapshot() == expected
     assert folded.simple_groups == ["g"]
+
+
+@given(texts.filter(lambda text: text != "default"), texts, texts, int32)
+def test_keys_of_tenants_have_versions_of_their_own(
+    tenant: str, group: str, topic: str, partition: int
+) -> None:
+    for key in (OffsetKey(group, topic, partition), GroupKey(group)):
+        data = encode_key(tenant, key)
+        assert decode_key(data) == (tenant, key)
+        # Which brokers that know no tenants pass over, as Kafka does with its newer ones.
+        assert data[0] == 0x54
+        assert decode_key(encode_key("default", key)) == ("default", key)
+        assert encode_key("default", key)[0] == 0
+
+
+def test_the_bytes_of_a_tenants_keys() -> None:
+    expected = b"\x54\x01\x00\x04acme\x00\x01g\x00\x06orders\x00\x00\x00\x07"
+    assert encode_key("acme", OffsetKey("g", "orders", 7)) == expected
+    assert encode_key("acme", GroupKey("g")) == b"\x54\x02\x00\x04acme\x00\x01g"
+
+
+def test_tenants_are_folded_apart() -> None:
+    key = OffsetKey("g", "orders", 0)
+    values = {"default": CommittedOffset(1, -1, "", 0), "acme": CommittedOffset(2, -1, "", 0)}
+    records = [
+        Record(number, 0, encode_key(tenant, key), encode_committed_offset(value), ())
+        for number, (tenant, value) in enumerate(values.items())
+    ]
+    folded, _ = fold_records(records)
+    assert {tenant: found.offsets.snapshot()[key] for tenant, found in folded.items()} == values
+    coordinator = GroupCoordinator(
+        GroupCoordinatorConfig(offsets_topic_num_partitions=1), new_uuid=lambda: "u"
+    )
+    assert coordinator.start_loading(0, 1)
+    coordinator.load(0, 1, folded, 0)
+    for tenant, value in values.items():
+        assert coordinator.committed_offsets(tenant) == {key: value}
+    assert coordinator.committed_offsets("globex") == {}
+    assert DEFAULT_TENANT == cell_tenants.DEFAULT_TENANT

@@ -129,7 +129,7 @@ class Node:
             log = self.logs.get(TOPIC_ID, 0)
         except UnknownPartition:
             log = self.logs.create(TOPIC_ID, "orders", 0)
-        self.partition = Partition("orders", 0, log, self.node_id, self)
+        self.partition = Partition("default", "orders", 0, log, self.node_id, self)
         self.high_watermark_seen = log.high_watermark
         self.deliver()
 

@@ -43,7 +43,7 @@ class Played:
         logs.start(NOW_MS)
         self.syncs: list[Partition] = []
         log = logs.create(TOPIC_ID, "orders", 0)
-        self.partition = Partition("orders", 0, log, NODE_ID, self)
+        self.partition = Partition("default", "orders", 0, log, NODE_ID, self)
         self.lead(0)
         self.outcomes: list[tuple[int, ErrorCode]] = []
 

@@ -55,7 +55,7 @@ def wait_for_leaders(cell: Cell, node_ids: set[int]) -> None:
 def leaders_in_store(cell: Cell) -> set[int]:
     store = store_of(cell)
     try:
-        return {partition.leader for partition in store.read().topics_by_name["t"].partitions}
+        return {partition.leader for partition in store.read().topics_of("default")["t"].partitions}
     finally:
         store.close()
 

@@ -125,11 +125,11 @@ def machine(store: InMemoryMetadataStore, clock: Clock) -> Machine:
 
 def add_topic(store: InMemoryMetadataStore) -> None:
     image = store.read()
-    store.apply([CreateTopic("t", UUID(int=7), ((1, 2),))], image.version, "create")
+    store.apply([CreateTopic("default", "t", UUID(int=7), ((1, 2),))], image.version, "create")
 
 
 def isr(store: InMemoryMetadataStore) -> tuple[int, ...]:
-    return store.read().topics_by_name["t"].partitions[0].isr
+    return store.read().topics_of("default")["t"].partitions[0].isr
 
 
 def unfence(store: InMemoryMetadataStore, node_id: int) -> None:
@@ -194,7 +194,7 @@ def store_back_in_isr(store: InMemoryMetadataStore) -> None:
     from data_plane.cell.partition_state import next_epochs, with_isr
 
     image = store.read()
-    old = image.topics_by_name["t"].partitions[0]
+    old = image.topics_of("default")["t"].partitions[0]
     new = next_epochs(old, with_isr(old, (2, 1), 2))
     store.apply([ChangePartition(UUID(int=7), 0, new)], image.version, f"isr {image.version}")
 

@@ -30,7 +30,7 @@ def store(clock: Clock) -> InMemoryMetadataStore:
 
 
 def create_topic(store: InMemoryMetadataStore) -> None:
-    store.apply([CreateTopic("t", TOPIC_ID, ((1,),))], store.read().version, "r")
+    store.apply([CreateTopic("default", "t", TOPIC_ID, ((1,),))], store.read().version, "r")
 
 
 def start(machine: Machine, *, off_ms: int = 0, with_log: bool = False) -> bool:

@@ -78,7 +78,9 @@ class Admin(Client):
     def make_topics(self, on_done: Callable[[], None]) -> None:
         """Ask until all topics are there."""
         image = self.cell.store.image
-        missing = [plan for plan in self._plans.values() if plan.name not in image.topics_by_name]
+        missing = [
+            plan for plan in self._plans.values() if plan.name not in image.topics_of("default")
+        ]
         ready = [broker for broker in image.brokers.values() if not broker.is_fenced]
         if not missing:
             on_done()
@@ -147,7 +149,7 @@ class Admin(Client):
 
     def _scratch(self) -> None:
         image = self.cell.store.image
-        old = sorted(name for name in image.topics_by_name if name.startswith("scratch"))
+        old = sorted(name for name in image.topics_of("default") if name.startswith("scratch"))
         if len(old) >= (1 if "bundles" in self.cell.extras else 2):
             self.world.count("scratch topics deleted")
             name = self.random.choice(old)
@@ -162,7 +164,7 @@ class Admin(Client):
 
     def _add_partitions(self) -> None:
         name = self._topic()
-        topic = self.cell.store.image.topics_by_name.get(name)
+        topic = self.cell.store.image.topics_of("default").get(name)
         if topic is not None and len(topic.partitions) < 4:
             request = CreatePartitionsRequest(
                 topics=[CreatePartitionsTopic(name=name, count=len(topic.partitions) + 1)]
@@ -204,7 +206,7 @@ class Admin(Client):
 
     def _reassign(self) -> None:
         name = self._topic()
-        topic = self.cell.store.image.topics_by_name.get(name)
+        topic = self.cell.store.image.topics_of("default").get(name)
         if topic is None:
             return
         index = self.random.randrange(len(topic.partitions))

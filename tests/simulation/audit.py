@@ -338,7 +338,7 @@ def _open_ends_of_readers(cell: Cell) -> list[str]:
     workload = cell.workload
     for reader in (*workload.readers, *workload.consumers(), *workload.maps):
         for (topic, index), position in reader.positions.items():
-            info = cell.store.image.topics_by_name.get(topic)
+            info = cell.store.image.topics_of("default").get(topic)
             if info is None:
                 continue
             partition = cell.history.partitions.get((info.topic_id, index))

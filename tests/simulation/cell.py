@@ -307,7 +307,7 @@ class Cell:
         return is_cleaned and "compact" in topic.configs.get("cleanup.policy", "")
 
     def is_topic_gone(self, name: str) -> bool:
-        return name not in self.store.image.topics_by_name
+        return name not in self.store.image.topics_of("default")
 
     def is_current_leader(self, node_id: int, topic_id: UUID, index: int) -> bool:
         topic = self.store.image.topics_by_id.get(topic_id)

@@ -40,7 +40,7 @@ class LoadedOffsetsTopic(BrokerInternalTopic):
 
     def reader(self, partition: int) -> PartitionReader | None:
         found = super().reader(partition)
-        replica = self._services.partitions.get_by_name(OFFSETS_TOPIC, partition)
+        replica = self._services.partitions.get_by_name("default", OFFSETS_TOPIC, partition)
         if replica is not None and replica.high_watermark < replica.log.log_end_offset:
             self._node.cell.suspect(
                 f"{self._node.name} loads {OFFSETS_TOPIC}-{partition} up to "
@@ -51,7 +51,7 @@ class LoadedOffsetsTopic(BrokerInternalTopic):
 
 def check_groups(cell: Cell) -> None:
     """All partitions of the offsets topic, at the brokers that the store has as their leaders."""
-    topic = cell.store.image.topics_by_name.get(OFFSETS_TOPIC)
+    topic = cell.store.image.topics_of("default").get(OFFSETS_TOPIC)
     for index, state in () if topic is None else enumerate(topic.partitions):
         node = cell.nodes.get(state.leader)
         if node is not None and node.is_up and not node.is_paused:
@@ -61,7 +61,7 @@ def check_groups(cell: Cell) -> None:
 def _check_partition(cell: Cell, node: Node, index: int, epoch: int) -> None:
     services = node.services
     assert services is not None
-    replica = services.partitions.get_by_name(OFFSETS_TOPIC, index)
+    replica = services.partitions.get_by_name("default", OFFSETS_TOPIC, index)
     if replica is None or replica.leader_epoch != epoch or cell.has_failed_disk(node):
         return
     service = service_of(services)
@@ -72,15 +72,16 @@ def _check_partition(cell: Cell, node: Node, index: int, epoch: int) -> None:
         return
     try:
         reader = service.topic.reader(index)
-        folded = Folded() if reader is None else fold_records(records_of(reader()))[0]
+        tenants = {} if reader is None else fold_records(records_of(reader()))[0]
     except LogError:
         return  # Damaged; history.py knows.
     cell.world.count("coordinators compared with their logs")
+    folded = tenants.get("default", Folded())
     expected = folded.offsets.snapshot()
     actual = {
         key: value
-        for key, value in coordinator.committed_offsets().items()
-        if coordinator.partition_of(key.group_id) == index
+        for key, value in coordinator.committed_offsets("default").items()
+        if coordinator.partition_of("default", key.group_id) == index
     }
     if actual != expected:
         differing = [
@@ -94,7 +95,7 @@ def _check_partition(cell: Cell, node: Node, index: int, epoch: int) -> None:
         )
     records = dict(folded.groups)
     for group in coordinator.groups():
-        if coordinator.partition_of(group.group_id) == index:
+        if coordinator.partition_of("default", group.group_id) == index:
             record = records.get(group.group_id)
             if record is not None:
                 _check_group(cell, node, group, record)

@@ -121,7 +121,7 @@ class MapReader(Reader):
             self._begin(target)
 
     def _history(self, target: Target) -> PartitionHistory | None:
-        info = self.cell.store.image.topics_by_name.get(target[0])
+        info = self.cell.store.image.topics_of("default").get(target[0])
         if info is None:
             return None
         return self.cell.history.partitions.get((info.topic_id, target[1]))

@@ -101,7 +101,12 @@ def _check_coordinator(node: Node, coordinator: GroupCoordinator) -> None:
         if isinstance(chore.owner, Shard) and chore.owner.is_closed:
             node.world.violate(f"{node.name} has a chore of a partition that it leads no more")
     shards = [
-        loaded.shard for loaded in (*coordinator._loaded.values(), *coordinator._opening.values())
+        loaded.shard
+        for partition in (
+            *coordinator.partitions.loaded.values(),
+            *coordinator.partitions.opening.values(),
+        )
+        for loaded in partition.shards.values()
     ]
     counted, held = coordinator.offset_count(), sum(shard.offsets.count for shard in shards)
     if counted != held:
@@ -114,7 +119,7 @@ def orphans(cell: Cell) -> Iterable[str]:
     for node in cell.nodes.values():
         if node.services is None:
             continue
-        committed = service_of(node.services).coordinator.committed_offsets()
+        committed = service_of(node.services).coordinator.committed_offsets("default")
         gone = [key for key, value in committed.items() if is_of_gone_topic(image, key, value)]
         if gone:
             yield f"{node.name} keeps {len(gone)} offsets of topics that are gone: {gone[:2]}"
@@ -124,5 +129,5 @@ def is_of_gone_topic(image: MetadataImage, key: OffsetKey, value: CommittedOffse
     """The record of an offset with an expiry of its own has no room for the topic's id. When such
     an offset is loaded again, the name is all that is known of its topic, as in Kafka."""
     if value.topic_id == ZERO_UUID:
-        return key.topic not in image.topics_by_name
+        return image.topic("default", key.topic) is None
     return value.topic_id not in image.topics_by_id

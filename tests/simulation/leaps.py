@@ -81,7 +81,7 @@ class Leaps:
             return
         self._count_holes()
         if self._leaps_count < LEAPS_MAX:
-            topic = cell.store.image.topics_by_name.get(TOPIC)
+            topic = cell.store.image.topics_of("default").get(TOPIC)
             node = None if topic is None else cell.nodes.get(topic.partitions[0].leader)
             if node is not None and node.is_up:
                 node.run(self._leap, node)
@@ -89,7 +89,7 @@ class Leaps:
 
     def _count_holes(self) -> None:
         """Logs that have noted one, since they hold nothing of what lay there."""
-        topic = self._cell.store.image.topics_by_name.get(TOPIC)
+        topic = self._cell.store.image.topics_of("default").get(TOPIC)
         if topic is None:
             return
         for views in self._cell.history.disks.values():
@@ -100,7 +100,7 @@ class Leaps:
     def _leap(self, node: Node) -> None:
         """In a pass of the leader."""
         services = node.services
-        topic = self._cell.store.image.topics_by_name[TOPIC]
+        topic = self._cell.store.image.topics_of("default")[TOPIC]
         replica = None if services is None else services.partitions.get(topic.topic_id, 0)
         if replica is None or not replica.is_leader or replica.is_under_min_isr:
             return
@@ -131,7 +131,7 @@ class Leaps:
 
     def _is_cleaned(self) -> bool:
         """Whether the cleaner of the present leader has taken a leap away."""
-        topic = self._cell.store.image.topics_by_name.get(TOPIC)
+        topic = self._cell.store.image.topics_of("default").get(TOPIC)
         if topic is None:
             return False
         disk = self._cell.history.disks.get(f"b{topic.partitions[0].leader}", {})

@@ -9,7 +9,6 @@ from data_plane.broker.coordinators.coordinator_log import CoordinatorLog
 from data_plane.broker.coordinators.internal_topic import BrokerInternalTopic
 from data_plane.broker.produce.init_producer_id import ProducerIds
 from data_plane.groups.coordinator import GroupCoordinator
-from data_plane.groups.loading import Folded
 from data_plane.groups.offset_commits import OffsetCommits
 from data_plane.log import truncation
 from data_plane.log.flush import FlushJob
@@ -42,7 +41,7 @@ def _coordinator_keeps_partitions(patch: Patch) -> None:
         on_done: Any,
         producer: Any = None,
     ) -> None:
-        replica = self._services.partitions.get_by_name("__consumer_offsets", partition)
+        replica = self._services.partitions.get_by_name("default", "__consumer_offsets", partition)
         if replica is not None:
             epoch = replica.leader_epoch
         original(self, partition, epoch, records, now_ms, on_done, producer)
@@ -99,7 +98,7 @@ def _loading_coordinator_answers(patch: Patch) -> None:
 
     def start_loading(self: GroupCoordinator, partition: int, epoch: int) -> bool:
         found: bool = original(self, partition, epoch)
-        self.load(partition, epoch, Folded(), 0)
+        self.load(partition, epoch, {}, 0)
         return found
 
     patch.set(GroupCoordinator, "start_loading", start_loading)

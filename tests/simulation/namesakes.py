@@ -39,7 +39,7 @@ class Namesakes(Administrator):
 
     def change(self) -> None:
         name = self.random.choice(self.names)
-        topic = self.cell.store.image.topics_by_name.get(name)
+        topic = self.cell.store.image.topics_of("default").get(name)
         if topic is not None:
             known = self._seen.get(name)
             if known is not None and known != topic.topic_id:

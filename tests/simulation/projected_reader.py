@@ -38,7 +38,9 @@ class TurnedIds:
         self._projection = EvenOffsets()
         self._found: dict[tuple[bytes, int], ProjectedPartition] = {}
 
-    def find(self, topic: str, topic_id: bytes, index: int) -> ProjectedPartition | None:
+    def find(
+        self, tenant: str, topic: str, topic_id: bytes, index: int
+    ) -> ProjectedPartition | None:
         if topic:
             return None
         source_id = turned(UUID(bytes=topic_id))

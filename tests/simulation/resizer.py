@@ -44,7 +44,7 @@ class Resizer(Administrator):
 
     def change(self) -> None:
         name = self.random.choice(sorted(self._least))
-        topic = self.cell.store.image.topics_by_name.get(name)
+        topic = self.cell.store.image.topics_of("default").get(name)
         if topic is None:
             return
         index = self.random.randrange(len(topic.partitions))
@@ -70,7 +70,7 @@ class Resizer(Administrator):
         return target
 
     def _cancel(self, name: str, index: int) -> None:
-        topic = self.cell.store.image.topics_by_name.get(name)
+        topic = self.cell.store.image.topics_of("default").get(name)
         if self._is_stopped or topic is None or not is_reassigning(topic.partitions[index]):
             return
         self._ask(name, index, None)

@@ -77,7 +77,7 @@ class SlowDisks:
         self._world.note(f"b{node_id}", "has a slow disk")
 
     def _coordinators(self) -> list[int]:
-        topic = self._cell.store.image.topics_by_name.get(OFFSETS_TOPIC)
+        topic = self._cell.store.image.topics_of("default").get(OFFSETS_TOPIC)
         if topic is None:
             return []
         return sorted({state.leader for state in topic.partitions if state.leader >= 0})
@@ -115,7 +115,7 @@ class WatchedOffsetsTopic(LoadedOffsetsTopic):
         return {
             group.group_id: group.generation_id
             for group in coordinator.groups()
-            if coordinator.partition_of(group.group_id) == partition
+            if coordinator.partition_of("default", group.group_id) == partition
         }
 
     def _count(self, partition: int, epoch: int, before: dict[str, int], error: ErrorCode) -> None:
@@ -123,7 +123,7 @@ class WatchedOffsetsTopic(LoadedOffsetsTopic):
         after = self._generations(partition)
         if any(after.get(group, number) != number for group, number in before.items()):
             world.count("group appends across generations")
-        topic = self._node.cell.store.image.topics_by_name.get(OFFSETS_TOPIC)
+        topic = self._node.cell.store.image.topics_of("default").get(OFFSETS_TOPIC)
         if topic is not None and topic.partitions[partition].leader_epoch != epoch:
             world.count("group appends across elections")
         if error is not ErrorCode.NONE:

@@ -207,10 +207,10 @@ class Stage:
 
     def coordinator(self, group: str) -> int:
         """Who coordinates a group by the store's image; -1 for nobody."""
-        topic = self.cell.store.image.topics_by_name.get(GROUP_METADATA_TOPIC_NAME)
+        topic = self.cell.store.image.topics_of("default").get(GROUP_METADATA_TOPIC_NAME)
         if topic is None:
             return -1
-        return topic.partitions[partition_for_group(group, len(topic.partitions))].leader
+        return topic.partitions[partition_for_group("default", group, len(topic.partitions))].leader
 
     def until(self, condition: Callable[[], bool], limit_ms: int) -> Iterator[int]:
         """Let the cell run on until `condition` holds; at the limit the play goes on without, and
@@ -260,7 +260,7 @@ class Stage:
         store = self.cell.store
         image = store.image
         name = image.topics_by_id[self.key[0]].name
-        change = AlterConfigs(int(ResourceType.TOPIC), name, tuple(values.items()))
+        change = AlterConfigs("default", int(ResourceType.TOPIC), name, tuple(values.items()))
         store.apply(f"b{self.leader}", [change], image.version, f"play {image.version}", None)
 
     def elect(self, node_id: int) -> bool:

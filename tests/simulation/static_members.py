@@ -280,11 +280,11 @@ class StaticInstance:
 
     def standing(self, node_id: int) -> Standing:
         """Who coordinates the group by the store, and whether that broker knows it."""
-        topic = self.cell.store.image.topics_by_name.get(OFFSETS_TOPIC)
+        topic = self.cell.store.image.topics_of("default").get(OFFSETS_TOPIC)
         services = self.cell.nodes[node_id].services
         if topic is None or services is None:
             return -1, -1, False
-        partition = service_of(services).coordinator.partition_of(self.group)
+        partition = service_of(services).coordinator.partition_of("default", self.group)
         state = topic.partitions[partition]
         known = services.image.topics_by_id.get(topic.topic_id)
         is_known = (

@@ -116,7 +116,7 @@ class Throttler(Administrator):
             ]
             self._alter(node_id, BROKER_RESOURCE, name, configs)
         for name in (*sorted(self._plans), OFFSETS_TOPIC):
-            if name in self.cell.store.image.topics_by_name:
+            if name in self.cell.store.image.topics_of("default"):
                 value = None if rate is None else self._replicas_of(name)
                 configs = [_wish(one, value) for one in (REPLICAS, FOLLOWER_REPLICAS)]
                 self._alter(self.any_node(), TOPIC_RESOURCE, name, configs)
@@ -142,7 +142,7 @@ class Throttler(Administrator):
     def _replicas_of(self, name: str) -> str:
         if self.random.random() < 0.5:
             return ALL_REPLICAS
-        topic = self.cell.store.image.topics_by_name[name]
+        topic = self.cell.store.image.topics_of("default")[name]
         return ",".join(
             f"{index}:{node_id}"
             for index, state in enumerate(topic.partitions)
@@ -168,7 +168,7 @@ class Throttler(Administrator):
 
     def _move(self) -> None:
         name = self.random.choice(sorted(self._plans))
-        topic = self.cell.store.image.topics_by_name.get(name)
+        topic = self.cell.store.image.topics_of("default").get(name)
         if topic is None:
             return
         index = self.random.randrange(len(topic.partitions))

@@ -22,7 +22,7 @@ from stack.postgres import PostgresServer, find_leftover, stop_leftover
 from stack.processes import identify
 from stack.recover import run_recover
 
-ORDERS = CreateTopic("orders", UUID(int=1), ((1, 2), (2, 1)))
+ORDERS = CreateTopic("default", "orders", UUID(int=1), ((1, 2), (2, 1)))
 IDENTITY = "0a6b0c3e-0000-4000-8000-000000000000"
 
 

@@ -21,7 +21,7 @@ from data_plane.broker.cell.controller_settings import controller_settings
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, ConfigType, parse_list
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
-from data_plane.broker.config.resources import inside_name, why_not_authorized
+from data_plane.broker.config.resources import why_not_authorized
 from data_plane.broker.config.validation import (
     CONNECTIONS_PER_IP,
     check_broker_values,
@@ -42,6 +42,7 @@ from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
 from data_plane.cell.settings import MIN_INSYNC_REPLICAS
+from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import alter_configs_request, incremental_alter_configs_request
 from data_plane.wire.messages.alter_configs_response import (
@@ -83,9 +84,6 @@ class _Wish(NamedTuple):
 class _Resource(NamedTuple):
     type: int
     name: str
-    # In the image.
-    inside_name: str
-    tenant: str
     wishes: Sequence[_Wish]
     # Why its properties are none of the sender's business.
     refusal: Refusal | None
@@ -97,8 +95,6 @@ def _resource(
     return _Resource(
         resource_type,
         name,
-        inside_name(context, resource_type, name),
-        context.namespace,
         wishes,
         why_not_authorized(context, AclOperation.ALTER_CONFIGS, resource_type, name),
     )
@@ -138,7 +134,7 @@ def handle_alter_configs(
             responses.append(response)
         deferred.complete(AlterConfigsResponse(responses=responses))
 
-    _alter(services, resources, False, request.validate_only, respond)
+    _alter(services, context.tenant, resources, False, request.validate_only, respond)
     return deferred
 
 
@@ -174,12 +170,13 @@ def handle_incremental_alter_configs(
             responses.append(response)
         deferred.complete(IncrementalAlterConfigsResponse(responses=responses))
 
-    _alter(services, resources, True, request.validate_only, respond)
+    _alter(services, context.tenant, resources, True, request.validate_only, respond)
     return deferred
 
 
 def _alter(
     services: Services,
+    tenant: str,
     resources: Sequence[_Resource],
     incremental: bool,
     validate_only: bool,
@@ -203,7 +200,7 @@ def _alter(
                 if incremental and resource.type == ResourceType.BROKER_LOGGER:
                     levels.append(_decide_level(services, resource))
                 else:
-                    change = _decide(services, image, resource, incremental)
+                    change = _decide(services, image, tenant, resource, incremental)
                     if change.values:
                         changes.append(change)
             except Refusal as refusal:
@@ -230,9 +227,11 @@ def _alter(
 
 
 def _decide(
-    services: Services, image: MetadataImage, resource: _Resource, incremental: bool
+    services: Services, image: MetadataImage, tenant: str, resource: _Resource, incremental: bool
 ) -> AlterConfigs:
     """The change of one resource. Raises Refusal."""
+    # What a tenant calls so, unless it is a broker.
+    owner = DEFAULT_TENANT if resource.type == ResourceType.BROKER else tenant
     names = [wish.name for wish in resource.wishes]
     if len(set(names)) != len(names):
         raise _invalid_request("Error due to duplicate config keys")
@@ -243,8 +242,8 @@ def _decide(
     ]
     if nulls:
         raise _invalid_request(f"Null value not supported for : {','.join(nulls)}")
-    definitions = _check_resource(services, image, resource)
-    before = image.config_of(resource.type, resource.inside_name)
+    definitions = _check_resource(services, image, tenant, resource)
+    before = image.config_of(owner, resource.type, resource.name)
     after = dict(before) if incremental else {}
     for wish in resource.wishes:
         _fulfil(services, resource, definitions, after, wish)
@@ -253,10 +252,10 @@ def _decide(
     removed = [(name, None) for name in before if name not in after]
     if resource.type == ResourceType.TOPIC:
         touched = [name for name, _ in (*changed, *removed)]
-        refuse_declared_configs(image, resource.tenant, resource.name, touched)
+        refuse_declared_configs(image, tenant, resource.name, touched)
     if resource.type == ResourceType.BROKER:
         _check_min_isr(resource, {*names, *(name for name, _ in removed)}, after)
-    return AlterConfigs(resource.type, resource.inside_name, (*changed, *removed))
+    return AlterConfigs(owner, resource.type, resource.name, (*changed, *removed))
 
 
 def _check_min_isr(resource: _Resource, touched: set[str], after: Mapping[str, str]) -> None:
@@ -273,7 +272,7 @@ def _check_min_isr(resource: _Resource, touched: set[str], after: Mapping[str, s
 
 
 def _check_resource(
-    services: Services, image: MetadataImage, resource: _Resource
+    services: Services, image: MetadataImage, tenant: str, resource: _Resource
 ) -> Mapping[str, ConfigDefinition]:
     """That the resource exists and can be altered; its definitions. Raises Refusal."""
     name = resource.name
@@ -284,7 +283,7 @@ def _check_resource(
             reason = invalid_name_reason(name)
             if reason is not None:
                 raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-            if image.topic(resource.inside_name) is None:
+            if image.topic(tenant, name) is None:
                 raise Refusal(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
                 )

@@ -275,7 +275,8 @@ class _Decision:
         ]
         values += [(name, None) for name in before if name not in after]
         if values:
-            changes.append(AlterConfigs(ResourceType.TOPIC, topic.name, tuple(values)))
+            of_topic = (topic.tenant, ResourceType.TOPIC, topic.name)
+            changes.append(AlterConfigs(*of_topic, tuple(values)))
         return changes
 
     def _take_partitions(self, count: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.services import Services
-from data_plane.cell.metadata import INTERNAL_TOPICS, MetadataImage
+from data_plane.cell.metadata import MetadataImage
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -75,7 +75,7 @@ def _delete(
     unfinished: list[_Unfinished],
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=NO_LOW_WATERMARK)
-    if context.topics.inside(name) in INTERNAL_TOPICS:
+    if context.topics.is_internal(name):
         result.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
         return result
     topic_id = context.topics.id_of(name)

@@ -177,8 +177,9 @@ def _content_key(
         if topic is not None:
             return ResourceType.TOPIC, frozenset(topic.configs.items()), wanted
     if resource.resource_type == ResourceType.GROUP and resource.resource_name:
-        group_id = context.groups.inside(resource.resource_name)
-        overrides = services.image.config_of(ResourceType.GROUP, group_id)
+        overrides = services.image.config_of(
+            context.tenant, ResourceType.GROUP, resource.resource_name
+        )
         return ResourceType.GROUP, frozenset(overrides.items()), wanted
     return resource.resource_type, resource.resource_name, wanted
 
@@ -251,7 +252,7 @@ def _entries(
         case ResourceType.GROUP:
             if not name:
                 raise _invalid_request("Group name must not be empty")
-            return _group_entries(services, context.groups.inside(name))
+            return _group_entries(services, context.tenant, name)
     raise _invalid_request(ErrorCode.INVALID_REQUEST.message)
 
 
@@ -304,8 +305,8 @@ def _default_broker_entries(services: Services) -> Iterable[_Entry]:
     return entries
 
 
-def _group_entries(services: Services, group_id: str) -> Iterable[_Entry]:
-    overrides = services.image.config_of(ResourceType.GROUP, group_id)
+def _group_entries(services: Services, tenant: str, group_id: str) -> Iterable[_Entry]:
+    overrides = services.image.config_of(tenant, ResourceType.GROUP, group_id)
     config = effective_config(services)
     entries = []
     for name, definition in sorted(GROUP_DEFINITIONS.items()):
@@ -386,14 +387,14 @@ def handle_list_config_resources(
     brokers = [str(node_id) for node_id in sorted(registered_brokers(services, services.image))]
     resources: Mapping[int, list[str]] = {
         int(ResourceType.GROUP): sorted(
-            context.groups.outside(resource.name)
+            resource.name
             for resource in services.image.configs
-            if resource.type == ResourceType.GROUP and context.groups.has(resource.name)
+            if resource.type == ResourceType.GROUP and resource.tenant == context.tenant
         ),
         int(ResourceType.CLIENT_METRICS): [],
         int(ResourceType.BROKER_LOGGER): brokers,
         int(ResourceType.BROKER): brokers,
-        int(ResourceType.TOPIC): sorted(context.topics.names()),
+        int(ResourceType.TOPIC): sorted(context.topics.by_names()),
     }
     if context.api_version == 0:
         wanted = [int(ResourceType.CLIENT_METRICS)]

@@ -96,9 +96,7 @@ def _elect_all(
     results: list[ReplicaElectionResult],
 ) -> None:
     """Every partition; those that need no election are not named."""
-    by_id = {
-        topic.topic_id: ReplicaElectionResult(topic=topics.name_of(topic)) for topic in topics.all()
-    }
+    by_id = {topic.topic_id: ReplicaElectionResult(topic=topic.name) for topic in topics.all()}
     for place, partition in draft.items():
         if place.topic.topic_id not in by_id:
             continue

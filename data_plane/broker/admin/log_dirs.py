@@ -116,7 +116,7 @@ def _replicas(services: Services, context: RequestContext) -> Iterator[tuple[str
     logs = {(log.topic_id, log.partition): log for log in services.logs.logs()}
     online = [item.path for item in services.logs.directories if item.failure is None]
     for topic in context.topics.all():
-        name = context.topics.name_of(topic)
+        name = topic.name
         for index, partition in enumerate(topic.partitions):
             if services.node_id not in partition.replicas:
                 continue

@@ -167,7 +167,7 @@ def handle_list_partition_reassignments(
     for topic, indexes in asked:
         ongoing = _ongoing(topic, indexes)
         if ongoing:
-            name = topics.name_of(topic)
+            name = topic.name
             response.topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
     return response
 

@@ -15,6 +15,7 @@ from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.cell.changes import AlterConfigs, Change, UnregisterBroker
 from data_plane.cell.metadata import MetadataImage, ResourceType
+from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from data_plane.wire.messages.unregister_broker_response import UnregisterBrokerResponse
@@ -57,13 +58,13 @@ def decide_unregistration(image: MetadataImage, node_id: int) -> tuple[Change, .
             if node_id in partition.replicas:
                 raise Refusal(
                     ErrorCode.INVALID_REQUEST,
-                    f"Broker {node_id} has a replica of {topic.name}-{index}: drain it first.",
+                    f"Broker {node_id} has a replica of {topic}-{index}: drain it first.",
                 )
     changes: list[Change] = [UnregisterBroker(node_id, broker.broker_epoch)]
-    own = image.config_of(ResourceType.BROKER, str(node_id))
+    own = image.config_of_broker(str(node_id))
     if own:
         values = tuple((name, None) for name in own)
-        changes.append(AlterConfigs(ResourceType.BROKER, str(node_id), values))
+        changes.append(AlterConfigs(DEFAULT_TENANT, ResourceType.BROKER, str(node_id), values))
     return tuple(changes)
 
 

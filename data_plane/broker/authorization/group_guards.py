@@ -172,7 +172,7 @@ def _named(context: RequestContext, topic: Any, *, by_id: bool) -> str | None:
     if not by_id:
         return str(topic.name)
     known = context.topics.by_id(topic.topic_id)
-    return None if known is None else context.topics.name_of(known)
+    return None if known is None else known.name
 
 
 def _split_topics(
@@ -302,7 +302,7 @@ def _fetch_of_groups(context: RequestContext, request: Any) -> Any:
     may = _may_describe(context, AclResourceType.TOPIC)
     names = {}
     if by_id and whole:
-        names = {topic.topic_id: context.topics.name_of(topic) for topic in context.topics.all()}
+        names = {topic.topic_id: topic.name for topic in context.topics.all()}
 
     def complete(response: Any) -> Any:
         for group in response.groups:

@@ -140,7 +140,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Verd
             topic = context.topics.by_id(state.topic_id)
             if topic is None:
                 return True
-            name = context.topics.name_of(topic)
+            name = topic.name
         if context.may_to_topic(AclOperation.DELETE, name):
             return True
         shown = state.name

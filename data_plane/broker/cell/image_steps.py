@@ -29,6 +29,7 @@ from enum import Enum, auto
 from typing import Final
 
 from data_plane.cell.metadata import MetadataImage, TopicImage
+from data_plane.cell.topics_draft import TopicsDraft, changed_topics
 
 # A role takes up to 40 µs.
 CHANGES_PER_STEP_MAX: Final = 100
@@ -51,6 +52,7 @@ class _Kind(Enum):
 class _Part:
     kind: _Kind
     changes: int = 1
+    tenant: str = ""
     name: str = ""
     # Of STATES: these partitions, from `done` on.
     indexes: list[int] | None = None
@@ -72,7 +74,7 @@ class ImageSteps:
         self._urgent: deque[_Part] = deque()
         self._parts: deque[_Part] = deque()
         self._whole_cost = 0
-        if image.topics_by_name is not goal.topics_by_name:
+        if image.topics_by_tenant is not goal.topics_by_tenant:
             self._compare_topics(image, goal, node_id)
         if image.configs is not goal.configs and image.configs != goal.configs:
             self._parts.append(_Part(_Kind.CONFIGS, changes_max))
@@ -102,11 +104,11 @@ class ImageSteps:
             return replace(
                 goal,
                 brokers=image.brokers,
-                topics_by_name=image.topics_by_name,
+                topics_by_tenant=image.topics_by_tenant,
                 topics_by_id=image.topics_by_id,
                 configs=image.configs,
             )
-        by_name, by_id = dict(image.topics_by_name), dict(image.topics_by_id)
+        topics = TopicsDraft(image)
         changes_left = self._changes_max
         while changes_left > 0 and (parts := self._urgent or self._parts):
             part = parts[0]
@@ -118,7 +120,8 @@ class ImageSteps:
                 changes_left -= part.changes
                 parts.popleft()
                 continue
-            old, new = by_name.get(part.name), goal.topics_by_name.get(part.name)
+            old = topics.get(part.tenant, part.name)
+            new = goal.topic(part.tenant, part.name)
             if part.indexes is not None:
                 assert old is not None
                 assert new is not None
@@ -133,36 +136,34 @@ class ImageSteps:
                 changes_left -= part.changes
                 parts.popleft()
             if old is not None and (topic is None or topic.topic_id != old.topic_id):
-                del by_name[part.name], by_id[old.topic_id]
+                topics.remove(old)
             if topic is not None:
-                by_name[part.name] = by_id[topic.topic_id] = topic
-        return replace(image, topics_by_name=by_name, topics_by_id=by_id)
+                topics.put(topic)
+        return replace(image, topics_by_tenant=topics.by_tenant, topics_by_id=topics.by_id)
 
     def _compare_topics(self, image: MetadataImage, goal: MetadataImage, node_id: int) -> None:
         gone, outlines, states, come = [], [], [], []
-        for name, old in image.topics_by_name.items():
-            new = goal.topics_by_name.get(name)
-            if new is old:
-                continue
+        for old, new in changed_topics(image, goal):
+            key = (old.tenant, old.name)
             if new is None or new.topic_id != old.topic_id or _shrinks(old, new):
                 count = len(old.partitions)
                 self._whole_cost += count
-                gone.append(_Part(_Kind.TOPIC, 1 + count // PARTITIONS_PER_CHANGE, name))
+                gone.append(_Part(_Kind.TOPIC, 1 + count // PARTITIONS_PER_CHANGE, *key))
                 continue
             given_up, others = self._compare_states(old, new, node_id)
             if given_up:
-                self._urgent.append(_Part(_Kind.STATES, name=name, indexes=given_up))
+                self._urgent.append(_Part(_Kind.STATES, 1, *key, given_up))
             if others:
-                states.append(_Part(_Kind.STATES, name=name, indexes=others))
+                states.append(_Part(_Kind.STATES, 1, *key, others))
             count = len(new.partitions)
             if old.configs != new.configs or len(old.partitions) != count:
                 self._whole_cost += count
-                outlines.append(_Part(_Kind.OUTLINE, 1 + count // PARTITIONS_PER_CHANGE, name))
-        for name, new in goal.topics_by_name.items():
-            if name not in image.topics_by_name:
-                changes = 1 + len(new.partitions) // PARTITIONS_PER_CHANGE
+                outlines.append(_Part(_Kind.OUTLINE, 1 + count // PARTITIONS_PER_CHANGE, *key))
+        for topic, known in changed_topics(goal, image):
+            if known is None:
+                changes = 1 + len(topic.partitions) // PARTITIONS_PER_CHANGE
                 self._whole_cost += changes
-                come.append(_Part(_Kind.TOPIC, changes, name))
+                come.append(_Part(_Kind.TOPIC, changes, topic.tenant, topic.name))
         self._parts += gone
         self._parts += outlines
         self._parts += states

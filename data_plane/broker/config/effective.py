@@ -24,7 +24,7 @@ from typing import NamedTuple
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import INT64_MAX, InvalidValue, Value
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
-from data_plane.cell.metadata import NO_CONFIGS, MetadataImage, ResourceType
+from data_plane.cell.metadata import NO_CONFIGS, MetadataImage
 from data_plane.log.config import LogConfig
 
 # All topics of a broker rarely use more than a few sets of overrides.
@@ -83,8 +83,8 @@ class EffectiveConfig:
 
     def update(self, image: MetadataImage) -> bool:
         """Take over the dynamic values of `image`; whether any of them changed."""
-        on_broker = image.config_of(ResourceType.BROKER, str(self._node_id))
-        on_all_brokers = image.config_of(ResourceType.BROKER, "")
+        on_broker = image.config_of_broker(str(self._node_id))
+        on_all_brokers = image.config_of_broker("")
         if on_broker == self._on_broker and on_all_brokers == self._on_all_brokers:
             return False
         self._on_broker = on_broker

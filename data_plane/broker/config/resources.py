@@ -1,4 +1,4 @@
-"""Of what a request about configurations names: its name in the image, and who may ask."""
+"""Who may ask about the configurations of what a request names."""
 
 from __future__ import annotations
 
@@ -6,15 +6,6 @@ from data_plane.broker.request.api import RequestContext
 from data_plane.broker.request.refusal import Refusal
 from data_plane.cell.metadata import ResourceType
 from data_plane.wire.errors import ErrorCode
-
-
-def inside_name(context: RequestContext, resource_type: int, name: str) -> str:
-    """Topics and groups are called by their namespace's names, brokers are not."""
-    if resource_type == ResourceType.TOPIC:
-        return context.topics.inside(name)
-    if resource_type == ResourceType.GROUP:
-        return context.groups.inside(name)
-    return name
 
 
 def why_not_authorized(

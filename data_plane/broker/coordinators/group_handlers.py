@@ -17,7 +17,6 @@ Not served: TxnOffsetCommit, ConsumerGroupHeartbeat and what belongs to it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Final
 
 from data_plane.broker.coordinators.groups import GroupService, Reply, client_of, service_of
@@ -31,6 +30,7 @@ from data_plane.broker.request.authorized_operations import GROUP_OPERATIONS
 from data_plane.broker.request.large_requests import slices_of
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import BrokerImage
+from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.groups.config import GROUP_METADATA_TOPIC_NAME
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.wire.errors import ErrorCode
@@ -48,7 +48,6 @@ from data_plane.wire.messages.join_group_response import JoinGroupResponse
 from data_plane.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from data_plane.wire.messages.leave_group_response import LeaveGroupResponse
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
-from data_plane.wire.messages.list_groups_response import ListGroupsResponse
 from data_plane.wire.messages.sync_group_request import SyncGroupRequest
 from data_plane.wire.registry import ApiKey
 
@@ -128,8 +127,8 @@ def _find(services: Services, context: RequestContext, key_type: int, key: str) 
     else:
         partition_count = service.topic.partition_count()
         if partition_count is not None:
-            group_id = context.groups.inside(key)
-            leader = _leader(services, service, partition_for_group(group_id, partition_count))
+            partition = partition_for_group(context.tenant, key, partition_count)
+            leader = _leader(services, service, partition)
             if leader is not None:
                 return Coordinator(
                     key=key, node_id=leader.node_id, host=leader.host, port=leader.port
@@ -143,7 +142,7 @@ def _leader(services: Services, service: GroupService, partition: int) -> Broker
     if partition in service.topic.led_partitions():
         host, port = services.advertised_host, services.advertised_port
         return BrokerImage(services.node_id, host, port)
-    topic = services.image.topics_by_name.get(GROUP_METADATA_TOPIC_NAME)
+    topic = services.image.topic(DEFAULT_TENANT, GROUP_METADATA_TOPIC_NAME)
     if topic is None or partition >= len(topic.partitions):
         return None
     broker = services.image.brokers.get(topic.partitions[partition].leader)
@@ -156,12 +155,12 @@ def _leader(services: Services, service: GroupService, partition: int) -> Broker
 def handle_join_group(
     services: Services, context: RequestContext, request: JoinGroupRequest, now_ms: int
 ) -> Any:
-    context.inward(request)
     service = service_of(services)
     has_null = context.api_version >= JOIN_VERSION_WITH_NULL_PROTOCOL
     reply = Reply(_join_with_null if has_null else None)
     service.carry_out(
-        service.coordinator.join_group(request, client_of(context), reply, now_ms), now_ms
+        service.coordinator.join_group(context.tenant, request, client_of(context), reply, now_ms),
+        now_ms,
     )
     return reply.result()
 
@@ -175,11 +174,11 @@ def _join_with_null(response: JoinGroupResponse) -> JoinGroupResponse:
 def handle_sync_group(
     services: Services, context: RequestContext, request: SyncGroupRequest, now_ms: int
 ) -> Any:
-    context.inward(request)
     service = service_of(services)
     reply = Reply()
     service.carry_out(
-        service.coordinator.sync_group(request, client_of(context), reply, now_ms), now_ms
+        service.coordinator.sync_group(context.tenant, request, client_of(context), reply, now_ms),
+        now_ms,
     )
     return reply.result()
 
@@ -187,24 +186,23 @@ def handle_sync_group(
 def handle_heartbeat(
     services: Services, context: RequestContext, request: HeartbeatRequest, now_ms: int
 ) -> Any:
-    if not context.names.is_identity:
-        context.inward(request)
     service = service_of(services)
     reply = Reply()
-    service.carry_out(service.coordinator.heartbeat(request, reply, now_ms), now_ms)
+    service.carry_out(service.coordinator.heartbeat(context.tenant, request, reply, now_ms), now_ms)
     return reply.result()
 
 
 def handle_leave_group(
     services: Services, context: RequestContext, request: LeaveGroupRequest, now_ms: int
 ) -> Any:
-    context.inward(request)
     service = service_of(services)
     reply = Reply()
     if context.api_version < LEAVE_VERSION_WITH_MEMBERS:
         request.members = [MemberIdentity(member_id=request.member_id)]
         reply = Reply(_leave_of_one)
-    service.carry_out(service.coordinator.leave_group(request, reply, now_ms), now_ms)
+    service.carry_out(
+        service.coordinator.leave_group(context.tenant, request, reply, now_ms), now_ms
+    )
     return reply.result()
 
 
@@ -222,8 +220,9 @@ def _leave_of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:
 def handle_describe_groups(
     services: Services, context: RequestContext, request: DescribeGroupsRequest, now_ms: int
 ) -> DescribeGroupsResponse:
-    context.inward(request)
-    response = service_of(services).coordinator.describe_groups(request.groups, context.api_version)
+    response = service_of(services).coordinator.describe_groups(
+        context.tenant, request.groups, context.api_version
+    )
     if (
         request.include_authorized_operations
         and context.api_version >= DESCRIBE_VERSION_WITH_OPERATIONS
@@ -231,7 +230,6 @@ def handle_describe_groups(
         for group in response.groups:
             if group.error_code == 0:
                 group.authorized_operations = GROUP_OPERATIONS
-    context.outward(response)
     for group in response.groups:
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             group.error_message = f"Group {group.group_id} not found."
@@ -245,23 +243,16 @@ def handle_list_groups(
     nothing else."""
     service = service_of(services)
 
-    def of_namespace(response: ListGroupsResponse) -> ListGroupsResponse:
-        if not context.names.is_identity:
-            has = context.groups.has
-            response.groups = [group for group in response.groups if has(group.group_id)]
-            context.outward(response)
-        return response
-
     found = Reply()
-    service.carry_out(service.coordinator.list_groups(request, found, now_ms), now_ms)
+    service.carry_out(
+        service.coordinator.list_groups(context.tenant, request, found, now_ms), now_ms
+    )
     response = found.result()
     if not isinstance(response, Deferred):
-        return of_namespace(response)
+        return response
     held = context.connection.hold()
     answer: Deferred[LongAnswer] = Deferred()
-    response.when_complete(
-        lambda listed: answer.complete(LongAnswer(partial(of_namespace, listed), held))
-    )
+    response.when_complete(lambda listed: answer.complete(LongAnswer(lambda: listed, held)))
     return answer
 
 
@@ -269,8 +260,9 @@ def handle_delete_groups(
     services: Services, context: RequestContext, request: DeleteGroupsRequest, now_ms: int
 ) -> Any:
     service = service_of(services)
-    context.inward(request)
-    reply = Reply(context.outward)
+    reply = Reply()
     group_ids: Iterable[str] = request.groups_names
-    service.carry_out(service.coordinator.delete_groups(group_ids, reply, now_ms), now_ms)
+    service.carry_out(
+        service.coordinator.delete_groups(context.tenant, group_ids, reply, now_ms), now_ms
+    )
     return reply.result()

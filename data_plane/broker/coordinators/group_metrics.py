@@ -4,6 +4,8 @@ The lag is summed up for each group and topic over the partitions whose ends thi
 those that it leads. How many it does not know stands beside it; in a cell of one broker that is
 none. Everything is computed when somebody scrapes and costs nothing in between.
 
+The lags are of the default tenant's groups: other tenants' names are not for whoever scrapes.
+
 Deliberately absent: series per partition (`tidewheel lag` shows those); more than LAG_SERIES_MAX
 groups' topics, which a scraper should not have to carry; and lags of a coordinator with more than
 LAG_OFFSETS_MAX offsets, whom adding them up would hold up.
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.groups.lag import group_lag
 
 if TYPE_CHECKING:
@@ -83,7 +86,7 @@ class GroupMetrics(Collector):
         )
         offsets = []
         if coordinator.offset_count() <= LAG_OFFSETS_MAX:
-            offsets = sorted(coordinator.committed_offsets().items())
+            offsets = sorted(coordinator.committed_offsets(DEFAULT_TENANT).items())
         by_topic = groupby(offsets, lambda item: (item[0].group_id, item[0].topic))
         for (group, topic), committed in islice(by_topic, LAG_SERIES_MAX):
             found = group_lag(committed, _Ends(self._services))
@@ -101,7 +104,7 @@ class _Ends:
         self._partitions = services.partitions
 
     def get(self, key: tuple[str, int]) -> tuple[int, int] | None:
-        partition = self._partitions.get_by_name(*key)
+        partition = self._partitions.get_by_name(DEFAULT_TENANT, *key)
         if partition is None:
             return None
         return partition.log.log_start_offset, partition.high_watermark

@@ -38,6 +38,8 @@ from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.request.api import Deferred, RequestContext
 from data_plane.broker.services import Config, Services
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.tenants import DEFAULT_TENANT
+from data_plane.cell.topics_draft import changed_topics
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.coordinator import GroupCoordinator
 from data_plane.groups.effects import (
@@ -47,7 +49,7 @@ from data_plane.groups.effects import (
     GroupEvent,
     Respond,
 )
-from data_plane.groups.loading import Folded, fold_records
+from data_plane.groups.loading import FoldedTenants, fold_records
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.primitives import ZERO_UUID
 
@@ -112,7 +114,7 @@ class GroupService:
         topic = topic if topic is not None else BrokerInternalTopic(services, OFFSETS_TOPIC)
         self._effects: deque[Effect] = deque()
         self._is_carrying_out = False
-        self.log: CoordinatorLog[tuple[Folded, int]] = CoordinatorLog(services, topic, self)
+        self.log: CoordinatorLog[tuple[FoldedTenants, int]] = CoordinatorLog(services, topic, self)
         self.coordinator = self._new_coordinator()
         # Of topics that were deleted: they have not let go of everything yet.
         self._former_coordinators: list[GroupCoordinator] = []
@@ -137,7 +139,6 @@ class GroupService:
             config,
             new_uuid=self._new_uuid,
             wall_ms=services.wall_clock.wall_ms,
-            topics_inside=services.namespaces.topics_inside,
         )
 
     def _new_uuid(self) -> str:
@@ -193,11 +194,12 @@ class GroupService:
             case Respond(token, response):
                 assert isinstance(token, Reply)
                 token.answer(response)
-            case AppendRecords(partition, epoch, records, append_id):
+            case AppendRecords(partition, epoch, records, append_id, _):
                 on_settled = partial(self._append_settled, append_id)
                 self.log.append(partition, epoch, records, now_ms, on_settled)
-            case GroupEvent(group_id, kind, detail):
-                self._services.log.info("group_" + kind, group=group_id, detail=detail)
+            case GroupEvent(tenant, group_id, kind, detail):
+                fields = {} if tenant == DEFAULT_TENANT else {"tenant": tenant}
+                self._services.log.info("group_" + kind, group=group_id, detail=detail, **fields)
 
     def _append_settled(self, append_id: int, error: ErrorCode, now_ms: int) -> None:
         self.carry_out(self.coordinator.append_done(append_id, error, now_ms), now_ms)
@@ -205,14 +207,20 @@ class GroupService:
     # ---- reads
 
     def confirm(
-        self, group_ids: Iterable[str], now_ms: int, on_done: Callable[[frozenset[str]], None]
+        self,
+        tenant: str,
+        group_ids: Iterable[str],
+        now_ms: int,
+        on_done: Callable[[frozenset[str]], None],
     ) -> None:
-        """Make sure that what is known here of these groups is still true: `on_done` is called
+        """Make sure that what is known here of a tenant's groups is still true: `on_done` is called
         once, perhaps before this returns, with those whose coordinator may be another broker by
         now; it finds the time in `now_ms`. Groups that are not loaded here are left to the
         coordinator's own answer."""
         coordinator = self.coordinator
-        partitions = {group_id: coordinator.partition_of(group_id) for group_id in group_ids}
+        partitions = {
+            group_id: coordinator.partition_of(tenant, group_id) for group_id in group_ids
+        }
         loaded = {each for each in partitions.values() if coordinator.is_loaded(each)}
 
         def confirmed(found: frozenset[int]) -> None:
@@ -228,14 +236,16 @@ class GroupService:
 
     # ---- what the log wants of its state
 
-    def fold(self, batches: Iterator[LoggedBatch]) -> tuple[Folded, int]:
+    def fold(self, batches: Iterator[LoggedBatch]) -> tuple[FoldedTenants, int]:
         """The newest value of each key, and how many records were not understood."""
         return fold_records(records_of(batches))
 
     def start_loading(self, partition: int, epoch: int) -> bool:
         return self.coordinator.start_loading(partition, epoch)
 
-    def load(self, partition: int, epoch: int, folded: tuple[Folded, int], now_ms: int) -> None:
+    def load(
+        self, partition: int, epoch: int, folded: tuple[FoldedTenants, int], now_ms: int
+    ) -> None:
         found, unreadable_count = folded
         self.carry_out(self.coordinator.load(partition, epoch, found, now_ms), now_ms)
         if unreadable_count:
@@ -260,13 +270,12 @@ class GroupService:
         """What becomes of leadership the log has been told before."""
         if old.topics_by_id is new.topics_by_id:
             return
-        deleted = {
-            topic.name: topic.topic_id
-            for topic_id, topic in old.topics_by_id.items()
-            if topic_id not in new.topics_by_id
-        }
-        if deleted:
-            self.carry_out(self.coordinator.topics_deleted(deleted, now_ms), now_ms)
+        deleted: dict[str, dict[str, uuid.UUID]] = {}
+        for topic, other in changed_topics(old, new):
+            if other is None or other.topic_id != topic.topic_id:
+                deleted.setdefault(topic.tenant, {})[topic.name] = topic.topic_id
+        for tenant, topics in deleted.items():
+            self.carry_out(self.coordinator.topics_deleted(tenant, topics, now_ms), now_ms)
 
     def _look_for_orphans(self, now_ms: int) -> None:
         """A crash between a topic's deletion and the end of its offsets leaves offsets that a
@@ -274,12 +283,12 @@ class GroupService:
         if self.coordinator.may_have_orphans and not self._services.deletion_permit.why_nothing:
             self.carry_out(self.coordinator.delete_orphans(self._is_orphan, now_ms), now_ms)
 
-    def _is_orphan(self, name: str, topic_id: uuid.UUID) -> bool:
+    def _is_orphan(self, tenant: str, name: str, topic_id: uuid.UUID) -> bool:
         """Whether an offset of a topic of this name and id is of one that exists no more."""
         if self._services.deletion_permit.why_nothing:
             return False  # An old image does not name the topics that were made since.
         # Nor does one on the way to the newest, in which this broker may coordinate already.
-        topic = self._services.newest_image.topics_by_name.get(name)
+        topic = self._services.newest_image.topic(tenant, name)
         return topic is None or topic_id not in (topic.topic_id, ZERO_UUID)
 
 

@@ -26,6 +26,7 @@ from data_plane.broker.services import Services
 from data_plane.broker.topics.requested_replicas import NewPartitions
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.log.errors import CorruptSegment, LogError
 from data_plane.log.log import Log
 from data_plane.wire.compression import Compression
@@ -155,15 +156,15 @@ class BrokerInternalTopic:
         self._waiting: list[Callable[[], None]] = []
 
     def topic_id(self) -> uuid.UUID | None:
-        topic = self._services.image.topics_by_name.get(self._name)
+        topic = self._services.image.topic(DEFAULT_TENANT, self._name)
         return None if topic is None else topic.topic_id
 
     def partition_count(self) -> int | None:
-        topic = self._services.image.topics_by_name.get(self._name)
+        topic = self._services.image.topic(DEFAULT_TENANT, self._name)
         return None if topic is None else len(topic.partitions)
 
     def led_partitions(self) -> Mapping[int, int]:
-        topic = self._services.image.topics_by_name.get(self._name)
+        topic = self._services.image.topic(DEFAULT_TENANT, self._name)
         if topic is None:
             return {}
         return {
@@ -180,7 +181,7 @@ class BrokerInternalTopic:
             self._services.metadata.write(self._decide, self._created)
 
     def _decide(self, image: MetadataImage) -> Sequence[Change]:
-        if self._name in image.topics_by_name:
+        if image.topic(DEFAULT_TENANT, self._name) is not None:
             return ()
         services, settings = self._services, self.settings
         count = services.config.get_int(settings.partitions_property)
@@ -195,6 +196,7 @@ class BrokerInternalTopic:
         assignments = new.place(count, factor)
         return (
             CreateTopic(
+                tenant=DEFAULT_TENANT,
                 name=self._name,
                 topic_id=topic_id,
                 assignments=assignments,
@@ -266,7 +268,7 @@ class BrokerInternalTopic:
         on_done: Callable[[ErrorCode], None],
     ) -> None:
         services = self._services
-        replica = services.partitions.get_by_name(self._name, partition)
+        replica = services.partitions.get_by_name(DEFAULT_TENANT, self._name, partition)
         if replica is None or replica.leader_epoch != epoch:
             on_done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
@@ -295,11 +297,12 @@ class BrokerInternalTopic:
 
     def when_committed(self, partition: int, on_done: Callable[[ErrorCode], None]) -> None:
         partitions = self._services.partitions
-        replica = partitions.get_by_name(self._name, partition)
+        replica = partitions.get_by_name(DEFAULT_TENANT, self._name, partition)
         if replica is None:
             again = partial(self.when_committed, partition, on_done)
-            if not partitions.when_loaded(self._name, b"", partition, again):
-                on_done(partitions.error_by_name(self._name, partition))
+            topic_id = self.topic_id()
+            if topic_id is None or not partitions.when_loaded(topic_id.bytes, partition, again):
+                on_done(partitions.error_by_name(DEFAULT_TENANT, self._name, partition))
             return
         replica.when_committed(replica.log.log_end_offset - 1, on_done)
 
@@ -307,7 +310,7 @@ class BrokerInternalTopic:
         self, partition: int, epoch: int, now_ms: int, on_done: Callable[[bool], None]
     ) -> None:
         services = self._services
-        replica = services.partitions.get_by_name(self._name, partition)
+        replica = services.partitions.get_by_name(DEFAULT_TENANT, self._name, partition)
         index = services.read_index
         if replica is None or replica.leader_epoch != epoch:
             on_done(False)
@@ -318,7 +321,7 @@ class BrokerInternalTopic:
             index.confirm(replica, now_ms + timeout_ms, on_done)
 
     def reader(self, partition: int) -> PartitionReader | None:
-        replica = self._services.partitions.get_by_name(self._name, partition)
+        replica = self._services.partitions.get_by_name(DEFAULT_TENANT, self._name, partition)
         if replica is None:
             raise LogError(f"{self._name}-{partition} is not led here")
         log = replica.log

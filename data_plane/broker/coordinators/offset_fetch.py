@@ -2,11 +2,10 @@
 
     request ─► confirmed to lead ─► looked up, in pieces if they are many ─► answer
 
-The group coordinator knows neither topic ids nor protocol versions: here the client's names become
-those inside and back (namespaces.py), ids become names and back, and answers get the form that
-their version has: several groups from version 8 on, topic ids from 10 on. An answer of very many
-offsets is put into its form and encoded in a thread, and a request that names very many partitions
-is handled in slices (`cut`, `merge`).
+The group coordinator knows neither topic ids nor protocol versions: here ids become names and back,
+and answers get the form that their version has: several groups from version 8 on, topic ids from 10
+on. An answer of very many offsets is put into its form and encoded in a thread, and a request that
+names very many partitions is handled in slices (`cut`, `merge`).
 
 Invariants
 - Offsets are returned only when it is certain that no other broker coordinated the group when the
@@ -26,8 +25,8 @@ from uuid import UUID
 from data_plane.broker.coordinators.groups import Reply, service_of
 from data_plane.broker.request.api import Deferred, LongAnswer, RequestContext, Slices
 from data_plane.broker.request.large_requests import SLICE_ITEMS_MAX, sliced
+from data_plane.broker.request.namespaces import Topics
 from data_plane.broker.services import Services
-from data_plane.cell.metadata import MetadataImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_fetch_request import (
     OffsetFetchRequest,
@@ -56,7 +55,6 @@ def handle_offset_fetch(
     services: Services, context: RequestContext, request: OffsetFetchRequest, now_ms: int
 ) -> Any:
     """See the module."""
-    context.inward(request)
     service = service_of(services)
     version = context.api_version
     groups = request.groups
@@ -72,14 +70,15 @@ def handle_offset_fetch(
     reply = Reply()
 
     def confirmed(refused: frozenset[str]) -> None:
-        image = services.image
+        # As of now: an answer may be put into its form in a thread.
+        topics = context.topics.within(services.image)
         asked = [group for group in groups if group.group_id not in refused]
-        unknown = [_name_topics(image, context, group) for group in asked]
+        unknown = [_name_topics(topics, context.api_version, group) for group in asked]
 
         def response(found: Sequence[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
             if version >= VERSION_WITH_TOPIC_IDS:
                 for group, answer, without_name in zip(asked, found, unknown, strict=True):
-                    _add_topic_ids(image, answer, without_name, is_whole=group.topics is None)
+                    _add_topic_ids(topics, answer, without_name, is_whole=group.topics is None)
             looked_up = iter(found)
             answers = [
                 OffsetFetchResponseGroup(
@@ -92,13 +91,12 @@ def handle_offset_fetch(
             whole = OffsetFetchResponse(groups=answers)
             if version < VERSION_WITH_GROUPS:
                 whole = _fetch_of_one(groups[0], answers[0], version)
-            context.outward(whole)
             return whole
 
         lookup = Reply()
         coordinator = service.coordinator
         effects = coordinator.fetch_offsets(
-            asked, lookup, service.now_ms, require_stable=request.require_stable
+            context.tenant, asked, lookup, service.now_ms, require_stable=request.require_stable
         )
         service.carry_out(effects, service.now_ms)
         found = lookup.result()
@@ -110,7 +108,7 @@ def handle_offset_fetch(
             lambda answers: reply.answer(LongAnswer(partial(response, answers), held))
         )
 
-    service.confirm([group.group_id for group in groups], now_ms, confirmed)
+    service.confirm(context.tenant, [group.group_id for group in groups], now_ms, confirmed)
     return reply.result()
 
 
@@ -149,21 +147,22 @@ def without_repetitions(
 
 
 def _name_topics(
-    image: MetadataImage, context: RequestContext, group: OffsetFetchRequestGroup
+    topics: Topics, version: int, group: OffsetFetchRequestGroup
 ) -> list[OffsetFetchResponseTopics]:
     """Give each topic that is asked for its name and its id; returns the answers for ids that no
     topic has."""
     unknown: list[OffsetFetchResponseTopics] = []
     if group.topics is None:
         return unknown
-    if context.api_version < VERSION_WITH_TOPIC_IDS:
+    if version < VERSION_WITH_TOPIC_IDS:
         for named in group.topics:
-            if named.name in image.topics_by_name:
-                named.topic_id = image.topics_by_name[named.name].topic_id
+            known_topic = topics.by_name(named.name)
+            if known_topic is not None:
+                named.topic_id = known_topic.topic_id
         return unknown
     known: list[OffsetFetchRequestTopics] = []
     for topic in group.topics:
-        topic_image = context.topics.by_id(topic.topic_id)
+        topic_image = topics.by_id(topic.topic_id)
         if topic_image is None:
             unknown.append(_unknown_topic_id(topic))
         else:
@@ -174,7 +173,7 @@ def _name_topics(
 
 
 def _add_topic_ids(
-    image: MetadataImage,
+    topics: Topics,
     answer: OffsetFetchResponseGroup,
     unknown: list[OffsetFetchResponseTopics],
     *,
@@ -184,9 +183,10 @@ def _add_topic_ids(
         return
     if is_whole:
         # Offsets of topics that are gone have no id to be shown under.
-        answer.topics = [each for each in answer.topics if each.name in image.topics_by_name]
+        by_names = topics.by_names()
+        answer.topics = [each for each in answer.topics if each.name in by_names]
         for each in answer.topics:
-            each.topic_id = image.topics_by_name[each.name].topic_id
+            each.topic_id = by_names[each.name].topic_id
     answer.topics.extend(unknown)
 
 

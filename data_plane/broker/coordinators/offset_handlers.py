@@ -1,8 +1,7 @@
 """Requests that change committed offsets: OffsetCommit and OffsetDelete.
 
-The group coordinator knows neither topics nor protocol versions. Here the client's names become
-those inside and back (namespaces.py), topic ids become names and back, and topics and partitions
-that do not exist are answered. Offsets are read in offset_fetch.
+The group coordinator knows neither topics nor protocol versions. Here topic ids become names and
+back, and topics and partitions that do not exist are answered. Offsets are read in offset_fetch.
 """
 
 from __future__ import annotations
@@ -44,8 +43,6 @@ def handle_offset_commit(
 ) -> Any:
     """Topics and partitions that do not exist are answered here; the rest is committed. A request
     without any that exist does not reach the coordinator, so that it hears of no group error."""
-    if not context.names.is_identity:
-        context.inward(request)
     refused: list[OffsetCommitResponseTopic] = []
     accepted: list[OffsetCommitRequestTopic] = []
     for topic in request.topics:
@@ -54,7 +51,7 @@ def handle_offset_commit(
             image = context.topics.by_id(topic.topic_id)
             error = ErrorCode.UNKNOWN_TOPIC_ID if image is None else error
         else:
-            image = services.image.topics_by_name.get(topic.name)
+            image = context.topics.by_name(topic.name)
         partition_count = 0 if image is None else len(image.partitions)
         name = topic.name if image is None else image.name
         topic_id = topic.topic_id if image is None else image.topic_id
@@ -74,12 +71,15 @@ def handle_offset_commit(
                 OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=known)
             )
     if not accepted:
-        return context.outward(OffsetCommitResponse(topics=refused))
+        return OffsetCommitResponse(topics=refused)
     request.topics = accepted
     service = service_of(services)
-    reply = Reply(lambda response: context.outward(_merge_commit(refused, response)))
+    reply = Reply(lambda response: _merge_commit(refused, response))
     service.carry_out(
-        service.coordinator.commit_offsets(request, client_of(context), reply, now_ms), now_ms
+        service.coordinator.commit_offsets(
+            context.tenant, request, client_of(context), reply, now_ms
+        ),
+        now_ms,
     )
     return reply.result()
 
@@ -110,11 +110,10 @@ def _merge_commit(
 def handle_offset_delete(
     services: Services, context: RequestContext, request: OffsetDeleteRequest, now_ms: int
 ) -> Any:
-    context.inward(request)
     refused: list[OffsetDeleteResponseTopic] = []
     accepted: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
-        image = services.image.topics_by_name.get(topic.name)
+        image = context.topics.by_name(topic.name)
         partition_count = 0 if image is None else len(image.partitions)
         known, unknown = _split(topic.partitions, partition_count)
         if unknown:
@@ -134,8 +133,10 @@ def handle_offset_delete(
             accepted.append(OffsetDeleteRequestTopic(name=topic.name, partitions=known))
     request.topics = accepted
     service = service_of(services)
-    reply = Reply(lambda response: context.outward(_merge_delete(refused, response)))
-    service.carry_out(service.coordinator.delete_offsets(request, reply, now_ms), now_ms)
+    reply = Reply(lambda response: _merge_delete(refused, response))
+    service.carry_out(
+        service.coordinator.delete_offsets(context.tenant, request, reply, now_ms), now_ms
+    )
     return reply.result()
 
 

@@ -33,6 +33,6 @@ def readable_of(
 def _name_of(context: RequestContext, fetch_set: FetchSet, target: FetchPartition) -> str | None:
     """What the client calls its topic; None for an id that no topic has, which it will be told."""
     if not fetch_set.uses_topic_ids:
-        return context.topics.outside(target.topic)
+        return target.topic
     topic = context.topics.by_id(UUID(bytes=target.topic_id))
-    return None if topic is None else context.topics.name_of(topic)
+    return None if topic is None else topic.name

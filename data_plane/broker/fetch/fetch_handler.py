@@ -24,7 +24,6 @@ whose log ends it reports; in a session, what it does not name has not changed.
 from __future__ import annotations
 
 from data_plane.broker.fetch import fetch_sets
-from data_plane.broker.fetch.fetch_names import inside_view
 from data_plane.broker.fetch.fetch_poll import Poll
 from data_plane.broker.fetch.fetch_reads import LARGE_FETCH_BYTES
 from data_plane.broker.fetch.fetch_response import (
@@ -57,7 +56,7 @@ def handle_fetch(
     if end - position > LARGE_FETCH_BYTES:
         kept = context.connection.keep(buf, position, end)
         return LargeFetch(services, context, kept, position, end).deferred
-    view = inside_view(context, parse_fetch(buf, position, end, context.api_version))
+    view = parse_fetch(buf, position, end, context.api_version)
     if view.replica_id >= 0 and not context.connection.is_inter_broker:
         return _refuse_follower(services, context, view)
     fetches = services.fetches
@@ -95,7 +94,7 @@ def _refuse_follower(
     error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     results: list[PartitionResult] = []
     if context.api_version < SESSIONS_VERSION:
-        fetch_set = FetchSet(False, 0)
+        fetch_set = FetchSet(context.tenant, False, 0)
         fetch_set.name_all(view.topics)
         results = [PartitionResult(target, int(error)) for target in fetch_set.partitions()]
     return encode_refusal(services, context, error, results)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from data_plane.broker.fetch.fetch_names import outside_name
 from data_plane.broker.fetch.fetch_sessions import NO_SESSION_ID, FetchPartition, FetchSet
 from data_plane.broker.fetch.replica_selector import NO_PREFERRED_REPLICA
 from data_plane.broker.produce.produce_response import node_endpoints
@@ -207,7 +206,9 @@ def _fields(
     target = result.target
     leader = None
     if leader_hints is not None and result.error_code in _LEADER_ERRORS:
-        leader = services.projections.current_leader(target.topic, target.topic_id, target.index)
+        leader = services.projections.current_leader(
+            target.owner.tenant, target.topic, target.topic_id, target.index
+        )
         if leader is not None:
             leader_hints.add(leader[0])
     aborted: Sequence[tuple[int, int]] | None = None
@@ -239,10 +240,6 @@ def encode_topics(
 ) -> list[Buffer]:
     """The whole frame; may be called in a thread."""
     version = context.api_version
-    if not context.names.is_identity:
-        topics = [
-            (outside_name(context, name), topic_id, fields) for name, topic_id, fields in topics
-        ]
     return kernel.encode_fetch_response(
         bytes(begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)),
         version,

@@ -23,9 +23,9 @@ from data_plane.broker.fetch.leader_throttle import LeaderThrottle
 from data_plane.broker.fetch.projection import ProjectedPartition
 from data_plane.broker.fetch.replica_selector import RACK_AWARE, preferred_read_replica
 from data_plane.broker.request.api import RequestContext
-from data_plane.broker.request.namespaces import Topics
 from data_plane.broker.request.partition_errors import ANY_LEADER_EPOCH
 from data_plane.broker.services import Services
+from data_plane.cell.tenants import TENANTS_MAX
 from data_plane.replica.follower_fetch import FollowerFetch
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -34,11 +34,14 @@ from data_plane.wire.kernel_types import FetchRequestView
 READ_COMMITTED = 1
 # The first version whose consumers may read at followers.
 FOLLOWER_READS_VERSION = 11
+# Of so many tenants that ask in all four ways.
+RIGHTS_KEPT_MAX = 4 * TENANTS_MAX
 
 
 class FetchRights:
     """Of one request, or of all those of consumers that ask alike.
 
+    - `tenant`: whose topics are named, and may be read. A follower reads everybody's.
     - `follower`: who asks, where it is another broker's replica fetcher.
     - `is_plain`: reading ends at the high watermark.
     - `rack_id`: where the consumer is, "" when that does not matter.
@@ -46,30 +49,29 @@ class FetchRights:
 
     __slots__ = (
         "_services",
-        "_topics",
         "follower",
         "is_follower",
         "is_plain",
         "is_read_committed",
         "rack_id",
         "reads_at_followers",
+        "tenant",
         "throttle",
     )
 
     def __init__(
         self,
         services: Services,
+        tenant: str,
         *,
         is_read_committed: bool = False,
         reads_at_followers: bool = False,
         rack_id: str = "",
         follower: FollowerFetch | None = None,
         throttle: LeaderThrottle | None = None,
-        topics: Topics | None = None,
     ) -> None:
-        """`topics` are those that may be read, None for all."""
-        self._topics = topics
         self._services = services
+        self.tenant = tenant
         self.is_read_committed = is_read_committed
         self.reads_at_followers = reads_at_followers
         self.rack_id = rack_id
@@ -89,15 +91,15 @@ class FetchRights:
         """Through what the records that `target` names are read; None for the log as it is."""
         if self.is_follower:
             return None
-        return self._services.projections.find(target.topic, target.topic_id, target.index)
+        return self._services.projections.find(
+            self.tenant, target.topic, target.topic_id, target.index
+        )
 
     def find(
         self, target: FetchPartition, projected: ProjectedPartition | None, uses_topic_ids: bool
     ) -> Partition | None:
         """The replica to read at, or None; `error` then says why."""
         partitions = self._services.partitions
-        if uses_topic_ids and self._is_foreign(target):
-            return None
         if projected is not None:
             source = (projected.source_topic_id, projected.source_index)
             partition = partitions.get(*source)
@@ -105,13 +107,16 @@ class FetchRights:
             source = (target.topic_id, target.index)
             partition = partitions.get(*source)
         else:
-            partition = partitions.get_by_name(target.topic, target.index)
+            partition = partitions.get_by_name(self.tenant, target.topic, target.index)
         if partition is None and self.reads_at_followers:
             if projected is not None or uses_topic_ids:
                 partition = partitions.replica(*source)
             else:
-                partition = partitions.replica_by_name(target.topic, target.index)
-        return partition if partition is not None and self.may_read(partition) else None
+                partition = partitions.replica_by_name(self.tenant, target.topic, target.index)
+        if partition is None or not self.may_read(partition):
+            return None
+        # An id may be anybody's.
+        return partition if self.is_follower or partition.tenant == self.tenant else None
 
     def error(
         self, target: FetchPartition, projected: ProjectedPartition | None, uses_topic_ids: bool
@@ -128,12 +133,14 @@ class FetchRights:
             )
         if uses_topic_ids:
             return services.partitions.error(target.topic_id, target.index, leader_epoch)
-        return services.partitions.error_by_name(target.topic, target.index, leader_epoch)
+        return services.partitions.error_by_name(
+            self.tenant, target.topic, target.index, leader_epoch
+        )
 
     def _is_foreign(self, target: FetchPartition) -> bool:
-        """Whether the topic is of another namespace, which is as good as none."""
-        topics = self._topics
-        return topics is not None and topics.by_id(UUID(bytes=target.topic_id)) is None
+        """Whether the topic is another tenant's, which is as good as none."""
+        topic = self._services.image.topics_by_id.get(UUID(bytes=target.topic_id))
+        return topic is not None and topic.tenant != self.tenant and not self.is_follower
 
     def preferred_replica(self, target: FetchPartition, partition: Partition) -> int:
         """The broker where the consumer should read instead; -1 for none."""
@@ -172,15 +179,7 @@ class RightsOfRequests:
     def __init__(self, services: Services, throttle: LeaderThrottle) -> None:
         self._services = services
         self._throttle = throttle
-        self._of_consumers = {
-            (is_read_committed, reads_at_followers): FetchRights(
-                services,
-                is_read_committed=bool(is_read_committed),
-                reads_at_followers=reads_at_followers,
-            )
-            for is_read_committed in (0, READ_COMMITTED)
-            for reads_at_followers in (False, True)
-        }
+        self._of_consumers: dict[tuple[str, bool, bool], FetchRights] = {}
 
     def of(self, context: RequestContext, view: FetchRequestView) -> FetchRights:
         """The rights of one request."""
@@ -189,6 +188,7 @@ class RightsOfRequests:
             registered = services.image.brokers.get(view.replica_id)
             return FetchRights(
                 services,
+                context.tenant,
                 follower=FollowerFetch(
                     view.replica_id,
                     view.replica_epoch,
@@ -196,22 +196,26 @@ class RightsOfRequests:
                 ),
                 throttle=self._throttle if self._throttle.is_limited else None,
             )
-        topics = None if context.names.is_identity else context.topics
         is_read_committed = view.isolation_level == READ_COMMITTED
         if view.rack_id and services.config.get_str("replica.selector.class") == RACK_AWARE:
             return FetchRights(
                 services,
+                context.names.tenant,
                 is_read_committed=is_read_committed,
                 reads_at_followers=True,
                 rack_id=view.rack_id,
-                topics=topics,
             )
         reads_at_followers = context.api_version >= FOLLOWER_READS_VERSION
-        if topics is not None:
-            return FetchRights(
+        key = (context.names.tenant, is_read_committed, reads_at_followers)
+        rights = self._of_consumers.get(key)
+        if rights is None:
+            if len(self._of_consumers) >= RIGHTS_KEPT_MAX:
+                # Of tenants that are gone, most of them.
+                self._of_consumers.clear()
+            rights = self._of_consumers[key] = FetchRights(
                 services,
+                context.names.tenant,
                 is_read_committed=is_read_committed,
                 reads_at_followers=reads_at_followers,
-                topics=topics,
             )
-        return self._of_consumers[(is_read_committed, reads_at_followers)]
+        return rights

@@ -188,12 +188,17 @@ class FetchSet:
         "partitions_count",
         "session_id",
         "share",
+        "tenant",
         "topics",
         "unreported",
         "uses_topic_ids",
     )
 
-    def __init__(self, uses_topic_ids: bool, now_ms: int, *, is_follower: bool = False) -> None:
+    def __init__(
+        self, tenant: str, uses_topic_ids: bool, now_ms: int, *, is_follower: bool = False
+    ) -> None:
+        # Whose topics are named in it.
+        self.tenant = tenant
         self.session_id = NO_SESSION_ID
         # Of a session: its namespace's share of all.
         self.share: Share | None = None

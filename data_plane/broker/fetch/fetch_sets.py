@@ -43,7 +43,7 @@ def for_full(
             and kept.is_follower == is_follower
         ):
             return kept
-    return FetchSet(uses_topic_ids, now_ms, is_follower=is_follower)
+    return FetchSet(context.tenant, uses_topic_ids, now_ms, is_follower=is_follower)
 
 
 def keep(

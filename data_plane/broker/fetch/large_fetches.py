@@ -29,7 +29,6 @@ from typing import Any, cast
 
 from data_plane.broker.fetch import fetch_sets
 from data_plane.broker.fetch.cold_reads import ColdRead
-from data_plane.broker.fetch.fetch_names import inside_view
 from data_plane.broker.fetch.fetch_poll import Poll
 from data_plane.broker.fetch.fetch_reads import FetchReads
 from data_plane.broker.fetch.fetch_response import (
@@ -241,7 +240,6 @@ class LargeFetch:
         kept = self._kept
         position, end = self._position - kept.shift, self._end - kept.shift
         view = parse_fetch(kept.buf, position, end, self._context.api_version)
-        view = inside_view(self._context, view)
         return (
             view,
             cast(list[list[FetchTopicView]], _pieces(view.topics)),

@@ -82,7 +82,7 @@ class LeaderThrottle:
         leadership = partition.leadership
         if leadership is None or leadership.counts(node_id, partition.log.log_end_offset):
             return False
-        topic = self._services.image.topics_by_name.get(partition.topic)
+        topic = self._services.image.topics_by_id.get(partition.log.topic_id)
         text = None if topic is None else topic.configs.get(REPLICAS)
         if not text:
             return False

@@ -100,7 +100,6 @@ def handle_list_offsets(
     topics = []
     for topic in request.topics:
         topic_id = context.topics.id_of(topic.name)
-        inside = context.topics.inside(topic.name)
         named: set[int] = set()
         twice: set[int] = set()
         for wanted in topic.partitions:
@@ -119,7 +118,9 @@ def handle_list_offsets(
                 answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
             else:
                 try:
-                    _look_up(services, context, request, inside, topic_id, wanted, answer, searches)
+                    _look_up(
+                        services, context, request, topic.name, topic_id, wanted, answer, searches
+                    )
                 except LogError as error:
                     # Any question to a log may have to load it first.
                     answer.error_code = int(error.error_code)
@@ -142,10 +143,10 @@ def _look_up(
 ) -> None:
     """Fill in the answer, or add a search that will."""
     projections = services.projections
-    partition = projections.leading(topic, topic_id, wanted.partition_index)
+    partition = projections.leading(context.tenant, topic, topic_id, wanted.partition_index)
     if partition is None or partition.leader_error is not ErrorCode.NONE:
         error = projections.error(
-            topic, topic_id, wanted.partition_index, wanted.current_leader_epoch
+            context.tenant, topic, topic_id, wanted.partition_index, wanted.current_leader_epoch
         )
         answer.error_code = int(error)
         return

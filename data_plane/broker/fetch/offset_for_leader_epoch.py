@@ -30,7 +30,6 @@ def handle_offset_for_leader_epoch(
     topics = []
     for topic in request.topics:
         topic_id = context.topics.id_of(topic.topic)
-        inside = context.topics.inside(topic.topic)
         partitions = []
         for wanted in topic.partitions:
             if is_refused:
@@ -40,7 +39,7 @@ def handle_offset_for_leader_epoch(
                 )
             else:
                 try:
-                    answer = _answer(services, inside, topic_id, wanted)
+                    answer = _answer(services, context.tenant, topic.topic, topic_id, wanted)
                 except LogError as error:
                     answer = EpochEndOffset(
                         partition=wanted.partition, error_code=int(error.error_code)
@@ -51,13 +50,19 @@ def handle_offset_for_leader_epoch(
 
 
 def _answer(
-    services: Services, topic: str, topic_id: bytes, wanted: OffsetForLeaderPartition
+    services: Services,
+    tenant: str,
+    topic: str,
+    topic_id: bytes,
+    wanted: OffsetForLeaderPartition,
 ) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     projections = services.projections
-    partition = projections.leading(topic, topic_id, wanted.partition)
+    partition = projections.leading(tenant, topic, topic_id, wanted.partition)
     if partition is None or partition.leader_error is not ErrorCode.NONE:
-        error = projections.error(topic, topic_id, wanted.partition, wanted.current_leader_epoch)
+        error = projections.error(
+            tenant, topic, topic_id, wanted.partition, wanted.current_leader_epoch
+        )
         answer.error_code = int(error)
         return answer
     error = check_leader_epoch(partition.leader_epoch, wanted.current_leader_epoch)

@@ -101,9 +101,11 @@ class ProjectedPartition:
 class ProjectionProvider(Protocol):
     """Whatever is plugged in that knows projected partitions."""
 
-    def find(self, topic: str, topic_id: bytes, index: int) -> ProjectedPartition | None:
-        """The projected partition of that name inside (namespaces.py) or that id (the other one is
-        empty), None when it is none of this provider's. The same object until it has ended."""
+    def find(
+        self, tenant: str, topic: str, topic_id: bytes, index: int
+    ) -> ProjectedPartition | None:
+        """The tenant's projected partition of that name or that id (the other one is empty), None
+        when it is none of this provider's. The same object until it has ended."""
 
 
 class Projections:
@@ -117,33 +119,36 @@ class Projections:
         """The first provider that knows a partition is the one that counts."""
         self._providers.append(provider)
 
-    def find(self, topic: str, topic_id: bytes, index: int) -> ProjectedPartition | None:
-        """The projected partition, by name or by id; None for a plain one."""
+    def find(
+        self, tenant: str, topic: str, topic_id: bytes, index: int
+    ) -> ProjectedPartition | None:
+        """The tenant's projected partition, by name or by id; None for a plain one."""
         for provider in self._providers:
-            projected = provider.find(topic, topic_id, index)
+            projected = provider.find(tenant, topic, topic_id, index)
             if projected is not None:
                 return projected
         return None
 
-    # Partitions of topics that a request has named (as they are called inside, with the id that the
-    # image has for them): of a projected one its source.
+    # Partitions of a tenant's topics that a request has named (with the id that the image has for
+    # them): of a projected one its source.
 
-    def leading(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
+    def leading(self, tenant: str, topic: str, topic_id: bytes, index: int) -> Partition | None:
         """As `TopicPartitions.get`."""
-        projected = self.find(topic, b"", index)
+        projected = self.find(tenant, topic, b"", index)
         if projected is None:
             return self._partitions.get(topic_id, index)
         return self._partitions.get(projected.source_topic_id, projected.source_index)
 
     def error(
         self,
+        tenant: str,
         topic: str,
         topic_id: bytes,
         index: int,
         current_leader_epoch: int = ANY_LEADER_EPOCH,
     ) -> ErrorCode:
         """As `TopicPartitions.error_of_named`."""
-        projected = self.find(topic, b"", index)
+        projected = self.find(tenant, topic, b"", index)
         if projected is None:
             return self._partitions.error_of_named(topic_id, index, current_leader_epoch)
         return self.source_error(projected, current_leader_epoch, is_by_id=False)
@@ -155,11 +160,13 @@ class Projections:
         find = self._partitions.error if is_by_id else self._partitions.error_of_named
         return find(projected.source_topic_id, projected.source_index, current_leader_epoch)
 
-    def current_leader(self, topic: str, topic_id: bytes, index: int) -> tuple[int, int] | None:
+    def current_leader(
+        self, tenant: str, topic: str, topic_id: bytes, index: int
+    ) -> tuple[int, int] | None:
         """As `TopicPartitions.current_leader`."""
-        projected = self.find(topic, topic_id, index)
+        projected = self.find(tenant, topic, topic_id, index)
         if projected is None:
-            return self._partitions.current_leader(topic, topic_id, index)
+            return self._partitions.current_leader(tenant, topic, topic_id, index)
         return self._partitions.current_leader(
-            "", projected.source_topic_id, projected.source_index
+            tenant, "", projected.source_topic_id, projected.source_index
         )

@@ -66,13 +66,6 @@ class Refusal(NamedTuple):
     named: Sequence[tuple[int, str]] = ()
     tells_log_start: bool = False
 
-    def renamed(self, partition: str, other: str) -> Refusal:
-        """The same, where `partition` is called `other`."""
-        return self._replace(
-            message=self.message.replace(partition, other),
-            named=[(record, words.replace(partition, other)) for record, words in self.named],
-        )
-
 
 class Checked(NamedTuple):
     """What a thread has found fit to be appended."""

@@ -49,11 +49,11 @@ from data_plane.broker.request.api import (
     KeptRequest,
     RequestContext,
 )
-from data_plane.broker.request.namespaces import NO_ID
 from data_plane.broker.request.partition_errors import UNKNOWN_PARTITION_CODES
 from data_plane.broker.request.throttling import throttle_produce
 from data_plane.broker.services import Services
 from data_plane.cell.acls import AclOperation, AclResourceType
+from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
@@ -122,6 +122,7 @@ class _Produce:
         acks = view.acks
         self._services = services
         self._context = context
+        self._tenant = context.names.tenant
         self._version = version
         self._buf = buf
         self._position = position
@@ -141,9 +142,6 @@ class _Produce:
             topic_id = topic.topic_id
             if version < TOPIC_IDS_VERSION:
                 topic_id = topics.id_of(topic.name)
-            elif not context.names.is_identity and topics.by_id(UUID(bytes=topic_id)) is None:
-                # Of another namespace, which is as good as none.
-                topic_id = NO_ID
             partition_answers = []
             is_allowed = is_open or self._may_write(topic)
             for piece in topic.partitions:
@@ -321,7 +319,8 @@ class _Produce:
         send it again would let its next requests overtake it."""
         partitions = self._services.partitions
         loaded = functools.partial(self._looked, Nothing.PAUSED, None)
-        if not partitions.when_loaded("", topic_id, piece.partition_index, loaded):
+        is_known = self._context.topics.by_id(UUID(bytes=topic_id)) is not None
+        if not (is_known and partitions.when_loaded(topic_id, piece.partition_index, loaded)):
             return False
         answer.error_code, answer.error_message = _NONE, None
         self._keep()
@@ -389,7 +388,7 @@ class _Produce:
             if known is None:
                 # Which is what it will be told.
                 return True
-            name = context.topics.name_of(known)
+            name = known.name
         return context.may_to_topic(AclOperation.WRITE, name)
 
     def _find(
@@ -399,10 +398,12 @@ class _Produce:
         partitions = self._services.partitions
         index = piece.partition_index
         partition = partitions.get(topic_id, index)
-        if partition is None or partition.leader_error is not ErrorCode.NONE:
+        # An id may be anybody's.
+        is_ours = partition is not None and partition.tenant == self._tenant
+        if partition is None or partition.leader_error is not ErrorCode.NONE or not is_ours:
             answer.fail(self._why_not_here(topic_id, index))
             return None
-        if partition.topic in partitions.internal_topics:
+        if partition.topic in partitions.internal_topics and partition.tenant == DEFAULT_TENANT:
             answer.fail(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Cannot append to internal topic {partition.topic}",
@@ -431,15 +432,12 @@ class _Produce:
         partitions = self._services.partitions
         if self._version < TOPIC_IDS_VERSION:
             return partitions.error_of_named(topic_id, index)
+        if self._context.topics.by_id(UUID(bytes=topic_id)) is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
         return partitions.error(topic_id, index)
 
     def _refuse(self, refusal: Refusal, partition: Partition, answer: PartitionAnswer) -> None:
         self._services.counters.refused_batches += 1
-        if not self._context.names.is_identity:
-            # The log words errors with the name that the topic has inside.
-            outside = self._context.topics.outside(partition.topic)
-            index = partition.index
-            refusal = refusal.renamed(f"{partition.topic}-{index}", f"{outside}-{index}")
         answer.fail(refusal.error_code, refusal.message, refusal.named)
         if refusal.tells_log_start:
             answer.log_start_offset = partition.log.log_start_offset

@@ -81,7 +81,9 @@ def encode_produce_response(
             if answer.error_code in _LEADER_ERRORS:
                 # Rarely: what has no id in this version is looked up by its name once more.
                 topic_id = topic.topic_id if has_ids else context.topics.id_of(topic.name)
-                leader = services.partitions.current_leader("", topic_id, answer.index)
+                leader = services.partitions.current_leader(
+                    context.tenant, "", topic_id, answer.index
+                )
             if leader is None:
                 leader = _NO_LEADER
             else:

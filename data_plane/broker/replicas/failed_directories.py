@@ -99,7 +99,7 @@ class FailedDirectories:
         """What gives up the replicas on failed disks."""
         node_id, is_lost = self._services.node_id, self._services.logs.is_lost
         changes: list[Change] = []
-        for _, topic in sorted(image.topics_by_name.items()):
+        for topic in image.topics_in_order():
             for index, old in enumerate(topic.partitions):
                 if node_id not in old.replicas or not is_lost(topic.topic_id, index):
                     continue

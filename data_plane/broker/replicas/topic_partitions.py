@@ -40,6 +40,7 @@ from data_plane.broker.request.partition_errors import ANY_LEADER_EPOCH, check_l
 from data_plane.broker.request.wall_clock import WallClock
 from data_plane.cell.metadata import INTERNAL_TOPICS, NO_LEADER
 from data_plane.cell.partition_state import may_join_isr
+from data_plane.cell.topics_draft import changed_topics
 from data_plane.log.errors import LogDirFailure, LogError, UnknownPartition
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -94,7 +95,7 @@ class TopicPartitions:
         self._config = config
         self._replicas: dict[tuple[bytes, int], Partition] = {}
         self._leading_by_id: dict[tuple[bytes, int], Partition] = {}
-        self._leading_by_name: dict[tuple[str, int], Partition] = {}
+        self._leading_by_name: dict[tuple[str, str, int], Partition] = {}
         self._listeners: list[OnRolesChanged] = []
         # Told about partitions whose disk fails when they are opened, for the log and metrics.
         self.on_open_failed: Callable[[str, int, LogError], None] | None = None
@@ -153,11 +154,11 @@ class TopicPartitions:
                 return None
         return partition
 
-    def get_by_name(self, topic: str, index: int) -> Partition | None:
+    def get_by_name(self, tenant: str, topic: str, index: int) -> Partition | None:
         """As `get`, for requests that name topics."""
-        partition = self._leading_by_name.get((topic, index))
+        partition = self._leading_by_name.get((tenant, topic, index))
         if partition is None:
-            partition = self.replica_by_name(topic, index)
+            partition = self.replica_by_name(tenant, topic, index)
             if partition is not None and partition.leader_id != self._node_id:
                 return None
         return partition
@@ -173,9 +174,9 @@ class TopicPartitions:
                 partition = self._open(topic, index)
         return partition
 
-    def replica_by_name(self, topic: str, index: int) -> Partition | None:
+    def replica_by_name(self, tenant: str, topic: str, index: int) -> Partition | None:
         """As `replica`, for requests that name topics."""
-        topic_image = self._image.topics_by_name.get(topic)
+        topic_image = self._image.topic(tenant, topic)
         if topic_image is None:
             return None
         partition = self._replicas.get((topic_image.id_bytes, index))
@@ -202,18 +203,21 @@ class TopicPartitions:
         return error
 
     def error_by_name(
-        self, topic: str, index: int, current_leader_epoch: int = ANY_LEADER_EPOCH
+        self, tenant: str, topic: str, index: int, current_leader_epoch: int = ANY_LEADER_EPOCH
     ) -> ErrorCode:
         """As `error`, for `get_by_name`."""
-        topic_image = self._image.topics_by_name.get(topic)
+        topic_image = self._image.topic(tenant, topic)
         if topic_image is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return self._error(topic_image, index, current_leader_epoch)
 
-    def current_leader(self, topic: str, topic_id: bytes, index: int) -> tuple[int, int] | None:
-        """(leader id, leader epoch) according to the image."""
+    def current_leader(
+        self, tenant: str, topic: str, topic_id: bytes, index: int
+    ) -> tuple[int, int] | None:
+        """(leader id, leader epoch) according to the image, by name or by id; the other one is
+        empty."""
         if topic:
-            topic_image = self._image.topics_by_name.get(topic)
+            topic_image = self._image.topic(tenant, topic)
         else:
             topic_image = self._image.topics_by_id.get(UUID(bytes=topic_id))
         if topic_image is None or not 0 <= index < len(topic_image.partitions):
@@ -239,18 +243,13 @@ class TopicPartitions:
         self.is_image_old = False
         changed: list[tuple[UUID, int]] = []
         if old.topics_by_id is not image.topics_by_id:
-            # By name: with thousands of topics, hashing ids would take most of a commit's time.
-            for name, topic in old.topics_by_name.items():
-                new = image.topics_by_name.get(name)
-                if new is topic:
-                    continue
+            for topic, new in changed_topics(old, image):
                 if new is None or new.topic_id != topic.topic_id:
                     self._delete_topic(topic, changed)
                 else:
                     self._update_topic(topic, new, now_ms, changed)
             if self._listeners or self._makes_new:
-                for name, topic in image.topics_by_name.items():
-                    before = old.topics_by_name.get(name)
+                for topic, before in changed_topics(image, old):
                     if before is None or before.topic_id != topic.topic_id:
                         self._note_hosted(topic, changed)
         if old.configs != image.configs:
@@ -377,13 +376,13 @@ class TopicPartitions:
         key = (topic.id_bytes, partition.index)
         if partition.leader_id == self._node_id:
             self._leading_by_id[key] = partition
-            self._leading_by_name[(topic.name, partition.index)] = partition
+            self._leading_by_name[(topic.tenant, topic.name, partition.index)] = partition
         else:
             self._forget_leading(partition, key)
 
     def _forget_leading(self, partition: Partition, key: tuple[bytes, int]) -> None:
         self._leading_by_id.pop(key, None)
-        name_key = (partition.topic, partition.index)
+        name_key = (partition.tenant, partition.topic, partition.index)
         if self._leading_by_name.get(name_key) is partition:
             del self._leading_by_name[name_key]
 
@@ -401,7 +400,7 @@ class TopicPartitions:
             key = (topic.id_bytes, index)
             if self._loads is not None and self._loads.must_wait(key, log):
                 return None
-            partition = Partition(topic.name, index, log, self._node_id, self)
+            partition = Partition(topic.tenant, topic.name, index, log, self._node_id, self)
             self._give_role(partition, topic, image, None)
         except LogError as error:
             if self.on_open_failed is not None:
@@ -410,13 +409,9 @@ class TopicPartitions:
         self._replicas[key] = partition
         return partition
 
-    def when_loaded(
-        self, topic: str, topic_id: bytes, index: int, callback: Callable[[], None]
-    ) -> bool:
-        """Whether a thread is loading the log of this partition, by name or by id. `callback` is
-        called when it has ended then, whatever has come of it: look the partition up again."""
-        if topic and topic in self._image.topics_by_name:
-            topic_id = self._image.topics_by_name[topic].id_bytes
+    def when_loaded(self, topic_id: bytes, index: int, callback: Callable[[], None]) -> bool:
+        """Whether a thread is loading the log of this partition. `callback` is called when it has
+        ended then, whatever has come of it: look the partition up again."""
         return self._loads is not None and self._loads.when_ended((topic_id, index), callback)
 
     def _load_ended(self, key: tuple[bytes, int]) -> None:

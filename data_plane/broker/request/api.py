@@ -24,11 +24,11 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from data_plane.broker.request.authorizer import CLUSTER_NAME, EVERYTHING
 from data_plane.broker.request.budget import Share
-from data_plane.broker.request.namespaces import DEFAULT_NAMESPACE, Ids, RequestNames, Topics
+from data_plane.broker.request.namespaces import DEFAULT_NAMESPACE, RequestNames, Topics
 from data_plane.broker.request.principal import ANONYMOUS, Principal
 from data_plane.broker.request.request_gate import RequestGate
 from data_plane.cell.acls import AclResourceType
-from data_plane.wire.registry import API_BY_KEY, ApiKey
+from data_plane.wire.registry import ApiKey
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
@@ -149,25 +149,9 @@ class RequestContext(NamedTuple):
         return self.names.topics
 
     @property
-    def groups(self) -> Ids:
-        return self.names.groups
-
-    @property
-    def transactional_ids(self) -> Ids:
-        return self.names.transactional_ids
-
-    def inward(self, request: Any) -> None:
-        """Give a request that goes on as a whole the names that are inside."""
-        if not self.names.is_identity:
-            inward = self.names.namespace.inward
-            API_BY_KEY[self.api_key].translate_request(request, inward, self.api_version)
-
-    def outward(self, response: Any) -> Any:
-        """`response`, with the names that the client knows. It must be nobody else's."""
-        if not self.names.is_identity:
-            outward = self.names.namespace.outward
-            API_BY_KEY[self.api_key].translate_response(response, outward, self.api_version)
-        return response
+    def tenant(self) -> str:
+        """Whose names are meant."""
+        return self.names.tenant
 
     def may(self, operation: int, resource_type: int, name: str) -> bool:
         """Whether who asks may do this to the resource that he calls so (authorizer.py). What is

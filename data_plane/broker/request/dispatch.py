@@ -116,7 +116,10 @@ class Dispatcher:
                 reader = Reader(buf, position, end)
                 reader.skip_tagged_fields()
                 position = reader.pos
-        names = self._names[connection.namespace]
+        try:
+            names = self._names[connection.namespace]
+        except KeyError:
+            raise CloseConnection(f"tenant {connection.namespace} is no more") from None
         context = RequestContext(api_key, version, correlation_id, client_id, connection, names)
         if entry.raw_handler is not None:
             answer = self._call_raw(entry.raw_handler, context, buf, position, end, now_ms)

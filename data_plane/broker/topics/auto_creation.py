@@ -27,19 +27,19 @@ class AutoCreation:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._names: set[str] = set()
+        self._names: set[tuple[str, str]] = set()
 
     def create(self, names: Iterable[str], topics: Topics) -> None:
         """Start making topics, which the clients of `topics` call by these names; nothing happens
         to one that exists by then or cannot be. The outcome shows in the image."""
-        services = self._services
+        services, tenant = self._services, topics.tenant
         partitions_count = services.config.get_int("num.partitions")
         names_max = min(NAMES_MAX, max(1, PARTITIONS_PER_REQUEST_MAX // partitions_count))
-        fresh = [name for name in dict.fromkeys(names) if topics.inside(name) not in self._names]
+        fresh = [name for name in dict.fromkeys(names) if (tenant, name) not in self._names]
         fresh = fresh[: max(0, names_max - len(self._names))]
         if not fresh:
             return
-        under_way = [topics.inside(name) for name in fresh]
+        under_way = [(tenant, name) for name in fresh]
         self._names.update(under_way)
 
         def decide(image: MetadataImage) -> Sequence[Change]:
@@ -60,7 +60,7 @@ def _decide(
     names: Sequence[str],
     partitions_count: int,
 ) -> list[Change]:
-    collisions = CollisionIndex(topics.names())
+    collisions = CollisionIndex(topics.by_names())
     new = NewPartitions(services, image)
     changes: list[Change] = []
     made: set[str] = set()
@@ -77,7 +77,7 @@ def _decide(
         factor = new.default_factor("default.replication.factor")
         assignments = new.place(partitions_count, factor)
         topic_id = new_topic_id(services.random)
-        changes.append(CreateTopic(topics.inside(name), topic_id, assignments))
+        changes.append(CreateTopic(topics.tenant, name, topic_id, assignments))
         changes += new.initial_states(topic_id, 0, assignments)
     return changes
 

@@ -174,7 +174,7 @@ class Creations:
         self._services = services
         self._topics = topics
         self._new = new
-        self._collisions = CollisionIndex(topics.names())
+        self._collisions = CollisionIndex(topics.by_names())
 
     def decide(self, topic: CreatableTopic) -> tuple[CreateTopic, list[ChangePartition]]:
         """The topic, and what its partitions begin with. Raises Refusal."""
@@ -202,8 +202,9 @@ class Creations:
             else _automatic_assignments(services, new, topic)
         )
         topic_id = new_topic_id(services.random)
-        inside = self._topics.inside(name)
-        change = CreateTopic(inside, topic_id, assignments, tuple(configs.items()))
+        change = CreateTopic(
+            self._topics.tenant, name, topic_id, assignments, tuple(configs.items())
+        )
         return change, list(new.initial_states(topic_id, 0, assignments))
 
 

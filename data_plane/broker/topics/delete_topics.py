@@ -96,7 +96,7 @@ def _decide_deletions(
             continue
         try:
             topic = _topic_to_delete(topics, state, provided)
-            refuse_if_declared(image, context.namespace, topics.name_of(topic), "deleted")
+            refuse_if_declared(image, context.namespace, topic.name, "deleted")
         except Refusal as refusal:
             topic_id = state.topic_id
             if topic_id == ZERO_ID and state.name in provided.names_of_ids:
@@ -111,9 +111,7 @@ def _decide_deletions(
             )
         else:
             changes.append(DeleteTopic(topic.topic_id))
-            results.append(
-                DeletableTopicResult(name=topics.name_of(topic), topic_id=topic.topic_id)
-            )
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
     return changes
 
 

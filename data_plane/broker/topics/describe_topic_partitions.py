@@ -13,7 +13,7 @@ from data_plane.broker.request.authorized_operations import NOT_ASKED, topic_ope
 from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
 from data_plane.cell.acls import AclOperation
-from data_plane.cell.metadata import INTERNAL_TOPICS, PartitionImage, TopicImage
+from data_plane.cell.metadata import PartitionImage, TopicImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
@@ -37,7 +37,7 @@ def handle_describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     topics = context.topics
     asked = {topic.name for topic in request.topics}
-    names = sorted(asked or topics.names())
+    names = sorted(asked or topics.by_names())
     refused: list[str] = []
     if not context.names.rights.is_open:
         may_describe = [name for name in names if context.may_to_topic(AclOperation.DESCRIBE, name)]
@@ -58,8 +58,7 @@ def handle_describe_topic_partitions(
     for name in names:
         topic = topics.by_name(name)
         if topic is None:
-            is_internal = topics.inside(name) in INTERNAL_TOPICS
-            response.topics.append(_unknown(context, name, is_internal))
+            response.topics.append(_unknown(context, name, topics.is_internal(name)))
             continue
         if budget == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -50,7 +49,7 @@ from data_plane.broker.topics.metadata_encoding import (
     ItemWithOperations,
     encode_response,
 )
-from data_plane.cell.metadata import INTERNAL_TOPICS, OFFSETS_TOPIC, TopicImage
+from data_plane.cell.metadata import OFFSETS_TOPIC, TopicImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_request import (
     MetadataRequest,
@@ -110,9 +109,6 @@ def _with_operations(context: RequestContext, items: Sequence[Item]) -> list[Ite
 
 
 def _encoded_topics(services: Services, context: RequestContext) -> EncodedTopics:
-    if not context.names.is_identity:
-        # What is kept has the names that are inside.
-        return EncodedTopics(view_of(services))
     encoded = services.encoded_topics
     if encoded is None:
         encoded = services.encoded_topics = EncodedTopics()
@@ -231,19 +227,13 @@ def _answer(
     if wanted is None or (not wanted and version < NULL_IS_ALL_VERSION):
         items: list[Item] = list(context.topics.all())
         if not context.names.rights.is_open:
-            name_of, may = context.topics.name_of, context.may_to_topic
-            items = [each for each in context.topics.all() if may(DESCRIBE, name_of(each))]
+            may = context.may_to_topic
+            items = [each for each in context.topics.all() if may(DESCRIBE, each.name)]
     elif any(topic.topic_id != ZERO_ID for topic in wanted):
         items = _by_id(context, wanted)
     else:
         may_create = request.allow_auto_topic_creation
         items = _by_name(services, context, wanted, operations, may_create)
-    if not context.names.is_identity:
-        name_of = context.topics.name_of
-        items = [
-            replace(item, name=name_of(item)) if isinstance(item, TopicImage) else item
-            for item in items
-        ]
     return response, items
 
 
@@ -288,7 +278,7 @@ def _by_id(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> l
             )
             if topic is None
             else topic
-            if context.may_to_topic(DESCRIBE, context.topics.name_of(topic))
+            if context.may_to_topic(DESCRIBE, topic.name)
             # Ids are no secrets, names are.
             else MetadataResponseTopic(
                 error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=None, topic_id=topic_id
@@ -333,15 +323,15 @@ def _by_name(
             MetadataResponseTopic(
                 error_code=int(error),
                 name=name,
-                is_internal=topics.inside(name) in INTERNAL_TOPICS,
+                is_internal=topics.is_internal(name),
                 topic_authorized_operations=operations,
             )
         )
-    internal = {name for name in map(topics.inside, to_create) if name in INTERNAL_TOPICS}
+    internal = {name for name in to_create if topics.is_internal(name)}
     if OFFSETS_TOPIC in internal:
         # The group service knows how its topic has to be.
         services.groups.topic.create()
-    ordinary = (name for name in to_create if topics.inside(name) not in internal)
+    ordinary = (name for name in to_create if name not in internal)
     auto_creation_of(services).create(ordinary, topics)
     return found + missing + refused
 

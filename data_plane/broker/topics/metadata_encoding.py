@@ -66,7 +66,7 @@ class EncodedTopics:
         self.view = view
         # The brokers that `view` was made of, to see that they have changed.
         self.brokers: Mapping[int, BrokerImage] | None = None
-        self._kept: dict[tuple[str, int, int], tuple[TopicImage, bytes]] = {}
+        self._kept: dict[tuple[str, str, int, int], tuple[TopicImage, bytes]] = {}
         self._partitions_count = 0
         # Most partitions of a cell have equal images, of different topics too.
         self._templates: dict[_TemplateKey, tuple[bytes, bytes]] = {}
@@ -82,7 +82,7 @@ class EncodedTopics:
 
     def encode(self, topic: TopicImage, version: int, operations: int) -> bytes:
         """One element of the array of topics."""
-        key = (topic.name, version, operations)
+        key = (topic.tenant, topic.name, version, operations)
         kept = self._kept.get(key)
         if kept is not None:
             if kept[0] is topic:
