@@ -62,18 +62,25 @@ def truncate_for_divergence(log: Log, epoch: int, end_offset: int) -> CutJob | N
     and ends at `end_offset`; where that takes long it is not done, and the job that does it comes
     back.
 
+    A compacted log that is to be cut below its high watermark, which an unclean election or lost
+    disks make necessary, begins anew: its cleaner has dropped records for newer ones that go now.
+
     Never a damaged batch below that, which may hold committed records: who counts on this replica
     has to be told first, and that is the repair's. Raises DamagedLog then, and LogDirFailure."""
     offset = truncation.truncation_offset(log, (epoch, end_offset))
-    takes_long = log.needs_long_cut(offset)
+    begins_anew = log.config.compact and offset < log.high_watermark
+    takes_long = not begins_anew and log.needs_long_cut(offset)
     if not takes_long:
         log.check_before_truncation(offset)
     damaged_from = first_damaged_offset(log)
     if damaged_from is not None and damaged_from < offset:
         raise DamagedLog(log.folder, offset, damaged_from)
-    if takes_long:
+    if begins_anew:
+        log.truncate_fully_and_start_at(min(offset, log.log_start_offset))
+    elif takes_long:
         return log.cut_job(offset)
-    log.truncate_to(offset)
+    else:
+        log.truncate_to(offset)
     return None
 
 

@@ -361,6 +361,46 @@ def append_of_producer(node: Node, sequence: int) -> None:
     node.partition.append_as_leader(batch, 0, len(batch), now_ms=node.cell.now_ms)
 
 
+def append_of_key(node: Node, key: bytes, value: bytes) -> None:
+    batch = build_batch([NewRecord(node.cell.now_ms, key, value)])
+    node.partition.append_as_leader(batch, 0, len(batch), now_ms=node.cell.now_ms)
+
+
+def test_a_compacted_log_gets_back_what_it_dropped_for_records_that_were_undone() -> None:
+    """1 has cleaned away the first value of a key for the second one. 2 leads without that one:
+    what 1 has to have then is the first."""
+    config = LogConfig(
+        cleanup_policy=frozenset({"compact"}),
+        min_cleanable_dirty_ratio=0.0,
+        file_delete_delay_ms=0,
+    )
+    cell = Cell(2, min_insync_replicas=1, config=config)
+    one, two = cell.nodes[1], cell.nodes[2]
+    append_of_key(one, b"k", b"first")
+    append_of_key(one, b"other", b"x")
+    cell.catch_up(2)
+    cell.commit(isr=(1,))
+    one.deliver()
+    append_of_key(one, b"k", b"second")
+    cell.now_ms += LAG_MS + 1
+    one.partition.review(cell.now_ms)
+    log = one.partition.log
+    log.roll()
+    log.flush()
+    one.checkpoint()
+    job = log.compaction_job(cell.now_ms)
+    assert job is not None
+    job.run()
+    job.finish()
+    assert one.epochs() == [(1, 0), (2, 0)]
+    cell.commit(isr=(2,), leader=2)
+    cell.deliver()
+    assert cell.fetch(1).diverging == (0, 2)
+    cell.catch_up(1)
+    assert_equal(one, two)
+    assert one.epochs() == [(0, 0), (1, 0)]
+
+
 def test_what_cannot_be_compared_any_more_is_forgotten() -> None:
     """A leader whose own log began anew at its log start knows no old epochs. A log that ends there
     may hold something else below, and would remember producers by what never counted."""
