@@ -33,6 +33,7 @@ KNOWN_SEEDS: tuple[tuple[int, int, str], ...] = (
     (40_305, 5000, "the model forgot what a compacted log had synced before a kill"),
     (60_165, 5000, "the model asked a replica about a log that its failing disk had half cut"),
     (6270, 5000, "a reader was not excused before its leader's loss had been noticed"),
+    (10_328, 5000, "the model judged a change that the same commit had changed once more"),
     (10_619, 5000, "a cleaned log was cut, and lacked what it had dropped for records that went"),
     (20_027, 7000, "what came in the place of a damaged copy counted as cleaned"),
     (20_039, 23_100, "a leader took a log that ended at its log start for the same below it"),
