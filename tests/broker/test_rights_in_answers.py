@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from data_plane.broker.fetch.fetch_reads import LARGE_FETCH_BYTES
 from data_plane.broker.request.authorized_operations import NOT_ASKED
 from data_plane.cell.acls import (
     Acl,
@@ -21,12 +22,14 @@ from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from data_plane.wire.messages.describe_cluster_request import DescribeClusterRequest
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
+from data_plane.wire.messages.fetch_request import FetchPartition, encode_fetch_request
 from data_plane.wire.messages.init_producer_id_request import InitProducerIdRequest
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
 from data_plane.wire.messages.metadata_request import MetadataRequest
+from data_plane.wire.primitives import Writer
 from data_plane.wire.registry import ApiKey
 from tests.broker import test_namespaces as story
-from tests.broker.test_authorization import World
+from tests.broker.test_authorization import World, requests
 from tests.groups.requests import fetch, old_fetch
 
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
@@ -249,15 +252,20 @@ def test_a_session_hears_of_each_refusal_and_of_what_it_may_read_again(world: Wo
     assert first.session_id
     assert first.responses[0].partitions[0].records
     again = story.fetched(12, "x", world.topic_id)
+    again.topics[0].partitions[0].fetch_offset = end_of(world)
     again.session_id, again.session_epoch, again.max_wait_ms = first.session_id, 1, 0
+    assert world.ask(ApiKey.FETCH, 12, again).responses == []
+    # There is no news of the partition, but of who may read it.
+    again.topics = []
     world.grant()
-    for epoch in (1, 2):
+    for epoch in (2, 3):
         again.session_epoch = epoch
         answer = world.ask(ApiKey.FETCH, 12, again)
         (told,) = answer.responses[0].partitions
         assert (told.error_code, told.records or b"") == (REFUSED, b"")
     world.grant(may(AclOperation.READ, "x"))
-    again.session_epoch = 3
+    again.session_epoch = 4
+    again.topics = request.topics
     (told,) = world.ask(ApiKey.FETCH, 12, again).responses[0].partitions
     assert told.error_code == 0
     assert told.records
@@ -280,3 +288,41 @@ def test_produce_without_acknowledgement_that_is_refused_closes_the_connection(
     request.acks = 0
     with pytest.raises(Exception, match="TOPIC_AUTHORIZATION_FAILED"):
         world.player.first.send(ApiKey.PRODUCE, 12, request)
+
+
+def test_a_fetch_of_very_many_partitions_is_held_against_the_acls(world: World) -> None:
+    def asked() -> Any:
+        request = story.fetched(12, "x", world.topic_id)
+        request.topics[0].partitions = [
+            FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in range(2000)
+        ]
+        writer = Writer()
+        encode_fetch_request(writer, request, 12)
+        assert len(writer.buf) > LARGE_FETCH_BYTES
+        answer = world.ask(ApiKey.FETCH, 12, request)
+        return [partition for topic in answer.responses for partition in topic.partitions]
+
+    world.grant(may(AclOperation.READ, HIDDEN))
+    told = asked()
+    assert {partition.error_code for partition in told} == {REFUSED}
+    assert len(told) == 2000
+    assert not any(partition.records for partition in told)
+    world.grant(may(AclOperation.READ, "x"))
+    told = asked()
+    unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert [partition.error_code for partition in told[:3]] == [0, 0, unknown]
+    assert told[0].records
+
+
+def test_while_everybody_may_do_everything_nothing_is_asked(world: World) -> None:
+    world.grant()
+    world.settings()
+    authorizer = world.player.services.authorizer
+    assert authorizer.of("default").is_open
+    for api_key, version, request in requests(world):
+        if api_key is not ApiKey.CREATE_ACLS:
+            world.ask(api_key, version, request)
+    assert authorizer.decisions_count == 0
+    world.grant()
+    world.ask(ApiKey.METADATA, 12, story.named(["x"]))
+    assert authorizer.decisions_count > 0

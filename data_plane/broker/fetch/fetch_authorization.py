@@ -15,6 +15,15 @@ from data_plane.cell.acls import AclOperation
 Targets = Sequence[FetchPartition]
 
 
+def look_again_if_rights_changed(context: RequestContext, fetch_set: FetchSet) -> None:
+    """Who has lost a right hears of it, be there news of the partition or not."""
+    policy = context.names.rights.policy
+    if policy is not fetch_set.policy:
+        fetch_set.policy = policy
+        for target in fetch_set.partitions():
+            fetch_set.dirty[target] = None
+
+
 def readable_of(
     context: RequestContext, fetch_set: FetchSet, targets: Targets
 ) -> tuple[Targets, Targets]:

@@ -26,6 +26,7 @@ import traceback
 from collections.abc import Iterable
 from itertools import islice
 
+from data_plane.broker.fetch.fetch_authorization import look_again_if_rights_changed
 from data_plane.broker.fetch.fetch_reads import LOOKED_AT_MAX, FetchReads
 from data_plane.broker.fetch.fetch_response import encode_fetch_response, encode_full_response
 from data_plane.broker.fetch.fetch_sessions import NO_SESSION_ID, FetchPartition, FetchSet
@@ -86,6 +87,8 @@ class Poll(FetchReads):
     def evaluate(self) -> bool:
         """Collect what can be sent now. True when the answer should not wait any longer."""
         self.start_over()
+        if not self._context.names.rights.is_open:
+            look_again_if_rights_changed(self._context, self._fetch_set)
         dirty = self._fetch_set.dirty
         if len(dirty) > LOOKED_AT_MAX and not self._is_full:
             is_ready = self._look_at_some()

@@ -29,6 +29,7 @@ from typing import Protocol
 
 from data_plane.broker.fetch.projected_reads import Scan
 from data_plane.broker.fetch.projection import ProjectedPartition
+from data_plane.broker.request.authorizer import Policy
 from data_plane.broker.request.budget import Budget, Share, TooManyNamespaces
 from data_plane.broker.request.namespaces import DEFAULT_NAMESPACE
 from data_plane.replica.partition import Partition
@@ -186,6 +187,7 @@ class FetchSet:
         "last_used_ms",
         "parked",
         "partitions_count",
+        "policy",
         "session_id",
         "share",
         "tenant",
@@ -212,6 +214,8 @@ class FetchSet:
         # What a connection's set counts for among all that is remembered.
         self.counted = 0
         self.dirty: dict[FetchPartition, None] = {}
+        # What its partitions were held against last, where not everybody may do everything.
+        self.policy: Policy | None = None
         self.parked: ParkedPoll | None = None
         self.generation = 0
         self.isolation_level = -1
