@@ -14,14 +14,17 @@ SHORT_MS = "300"
 
 
 def _starts(stage: Stage) -> dict[int, int]:
-    """Where each running broker's log of the partition begins."""
+    """Where each broker's log of the partition begins. Of one that is stopped its disk says so: it
+    may have deleted more than the others, and rightly, before."""
     assert stage.key is not None
-    logs = {
-        node_id: node.services.logs.get(*stage.key)
-        for node_id, node in stage.cell.nodes.items()
-        if node.services is not None
-    }
-    return {node_id: log.log_start_offset for node_id, log in logs.items()}
+    starts = {}
+    for node_id, node in stage.cell.nodes.items():
+        view = stage.cell.history.disks.get(node.name, {}).get(stage.key)
+        if node.services is not None:
+            starts[node_id] = node.services.logs.get(*stage.key).log_start_offset
+        elif view is not None:
+            starts[node_id] = view.start_offset
+    return starts
 
 
 def _delete_nothing(stage: Stage, before: dict[int, int], why: str) -> None:
