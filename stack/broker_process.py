@@ -82,7 +82,8 @@ class BrokerLaunch:
         command += ["--data-dir", str(self.data), "--node-id", str(self.broker_id)]
         # One word: an id may begin with a dash.
         command += [f"--cluster-id={self.cluster_id}"]
-        command += ["--listen", f"{self.host}:{self.port}"]
+        if not any(setting.startswith("listeners=") for setting in self.settings):
+            command += ["--listen", f"{self.host}:{self.port}"]
         command += ["--metrics-listen", f"{self.host}:{self.metrics_port}"]
         for setting in self.settings:
             command += ["--set", setting]

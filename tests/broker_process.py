@@ -42,8 +42,10 @@ class BrokerProcess:
         node_id: int = 0,
         environment: Mapping[str, str] | None = None,
         module: str = "data_plane.server",
+        more_listeners: str = "",
     ) -> None:
-        """`module` is run, for a broker that has something plugged in."""
+        """`module` is run, for a broker that has something plugged in. `more_listeners` are those
+        besides PLAINTEXT, as NAME://host:port."""
         self.folder = folder
         self.data_dir = folder / "data"
         self.log_path = folder / "broker.log"
@@ -52,6 +54,9 @@ class BrokerProcess:
         self.ready_seconds = 0.0
         self.cell_admin_port = 0
         self._settings = tuple(f"{key}={value}" for key, value in (set or {}).items())
+        if more_listeners:
+            first = f"PLAINTEXT://127.0.0.1:{self.port}"
+            self._settings += (f"listeners={first},{more_listeners}",)
         # The code of another checkout, from the next start on.
         self.checkout: Path | None = None
         self._node_id = node_id

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from data_plane.broker.request.peers import Peers
     from data_plane.broker.topics.auto_creation import AutoCreation
     from data_plane.broker.topics.metadata_encoding import EncodedTopics
-    from data_plane.cell.metadata import MetadataImage
+    from data_plane.cell.metadata import Endpoint, MetadataImage
     from data_plane.cell.metadata_store import MetadataStore
     from data_plane.log.manager import LogManager
 
@@ -136,6 +136,8 @@ class Services:
     unsent: Budget = field(default_factory=lambda: Budget(UNSENT_BYTES_TOTAL_MAX))
     advertised_host: str = "127.0.0.1"
     advertised_port: int = 9092
+    # All of this broker's, by name, if there are several.
+    advertised_listeners: tuple[Endpoint, ...] = ()
     rack: str | None = None
     # What this broker supports; what the cell has finalized is in the image.
     features: SupportedFeatures = SUPPORTED_FEATURES

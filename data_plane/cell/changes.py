@@ -324,7 +324,7 @@ def _level_needed(change: Change) -> int:
         return OPEN_LEVEL if is_open else CLOSED_LEVEL
     match change:
         case RegisterBroker(broker=broker) | ChangeBroker(broker=broker):
-            return OPEN_LEVEL if broker.unknown_fields else CLOSED_LEVEL
+            return OPEN_LEVEL if broker.unknown_fields or broker.listeners else CLOSED_LEVEL
         case CreateTopic():
             if change.tenant != DEFAULT_TENANT:
                 return TENANCY_LEVEL

@@ -34,6 +34,10 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from data_plane.cell.acls import Acls, decode_all_acls, encode_all_acls
+from data_plane.cell.broker_image import BrokerImage as BrokerImage
+from data_plane.cell.broker_image import Endpoint as Endpoint
+from data_plane.cell.broker_image import decode_broker as decode_broker
+from data_plane.cell.broker_image import encode_broker as encode_broker
 from data_plane.cell.credentials import (
     Credentials,
     decode_credential,
@@ -53,10 +57,7 @@ from data_plane.cell.features import (
     NEWEST_LEVEL,
     OPEN_LEVEL,
     TENANCY_LEVEL,
-    FeatureRange,
-    SupportedFeatures,
     TooNew,
-    features_of,
     level_of,
 )
 from data_plane.cell.named_fields import split_named, unknown_in, unknown_named
@@ -191,39 +192,6 @@ class TopicImage:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerImage:
-    """A registered broker, where clients and where other brokers reach it.
-
-    - `broker_epoch`: the version of the commit that registered this incarnation; a request that
-      names another one comes from a broker that has been started again since.
-    - `incarnation_id`: made anew at each start of the process: 32 hexadecimal digits, and for
-      registrations of level 1 the features.
-    - `host_id`: brokers with equal ones fail together (one machine); "" stands for `host`.
-    - `is_fenced`: it neither leads nor joins an ISR, and clients are not told of it.
-    - `in_controlled_shutdown`: it is about to stop, its leaders move away.
-    - `is_draining`: it gets no new replicas and its old ones move away, for good.
-    - `dead_ms`: for how long controllers have seen this incarnation dead, as last noted.
-    - `features`: the levels that it supports.
-    """
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None = None
-    inter_broker_host: str = ""
-    inter_broker_port: int = 0
-    host_id: str = ""
-    incarnation_id: str = ""
-    broker_epoch: int = 0
-    is_fenced: bool = False
-    in_controlled_shutdown: bool = False
-    is_draining: bool = False
-    dead_ms: int = 0
-    features: SupportedFeatures = ()
-    unknown_fields: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class MetadataImage:
     """The state of a cell after `version` committed changes. `features`: the finalized levels of
     those that are in use; metadata.version is not among them while it is 1."""
@@ -255,7 +223,7 @@ class MetadataImage:
             return TENANCY_LEVEL
         if self.unknown_fields or any(name != METADATA_VERSION for name in self.features):
             return OPEN_LEVEL
-        if any(broker.unknown_fields for broker in self.brokers.values()):
+        if any(one.unknown_fields or one.listeners for one in self.brokers.values()):
             return OPEN_LEVEL
         for topic in self.topics_by_id.values():
             if topic.unknown_fields:
@@ -401,45 +369,6 @@ def _decode_topic(
         dict(entry["configs"]),
         unknown_in(entry, "name", "topic_id", "partitions", "configs", TENANT_FIELD),
     )
-
-
-def encode_broker(broker: BrokerImage, level: int) -> list[Any]:
-    """JSON-ready, in the form of that metadata.version."""
-    fields = [
-        broker.node_id,
-        broker.host,
-        broker.port,
-        broker.rack,
-        broker.inter_broker_host,
-        broker.inter_broker_port,
-        broker.host_id,
-        broker.incarnation_id,
-        broker.broker_epoch,
-        broker.is_fenced,
-        broker.in_controlled_shutdown,
-        broker.is_draining,
-        broker.dead_ms,
-    ]
-    if level < OPEN_LEVEL:
-        return fields
-    named = unknown_named(broker.unknown_fields)
-    if broker.features:
-        named["features"] = {name: [lowest, most] for name, lowest, most in broker.features}
-    return [*fields, named] if named else fields
-
-
-def decode_broker(item: Sequence[Any]) -> BrokerImage:
-    """The inverse of `encode_broker`, for all levels."""
-    fields, named = split_named(item)
-    broker = BrokerImage(*fields)
-    if "features" in named:
-        ranges = named["features"].items()
-        features = tuple(sorted(FeatureRange(name, *levels[:2]) for name, levels in ranges))
-    else:
-        features = features_of(broker.incarnation_id)
-    if not features and not named:
-        return broker
-    return replace(broker, features=features, unknown_fields=unknown_in(named, "features"))
 
 
 def encode_partition(partition: PartitionImage, level: int) -> list[Any]:

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from data_plane.cell.changes import Change, ChangePartition, RegisterBroker
-from data_plane.cell.features import why_unsupported
+from data_plane.cell.features import OPEN_LEVEL, why_unsupported
 from data_plane.cell.metadata import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from data_plane.cell.partition_state import (
     next_epochs,
@@ -62,6 +62,8 @@ def decide_registration(
         return ()
     registered = replace(
         broker,
+        # Below that level they could not be written, and the first one is all that clients get.
+        listeners=broker.listeners if image.metadata_level >= OPEN_LEVEL else (),
         is_fenced=True,
         in_controlled_shutdown=False,
         is_draining=broker.is_draining or (known is not None and known.is_draining),

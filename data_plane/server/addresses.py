@@ -16,6 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from data_plane.cell.image_file import ImageFile
+from data_plane.cell.metadata import Endpoint
 from data_plane.log.file_system import FileSystem
 from data_plane.server.configuration import BrokerConfig, Listener
 from data_plane.server.entry import Addresses
@@ -71,14 +72,20 @@ async def take_addresses(
         server, port = await take(address.host, address.port, before, make_connection)
         clients.append(server)
         ports.append(port)
-    host, port = advertised.host or socket.getfqdn(), advertised.port or ports[0]
+    taken = {address.name: port for address, port in zip(settings.listeners, ports, strict=True)}
+    endpoints = [
+        Endpoint(one.name, one.host or socket.getfqdn(), one.port or taken[one.name])
+        for one in settings.advertised_listeners
+    ]
+    _, host, port = endpoints[0]
+    listeners = tuple(endpoints) if len(taken) > 1 else ()
     if not is_member:
-        return TakenAddresses(clients, [], Addresses(host, port), ports[0])
+        return TakenAddresses(clients, [], Addresses(host, port, listeners=listeners), ports[0])
     address = settings.inter_broker_listener
     server, inter_broker_port = await take(
         address.host, address.port, inter_broker_port_before, make_peer_connection, tls
     )
-    addresses = Addresses(host, port, address.host, inter_broker_port)
+    addresses = Addresses(host, port, address.host, inter_broker_port, listeners)
     return TakenAddresses(clients, [server], addresses, ports[0])
 
 

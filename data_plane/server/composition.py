@@ -108,6 +108,7 @@ def make_services(settings: BrokerConfig, ports: Ports, entry: Entry) -> Service
         log=ports.log,
         advertised_host=entry.addresses.host,
         advertised_port=entry.addresses.port,
+        advertised_listeners=entry.addresses.listeners,
         rack=settings.rack,
         timers=timers,
         turns=ports.turns,

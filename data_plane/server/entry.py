@@ -38,7 +38,7 @@ from data_plane.cell.identity import (
 )
 from data_plane.cell.image_file import ImageFile
 from data_plane.cell.local_store import SNAPSHOT_PREFIX, LocalMetadataStore
-from data_plane.cell.metadata import BrokerImage, MetadataImage
+from data_plane.cell.metadata import BrokerImage, Endpoint, MetadataImage
 from data_plane.cell.metadata_store import MetadataStore, StoreUnavailable, VersionConflict
 from data_plane.cell.producer_id_file import ProducerIdFile, Ranges
 from data_plane.cell.registration import decide_registration
@@ -66,6 +66,8 @@ class Addresses:
     port: int
     inter_broker_host: str = ""
     inter_broker_port: int = 0
+    # All for clients, by name, if there are several.
+    listeners: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,7 @@ class _Entrance:
             incarnation_id=incarnation_with(incarnation_id, ports.features),
             is_fenced=True,
             features=tuple(sorted(ports.features)),
+            listeners=addresses.listeners,
         )
 
     def enter(self) -> Entry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data_plane.broker.cell.cell_view import controller_id, live_brokers
+from data_plane.broker.cell.cell_view import controller_id, live_brokers, reached_by
 from data_plane.broker.request.api import HandlerTable, RequestContext
 from data_plane.broker.request.authorized_operations import cluster_operations_of
 from data_plane.broker.services import Services
@@ -44,7 +44,7 @@ def handle_describe_cluster(
                 rack=broker.rack,
                 is_fenced=broker.is_fenced,
             )
-            for broker in _described(services, request.include_fenced_brokers)
+            for broker in _described(services, context.listener, request.include_fenced_brokers)
         ],
     )
     if request.include_cluster_authorized_operations:
@@ -52,10 +52,11 @@ def handle_describe_cluster(
     return response
 
 
-def _described(services: Services, include_fenced: bool) -> list[BrokerImage]:
-    brokers = live_brokers(services)
+def _described(services: Services, listener: str, include_fenced: bool) -> list[BrokerImage]:
+    brokers = live_brokers(services, listener)
     if include_fenced:
-        brokers += [broker for broker in services.image.brokers.values() if broker.is_fenced]
+        fenced = [broker for broker in services.image.brokers.values() if broker.is_fenced]
+        brokers += filter(None, [reached_by(services, broker, listener) for broker in fenced])
         brokers.sort(key=lambda broker: broker.node_id)
     return brokers
 

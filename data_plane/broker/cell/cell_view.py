@@ -7,7 +7,7 @@ answer, and is its own controller.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -37,15 +37,40 @@ def controller_id(services: Services) -> int:
     return NOBODY if broker is None or broker.is_fenced else broker.node_id
 
 
-def live_brokers(services: Services) -> list[BrokerImage]:
-    """The brokers that clients may use, by id."""
+def own_image(services: Services) -> BrokerImage:
+    """This broker, as it would be registered; for one that is alone, or not registered yet."""
+    return BrokerImage(
+        services.node_id,
+        services.advertised_host,
+        services.advertised_port,
+        services.rack,
+        listeners=services.advertised_listeners,
+    )
+
+
+def live_brokers(services: Services, listener: str | None = None) -> list[BrokerImage]:
+    """The brokers that clients may use, by id; with the addresses for clients of that listener, if
+    it is given, and without those that have none."""
     image, node_id = services.image, services.node_id
     brokers = [broker for _, broker in sorted(image.brokers.items()) if not broker.is_fenced]
     if node_id not in image.brokers:
-        brokers.append(
-            BrokerImage(node_id, services.advertised_host, services.advertised_port, services.rack)
-        )
-    return brokers
+        brokers.append(own_image(services))
+    if listener is None:
+        return brokers
+    reached = [reached_by(services, broker, listener) for broker in brokers]
+    return [broker for broker in reached if broker is not None]
+
+
+def reached_by(services: Services, broker: BrokerImage, listener: str) -> BrokerImage | None:
+    """The broker, with the address that clients of a listener of this one are sent to. None when it
+    has no such listener: through another one they would not be who they are here."""
+    own = services.advertised_listeners
+    if not broker.listeners or not any(one.name == listener for one in own):
+        return broker
+    endpoint = broker.endpoint(listener)
+    if endpoint is None:
+        return None
+    return replace(broker, host=endpoint.host, port=endpoint.port)
 
 
 def live_ids(image: MetadataImage, node_id: int) -> frozenset[int]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from data_plane.broker.cell.cell_view import own_image, reached_by
 from data_plane.broker.coordinators.groups import GroupService, Reply, client_of, service_of
 from data_plane.broker.coordinators.offset_fetch import OFFSET_FETCH_SLICES, handle_offset_fetch
 from data_plane.broker.coordinators.offset_handlers import (
@@ -130,6 +131,8 @@ def _find(services: Services, context: RequestContext, key_type: int, key: str) 
             partition = partition_for_group(context.tenant, key, partition_count)
             leader = _leader(services, service, partition)
             if leader is not None:
+                leader = reached_by(services, leader, context.listener)
+            if leader is not None:
                 return Coordinator(
                     key=key, node_id=leader.node_id, host=leader.host, port=leader.port
                 )
@@ -140,8 +143,7 @@ def _find(services: Services, context: RequestContext, key_type: int, key: str) 
 def _leader(services: Services, service: GroupService, partition: int) -> BrokerImage | None:
     """The live broker that leads a partition of the offsets topic, None while there is none."""
     if partition in service.topic.led_partitions():
-        host, port = services.advertised_host, services.advertised_port
-        return BrokerImage(services.node_id, host, port)
+        return own_image(services)
     topic = services.image.topic(DEFAULT_TENANT, GROUP_METADATA_TOPIC_NAME)
     if topic is None or partition >= len(topic.partitions):
         return None

@@ -95,7 +95,7 @@ def encode_fetch_response(
         topics,
         error_code,
         session_id,
-        node_endpoints(services, leader_hints) if leader_hints else (),
+        node_endpoints(services, context, leader_hints) if leader_hints else (),
         throttle_ms,
     )
 
@@ -144,7 +144,7 @@ def encode_full_response(
         topics,
         0,
         fetch_set.session_id,
-        node_endpoints(services, leader_hints) if leader_hints else (),
+        node_endpoints(services, context, leader_hints) if leader_hints else (),
     )
 
 

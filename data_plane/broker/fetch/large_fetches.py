@@ -360,7 +360,7 @@ class LargeFetch:
                     reads.rights.is_read_committed,
                     is_opening,
                 )
-        endpoints = node_endpoints(services, leader_hints) if leader_hints else ()
+        endpoints = node_endpoints(services, context, leader_hints) if leader_hints else ()
         frames: list[Buffer] = yield partial(
             self._in_thread,
             partial(encode_topics, context, topics, 0, fetch_set.session_id, endpoints),

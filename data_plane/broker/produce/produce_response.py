@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from data_plane.broker.cell.cell_view import own_image, reached_by
 from data_plane.broker.request.api import Buffer, RequestContext
 from data_plane.broker.request.frames import begin_frame
 from data_plane.broker.request.throttling import throttle_produce
 from data_plane.broker.services import Services
+from data_plane.cell.metadata import BrokerImage
 from data_plane.wire import kernel
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import NodeEndpoint, ProduceTopic
@@ -102,21 +104,25 @@ def encode_produce_response(
             )
         topics.append((topic.name, topic.topic_id, results))
     head = begin_frame(context.correlation_id, version >= FLEXIBLE_VERSION)
-    endpoints = node_endpoints(services, leader_hints) if leader_hints else ()
+    endpoints = node_endpoints(services, context, leader_hints) if leader_hints else ()
     is_throttling = services.quotas.is_active
     throttle_ms = throttle_produce(services, context, request_bytes) if is_throttling else 0
     return [kernel.encode_produce_response(bytes(head), version, topics, throttle_ms, endpoints)]
 
 
-def node_endpoints(services: Services, node_ids: set[int]) -> list[NodeEndpoint]:
-    """(id, host, port, rack) of those of `node_ids` that clients may be sent to."""
+def node_endpoints(
+    services: Services, context: RequestContext, node_ids: set[int]
+) -> list[NodeEndpoint]:
+    """(id, host, port, rack) of those of `node_ids` that the client may be sent to."""
     endpoints: list[NodeEndpoint] = []
     for node_id in sorted(node_ids):
         if node_id == services.node_id:
-            own = (services.advertised_host, services.advertised_port, services.rack)
-            endpoints.append((node_id, *own))
+            known: BrokerImage | None = own_image(services)
+        else:
+            known = services.image.brokers.get(node_id)
+        if known is None or known.is_fenced:
             continue
-        broker = services.image.brokers.get(node_id)
-        if broker is not None and not broker.is_fenced:
+        broker = reached_by(services, known, context.listener)
+        if broker is not None:
             endpoints.append((node_id, broker.host, broker.port, broker.rack))
     return endpoints

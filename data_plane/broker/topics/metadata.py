@@ -218,7 +218,7 @@ def _answer(
     if wanted and not _is_well_formed(wanted, version):
         return MetadataResponse(), _malformed(wanted)
     response = MetadataResponse(
-        brokers=brokers(services),
+        brokers=brokers(services, context.listener),
         cluster_id=services.cluster_id,
         controller_id=controller_id(services),
     )
@@ -237,13 +237,13 @@ def _answer(
     return response, items
 
 
-def brokers(services: Services) -> list[MetadataResponseBroker]:
-    """All live brokers."""
+def brokers(services: Services, listener: str) -> list[MetadataResponseBroker]:
+    """All live brokers, for clients of this listener."""
     return [
         MetadataResponseBroker(
             node_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
         )
-        for broker in live_brokers(services)
+        for broker in live_brokers(services, listener)
     ]
 
 
