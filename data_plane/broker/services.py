@@ -195,7 +195,7 @@ class Services:
         of_broker = BrokerSettings(config.get_str(SUPER_USERS), config.get_bool(ALLOW_EVERYONE))
         self.authorizer = Authorizer(self, of_broker)
         self.image_listeners.append(self.authorizer.image_changed)
-        self.namespaces = Namespaces(self, self.authorizer)
+        self.namespaces = Namespaces(self, self.cluster_id, self.authorizer)
         self.image_listeners.append(self.namespaces.image_changed)
         self.store_executor = self.executor
         self.request_work = RequestWork(self.executor)

@@ -34,7 +34,7 @@ def handle_describe_cluster(
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
     response = DescribeClusterResponse(
-        cluster_id=services.cluster_id,
+        cluster_id=context.names.cluster_id,
         controller_id=controller_id(services),
         brokers=[
             DescribeClusterBroker(

@@ -96,12 +96,15 @@ class Topics:
 
 
 class RequestNames:
-    """The resolvers that the requests of one tenant go by."""
+    """The resolvers that the requests of one tenant go by; `cluster_id` is what it is told."""
 
-    __slots__ = ("rights", "tenant", "topics")
+    __slots__ = ("cluster_id", "rights", "tenant", "topics")
 
-    def __init__(self, holder: ImageHolder, tenant: str, rights: TenantRights) -> None:
+    def __init__(
+        self, holder: ImageHolder, tenant: str, cluster_id: str, rights: TenantRights
+    ) -> None:
         self.tenant = tenant
+        self.cluster_id = cluster_id
         # What its principals may do to what is named so.
         self.rights = rights
         self.topics = Topics(holder, tenant)
@@ -110,8 +113,10 @@ class RequestNames:
 class Namespaces:
     """Those of all tenants; they come and go with the image."""
 
-    def __init__(self, holder: ImageHolder, authorizer: Authorizer) -> None:
+    def __init__(self, holder: ImageHolder, cluster_id: str, authorizer: Authorizer) -> None:
+        """`cluster_id` is the cell's, and the default tenant's."""
         self._holder = holder
+        self._cluster_id = cluster_id
         self._authorizer = authorizer
         # What the dispatcher looks up for each request.
         self.names: dict[str, RequestNames] = {}
@@ -122,9 +127,13 @@ class Namespaces:
             self._follow(new)
 
     def _follow(self, image: MetadataImage) -> None:
-        tenants = {DEFAULT_TENANT, *image.tenants}
-        for tenant in self.names.keys() - tenants:
+        cluster_ids = {name: tenant.cluster_id for name, tenant in image.tenants.items()}
+        cluster_ids[DEFAULT_TENANT] = self._cluster_id
+        for tenant in self.names.keys() - cluster_ids.keys():
             del self.names[tenant]
-        for tenant in tenants - self.names.keys():
-            rights = self._authorizer.of(tenant)
-            self.names[tenant] = RequestNames(self._holder, tenant, rights)
+        for tenant, cluster_id in cluster_ids.items():
+            known = self.names.get(tenant)
+            # One that was made anew under its name has another one.
+            if known is None or known.cluster_id != cluster_id:
+                rights = self._authorizer.of(tenant)
+                self.names[tenant] = RequestNames(self._holder, tenant, cluster_id, rights)

@@ -219,7 +219,7 @@ def _answer(
         return MetadataResponse(), _malformed(wanted)
     response = MetadataResponse(
         brokers=brokers(services, context.listener),
-        cluster_id=services.cluster_id,
+        cluster_id=context.names.cluster_id,
         controller_id=controller_id(services),
     )
     if version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations:
