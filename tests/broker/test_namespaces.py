@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,10 +17,6 @@ from uuid import UUID
 import pytest
 
 import data_plane.broker
-from data_plane.broker.request.api import CloseConnection
-from data_plane.cell.changes import ChangePartition
-from data_plane.cell.partition_state import next_epochs
-from data_plane.cell.tenants import DeleteTenant, TenantImage
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import (
@@ -53,7 +48,6 @@ from data_plane.wire.messages.create_acls_request import AclCreation, CreateAcls
 from data_plane.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
 from data_plane.wire.messages.describe_acls_request import DescribeAclsRequest
-from data_plane.wire.messages.describe_cluster_request import DescribeClusterRequest
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
 from data_plane.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -787,80 +781,3 @@ def test_a_fetch_session_goes_on_in_its_namespace() -> None:
     client.ask(ApiKey.PRODUCE, 12, produced(12, "x", topic_id, b"unseen"))
     following.session_epoch = 3
     assert client.ask(ApiKey.FETCH, 12, following).responses == []
-
-
-def test_the_default_tenant_has_no_part_in_what_is_another_ones() -> None:
-    player = NamespacePlayer()
-    made = player.second.ask(ApiKey.CREATE_TOPICS, 7, created("x"))
-    topic_id = made.topics[0].topic_id
-    player.second.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
-    player.second.ask(ApiKey.JOIN_GROUP, 9, join("g"))
-    ask = player.first.ask
-    everything = ask(ApiKey.METADATA, 13, named(None))
-    assert [topic.name for topic in everything.topics] == ["__consumer_offsets"]
-    (topic,) = ask(ApiKey.METADATA, 13, by_ids(topic_id)).topics
-    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    (topic,) = ask(ApiKey.PRODUCE, 13, produced(13, "x", topic_id, b"no")).responses
-    assert topic.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    (topic,) = ask(ApiKey.FETCH, 13, fetched(13, "x", topic_id)).responses
-    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    (topic,) = ask(ApiKey.PRODUCE, 12, produced(12, "x", topic_id, b"no")).responses
-    assert topic.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups == []
-    assert player.partition("x", tenant=SECOND).log.log_end_offset == 0
-
-
-def test_a_tenant_has_no_internal_topics() -> None:
-    player = NamespacePlayer()
-    player.first.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
-    assert player.services.image.topic("default", "__consumer_offsets") is not None
-    (topic,) = player.second.ask(ApiKey.METADATA, 13, named(["__consumer_offsets"])).topics
-    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert not topic.is_internal
-
-
-def test_tenants_come_and_go_with_the_image() -> None:
-    player = NamespacePlayer()
-    player.make_tenant("third")
-    client = player.client_of("third")
-    assert client.ask(ApiKey.METADATA, 13, named(None)).topics == []
-    player.commit(DeleteTenant("third"))
-    with pytest.raises(CloseConnection, match="tenant third is no more"):
-        client.send(ApiKey.METADATA, 13, named(None))
-    # Nor was it there before it was made.
-    with pytest.raises(CloseConnection, match="tenant fourth is no more"):
-        player.client_of("fourth").send(ApiKey.METADATA, 13, named(None))
-
-
-def test_a_tenant_is_told_its_own_cluster_id() -> None:
-    player = NamespacePlayer()
-    for client, cluster_id in ((player.first, "cluster"), (player.second, "second-cluster")):
-        assert client.ask(ApiKey.METADATA, 13, named([])).cluster_id == cluster_id
-        answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 2, DescribeClusterRequest())
-        assert answer.cluster_id == cluster_id
-    # It was deleted and made anew, which this broker hears of at once.
-    tenants = {**player.services.image.tenants, SECOND: TenantImage(SECOND, "another")}
-    image = replace(player.services.image, version=1_000, tenants=tenants)
-    player.services.apply_image(image, player.now_ms)
-    player.run_jobs()
-    assert player.services.namespaces.names[SECOND].cluster_id == "another"
-
-
-def test_what_tenants_have_committed_is_theirs_after_a_failover() -> None:
-    player = NamespacePlayer()
-    for client, offset in ((player.first, 7), (player.second, 9)):
-        client.ask(ApiKey.CREATE_TOPICS, 7, created("x"))
-        client.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
-        offsets: Any = {("x", 0): offset}
-        answer = client.ask(ApiKey.OFFSET_COMMIT, 9, commit("g", offsets))
-        assert answer.topics[0].partitions[0].error_code == 0
-    topic = player.services.image.topics_of("default")["__consumer_offsets"]
-    for index, old in enumerate(topic.partitions):
-        change = next_epochs(old, old, is_fencing=True)
-        player.commit(ChangePartition(topic.topic_id, index, change))
-    for client, offset in ((player.first, 7), (player.second, 9)):
-        (group,) = client.ask(ApiKey.OFFSET_FETCH, 9, fetch("g")).groups
-        found = {each.name: each.partitions[0].committed_offset for each in group.topics}
-        assert found == {"x": offset}
-        listed = client.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups
-        assert [each.group_id for each in listed] == ["g"]

@@ -9,6 +9,7 @@ from data_plane.broker.request.api import Guard, RequestContext
 from data_plane.broker.request.frames import new_response
 from data_plane.broker.request.guards import Answered
 from data_plane.cell.acls import AclOperation, AclResourceType
+from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
@@ -35,12 +36,19 @@ def nothing_needed(context: RequestContext, request: Any) -> None:
     """For what everybody may ask, and for handlers that ask by themselves."""
 
 
-def needs(operation: int, refused: Callable[[RequestContext, Any], Any] | None = None) -> Guard:
+def needs(
+    operation: int,
+    refused: Callable[[RequestContext, Any], Any] | None = None,
+    *,
+    is_physical: bool = False,
+) -> Guard:
     """Without this the answer is what `refused` makes; else one with an error code at its top, and
-    with the words for it where there is room."""
+    with the words for it where there is room. What is physical is the cell's: no tenant's ACLs or
+    super users give it to anybody but those of `default`."""
 
     def guard(context: RequestContext, request: Any) -> Any:
-        if context.may_to_cluster(operation):
+        is_elsewhere = is_physical and context.tenant != DEFAULT_TENANT
+        if not is_elsewhere and context.may_to_cluster(operation):
             return None
         return Answered((refused or _failed)(context, request))
 
@@ -112,11 +120,11 @@ def _no_reassignment(context: RequestContext, request: Any) -> AlterPartitionRea
 
 
 describe: Final = needs(AclOperation.DESCRIBE)
-alter: Final = needs(AclOperation.ALTER)
+alter_cell: Final = needs(AclOperation.ALTER, is_physical=True)
 describe_configs: Final = needs(AclOperation.DESCRIBE_CONFIGS)
-alter_replica_log_dirs: Final = needs(AclOperation.ALTER, _no_log_dirs)
+alter_replica_log_dirs: Final = needs(AclOperation.ALTER, _no_log_dirs, is_physical=True)
 elect_leaders: Final = needs(AclOperation.ALTER, _no_election)
-alter_partition_reassignments: Final = needs(AclOperation.ALTER, _no_reassignment)
+alter_partition_reassignments: Final = needs(AclOperation.ALTER, _no_reassignment, is_physical=True)
 
 
 def init_producer_id(context: RequestContext, request: Any) -> Any:

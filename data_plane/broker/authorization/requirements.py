@@ -116,12 +116,12 @@ REQUIREMENTS: Final[dict[ApiKey, Requirement]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Requirement("DESCRIBE cluster", CLUSTER, _itself),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Requirement("ALTER cluster", CLUSTER, _itself),
     ApiKey.DESCRIBE_QUORUM: Requirement("DESCRIBE cluster", CLUSTER, cluster_guards.describe),
-    ApiKey.UPDATE_FEATURES: Requirement("ALTER cluster", CLUSTER, cluster_guards.alter),
+    ApiKey.UPDATE_FEATURES: Requirement("ALTER cluster", CLUSTER, cluster_guards.alter_cell),
     ApiKey.DESCRIBE_CLUSTER: Requirement(
         "nothing; to be told the allowed operations DESCRIBE cluster", "", _itself
     ),
     ApiKey.DESCRIBE_PRODUCERS: Requirement("READ topic", TOPIC, topic_guards.describe_producers),
-    ApiKey.UNREGISTER_BROKER: Requirement("ALTER cluster", CLUSTER, cluster_guards.alter),
+    ApiKey.UNREGISTER_BROKER: Requirement("ALTER cluster", CLUSTER, cluster_guards.alter_cell),
     ApiKey.LIST_CONFIG_RESOURCES: Requirement(
         "DESCRIBE_CONFIGS cluster", CLUSTER, cluster_guards.describe_configs
     ),
