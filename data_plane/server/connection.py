@@ -263,10 +263,17 @@ class Connection(asyncio.BufferedProtocol):
     def _continue_half(
         self, half: HalfFrame, nbytes: int, now_ms: int, *, must_wait: bool = False
     ) -> None:
+        info = self.info
+        assert info is not None
         half.received += nbytes
         if half.total == SIZE_BYTES and half.received == SIZE_BYTES:
             (size,) = _SIZE.unpack_from(half.buffer, 0)
-            frame_bytes_max = self._frame_bytes_max()
+            listener = self._listener
+            frame_bytes_max = (
+                listener.frame_bytes_max
+                if info.gate.is_authenticated
+                else listener.strange_frame_bytes_max
+            )
             if size < 0 or size > frame_bytes_max:
                 raise CloseConnection(f"frame of {size} bytes, allowed are 0 to {frame_bytes_max}")
             half.total += size
@@ -274,8 +281,6 @@ class Connection(asyncio.BufferedProtocol):
             if not half.grow():
                 raise CloseConnection("no memory left for half frames")
             return
-        info = self.info
-        assert info is not None
         if (must_wait or not info.gate.is_open) and half.is_whole:
             return
         received = self._received
@@ -285,13 +290,6 @@ class Connection(asyncio.BufferedProtocol):
             self._take(dispatch(info, half.buffer, SIZE_BYTES, half.total, now_ms))
         finally:
             received.end_handling(half)
-
-    def _frame_bytes_max(self) -> int:
-        info, listener = self.info, self._listener
-        assert info is not None
-        if info.gate.is_authenticated:
-            return listener.frame_bytes_max
-        return listener.strange_frame_bytes_max
 
     def _keep_request(self, buf: bytearray | memoryview, position: int, end: int) -> KeptRequest:
         """See `ConnectionInfo.keep`."""
