@@ -29,6 +29,7 @@ from data_plane.log.file_system import File
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY = struct.Struct(">qI")
+TIME_ENTRY_BYTES = TIME_ENTRY.size
 ABORTED_ENTRY = struct.Struct(">hqqqq")
 ABORTED_VERSION = 0
 
@@ -40,22 +41,18 @@ class InvalidIndex(Exception):
 class OffsetIndex:
     """Relative last offset → position of its batch. Eight bytes an entry in memory."""
 
-    __slots__ = ("_offsets", "_positions")
+    __slots__ = ("_positions", "offsets")
 
     def __init__(self) -> None:
-        self._offsets = array("I")
+        self.offsets = array("I")
         self._positions = array("I")
 
     def __len__(self) -> int:
-        return len(self._offsets)
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self._offsets) * OFFSET_ENTRY_BYTES
+        return len(self.offsets)
 
     def append(self, relative_offset: int, position: int) -> None:
-        assert not self._offsets or relative_offset > self._offsets[-1]
-        self._offsets.append(relative_offset)
+        assert not self.offsets or relative_offset > self.offsets[-1]
+        self.offsets.append(relative_offset)
         self._positions.append(position)
 
     def position_for(self, relative_offset: int) -> int:
@@ -65,8 +62,8 @@ class OffsetIndex:
 
     def entry_for(self, relative_offset: int) -> tuple[int, int] | None:
         """(relative offset, position) of the greatest entry at or below `relative_offset`."""
-        index = bisect_right(self._offsets, relative_offset) - 1
-        return (self._offsets[index], self._positions[index]) if index >= 0 else None
+        index = bisect_right(self.offsets, relative_offset) - 1
+        return (self.offsets[index], self._positions[index]) if index >= 0 else None
 
     def boundary_at_or_below(self, position: int) -> int:
         """The greatest known batch start ≤ position, or 0."""
@@ -80,11 +77,11 @@ class OffsetIndex:
 
     def entries(self) -> Iterator[tuple[int, int]]:
         """(relative offset, position), in order."""
-        return zip(self._offsets, self._positions, strict=True)
+        return zip(self.offsets, self._positions, strict=True)
 
     def encode(self) -> bytes:
-        both = array("I", bytes(8 * len(self._offsets)))
-        both[0::2] = self._offsets
+        both = array("I", bytes(8 * len(self.offsets)))
+        both[0::2] = self.offsets
         both[1::2] = self._positions
         if sys.byteorder == "little":
             both.byteswap()
@@ -99,9 +96,9 @@ class OffsetIndex:
         if sys.byteorder == "little":
             both.byteswap()
         index = cls()
-        index._offsets = both[0::2]
+        index.offsets = both[0::2]
         index._positions = both[1::2]
-        for values in (index._offsets, index._positions):
+        for values in (index.offsets, index._positions):
             if any(low >= high for low, high in pairwise(values)):
                 raise InvalidIndex("entries do not increase")
         if index._positions and index._positions[-1] >= segment_size:
@@ -112,32 +109,28 @@ class OffsetIndex:
 class TimeIndex:
     """Largest timestamp so far → relative last offset of the batch that has it."""
 
-    __slots__ = ("_offsets", "_timestamps")
+    __slots__ = ("_timestamps", "offsets")
 
     def __init__(self) -> None:
         self._timestamps = array("q")
-        self._offsets = array("I")
+        self.offsets = array("I")
 
     def __len__(self) -> int:
-        return len(self._offsets)
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self._offsets) * TIME_ENTRY.size
+        return len(self.offsets)
 
     @property
     def last(self) -> tuple[int, int] | None:
         """(timestamp, relative offset) of the last entry."""
-        return (self._timestamps[-1], self._offsets[-1]) if self._offsets else None
+        return (self._timestamps[-1], self.offsets[-1]) if self.offsets else None
 
     def append_if_later(self, timestamp: int, relative_offset: int) -> None:
         """Add an entry when both values exceed those of the last one."""
-        if self._offsets and (
-            timestamp <= self._timestamps[-1] or relative_offset <= self._offsets[-1]
+        if self.offsets and (
+            timestamp <= self._timestamps[-1] or relative_offset <= self.offsets[-1]
         ):
             return
         self._timestamps.append(timestamp)
-        self._offsets.append(relative_offset)
+        self.offsets.append(relative_offset)
 
     def offset_for(self, timestamp: int) -> int:
         """A relative offset below which no batch has a timestamp ≥ `timestamp`."""
@@ -147,14 +140,14 @@ class TimeIndex:
     def entry_below(self, timestamp: int) -> tuple[int, int] | None:
         """(relative offset, timestamp) of the last entry with a smaller timestamp."""
         index = bisect_left(self._timestamps, timestamp) - 1
-        return (self._offsets[index], self._timestamps[index]) if index >= 0 else None
+        return (self.offsets[index], self._timestamps[index]) if index >= 0 else None
 
     def entries(self) -> Iterator[tuple[int, int]]:
         """(relative offset, timestamp), in order."""
-        return zip(self._offsets, self._timestamps, strict=True)
+        return zip(self.offsets, self._timestamps, strict=True)
 
     def encode(self) -> bytes:
-        entries = zip(self._timestamps, self._offsets, strict=True)
+        entries = zip(self._timestamps, self.offsets, strict=True)
         return b"".join(TIME_ENTRY.pack(timestamp, offset) for timestamp, offset in entries)
 
     @staticmethod
@@ -177,12 +170,12 @@ class TimeIndex:
             raise InvalidIndex(f"{len(data)} bytes is not a whole number of entries")
         index = cls()
         for timestamp, offset in TIME_ENTRY.iter_unpack(data):
-            if index._offsets and (
-                timestamp <= index._timestamps[-1] or offset <= index._offsets[-1]
+            if index.offsets and (
+                timestamp <= index._timestamps[-1] or offset <= index.offsets[-1]
             ):
                 raise InvalidIndex("entries do not increase")
             index._timestamps.append(timestamp)
-            index._offsets.append(offset)
+            index.offsets.append(offset)
         return index
 
 

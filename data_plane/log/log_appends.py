@@ -15,6 +15,7 @@ from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.fold import StoredBatch
+from data_plane.log.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.partition_files import write_gaps
 from data_plane.log.producer_state import PendingSequence
@@ -299,10 +300,9 @@ def _is_roll_due(log: LogState, segment: Segment, wall_ms: int) -> bool:
     limit_bytes = log.config.segment_index_bytes
     assert segment.offset_index is not None
     assert segment.time_index is not None
-    return (
-        segment.offset_index.size_bytes + 8 > limit_bytes
-        or segment.time_index.size_bytes + 12 > limit_bytes
-    )
+    return (len(segment.offset_index.offsets) + 1) * OFFSET_ENTRY_BYTES > limit_bytes or (
+        len(segment.time_index.offsets) + 1
+    ) * TIME_ENTRY_BYTES > limit_bytes
 
 
 def _make_room(

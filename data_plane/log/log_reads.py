@@ -140,15 +140,26 @@ def end_offset_for_epoch(log: LogState, leader_epoch: int) -> tuple[int, int]:
 
 def aborted_transactions(log: LogState, start: int, end: int) -> list[AbortedTransaction]:
     """The aborted transactions with records in [start, end), by first offset."""
-    found = []
-    segments = log.segments
-    for segment in segments[reads.segments_from(segments, start) :]:
+    found: list[AbortedTransaction] = []
+    segments = log.segments_if_loaded
+    if segments is None:
+        segments = log.segments
+    if segments[-1].base_offset > start:
+        segments = segments[reads.segments_from(segments, start) :]
+    else:
+        # Most reads are of the newest.
+        segments = segments[-1:]
+    for segment in segments:
         for entry in segment.aborted_transactions() or NOTHING:
             if entry.last_offset >= start and entry.first_offset < end:
                 found.append(entry)
             if entry.last_stable_offset >= end:
-                return sorted(found, key=lambda one: one.first_offset)
-    return sorted(found, key=lambda one: one.first_offset)
+                return _by_first_offset(found)
+    return _by_first_offset(found) if found else found
+
+
+def _by_first_offset(transactions: list[AbortedTransaction]) -> list[AbortedTransaction]:
+    return sorted(transactions, key=lambda one: one.first_offset)
 
 
 def producer_states(log: LogState) -> ProducerStates:

@@ -282,7 +282,7 @@ class BrokerProcess:
         services = self._services
         wakes = services.wakes
         try:
-            if wakes:
+            if wakes.woken:
                 self._watch.step("wakes")
                 wakes.run(now_ms)
         except Exception as error:

@@ -135,9 +135,9 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_ms = now_ms
         listener.bytes_in += nbytes
         half = self._received.half
-        must_wait = listener.share.is_used_up(now_ms)
+        share, turns = listener.share, listener.turns
+        must_wait = turns.busy_ns >= share.look_at_ns and share.is_used_up()
         self._is_in_pass = True
-        turns = listener.turns
         turns.begin(self)
         try:
             try:
@@ -235,7 +235,8 @@ class Connection(asyncio.BufferedProtocol):
         frame_bytes_max = (
             listener.frame_bytes_max if gate.is_authenticated else listener.strange_frame_bytes_max
         )
-        is_full = self._outgoing.is_full
+        # Without open answers the first one may be handled: what is full then is not read.
+        outgoing = self._outgoing
         has_handled = False
         while end - position >= SIZE_BYTES:
             (size,) = _SIZE.unpack_from(buf, position)
@@ -247,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             if (
                 not gate.is_open
-                or is_full()
+                or ((has_handled or outgoing.slots) and outgoing.is_full())
                 or (has_handled and listener.clock.now_ms() - now_ms > PASS_MS_MAX)
             ):
                 self._received.keep_backlog(view[position:end])

@@ -103,7 +103,7 @@ class Listener:
         self.dispatcher = dispatcher or Dispatcher(services)
         self.memory = ReceiveMemory()
         # Other brokers have their own, so that they wait for no client.
-        self.share = LoopShare(clock.now_ms, self.call_soon)
+        self.share = LoopShare(self.turns, self.call_soon)
         self.connections: set[Connection] = set()
         self.bytes_in = 0
         self.bytes_out = 0

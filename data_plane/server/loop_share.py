@@ -6,8 +6,9 @@ iteration: heartbeats are sent by a timer, so the broker was taken for dead. Her
 SHARE_MS of an iteration, and one more pass of one connection; who comes later waits in a queue, is
 not read meanwhile, and has its turn in the next iteration, first come first served.
 
+What counts is the time of turns (turns.py): while the loop waits for sockets nobody has to.
 Exactly when an iteration began only a callback knows, which costs one. So it is asked for when
-requests have come for MARK_MS; until then time counts from the last one.
+turns have taken MARK_MS; until then time counts from the last one.
 
 Deliberately absent: how long one request may take, which is the handlers' business.
 """
@@ -18,8 +19,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from data_plane.broker.request.turns import Turns
+
 SHARE_MS = 20
 MARK_MS = 10
+
+_NS_PER_MS = 1_000_000
 
 
 class Waiting(Protocol):
@@ -30,57 +35,55 @@ class Waiting(Protocol):
 
 
 class LoopShare:
-    """That of one kind of connections. `call_soon` calls back in the loop's next iteration."""
+    """That of one kind of connections. `call_soon` calls back in the loop's next iteration.
 
-    __slots__ = ("_call_soon", "_is_marked", "_now_ms", "_since_ms", "_waiting", "is_over")
+    Until `Turns.busy_ns` reaches `look_at_ns` nobody needs to ask."""
 
-    def __init__(
-        self, now_ms: Callable[[], int], call_soon: Callable[[Callable[[], None]], None]
-    ) -> None:
-        self._now_ms = now_ms
+    __slots__ = ("_call_soon", "_is_marked", "_turns", "_waiting", "is_over", "look_at_ns")
+
+    def __init__(self, turns: Turns, call_soon: Callable[[Callable[[], None]], None]) -> None:
+        self._turns = turns
         self._call_soon = call_soon
-        self._since_ms = 0
         # Whether time counts from the beginning of an iteration, and its end will be noted.
         self._is_marked = False
         self._waiting: deque[Waiting] = deque()
+        self.look_at_ns = 0
         # As it was when somebody asked last.
         self.is_over = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def is_used_up(self, now_ms: int) -> bool:
+    def is_used_up(self) -> bool:
         """Whether requests that come now have to wait. Those that wait already come first anyway,
         at the beginning of the next iteration."""
-        if self.is_over:
-            return True
-        elapsed_ms = now_ms - self._since_ms
-        if self._is_marked:
-            self.is_over = elapsed_ms > SHARE_MS
-        elif elapsed_ms > MARK_MS:
-            self._mark(now_ms)
+        if self._turns.busy_ns >= self.look_at_ns:
+            if self._is_marked:
+                self.is_over = True
+            else:
+                self._mark()
         return self.is_over
 
     def wait(self, waiting: Waiting) -> None:
         """Have it called once in the next iteration, or as soon as it is its turn."""
         self._waiting.append(waiting)
         if not self._is_marked:
-            self._mark(self._now_ms())
+            self._mark()
 
-    def _mark(self, now_ms: int) -> None:
-        self._since_ms = now_ms
+    def _mark(self) -> None:
+        self.look_at_ns = self._turns.busy_ns + SHARE_MS * _NS_PER_MS
         self._is_marked = True
         self._call_soon(self._iteration_began)
 
     def _iteration_began(self) -> None:
         self._is_marked = self.is_over = False
-        self._since_ms = now_ms = self._now_ms()
+        self.look_at_ns = self._turns.busy_ns + MARK_MS * _NS_PER_MS
         if not self._waiting:
             return
-        self._mark(now_ms)
+        self._mark()
         waiting = self._waiting
         for _ in range(len(waiting)):
             waiting.popleft().take_turn()
-            self.is_over = self._now_ms() - now_ms > SHARE_MS
+            self.is_over = self._turns.busy_ns >= self.look_at_ns
             if self.is_over:
                 break

@@ -77,6 +77,7 @@ class LoopWatch:
         self.turns = Histogram()
         self.processor = Histogram()
         self.lateness = Histogram()
+        self.busy_ns = 0
         self.held_count = 0
         # Until then nobody waits for the loop, and what holds it is no reason to warn.
         self.is_serving = True
@@ -126,6 +127,7 @@ class LoopWatch:
             return
         now_ns = self._now_ns()
         turn_ns = now_ns - self._began_ns
+        self.busy_ns += turn_ns
         if turn_ns <= LONG_TURN_NS:
             self._depth = 0
             self.turns.counts[0] += 1

@@ -20,7 +20,6 @@ from data_plane.cell.changes import Change
 from data_plane.cell.credentials import Credential, DeleteCredential, PutCredential, login_of
 from data_plane.cell.features import SUPPORTED_FEATURES, newest_levels
 from data_plane.cell.metadata import MetadataImage
-from data_plane.server.loop_share import LoopShare
 from data_plane.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from data_plane.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from data_plane.wire.messages.sasl_handshake_request import SaslHandshakeRequest
@@ -149,9 +148,9 @@ class SaslConnection:
         self, broker: SaslBroker, number: int, host: str, mechanisms: tuple[str, ...]
     ) -> None:
         self.broker = broker
-        self.listener = PlayedListener(lambda request: None, is_authenticated=False)
-        self.listener.clock = broker.clock
-        self.listener.share = LoopShare(broker.clock.now_ms, self.listener.call_soon)
+        self.listener = PlayedListener(
+            lambda request: None, is_authenticated=False, clock=broker.clock
+        )
         self.listener.dispatcher = Dispatcher(broker.services)  # type: ignore[assignment]
         connection, transport = connect(self.listener)
         self.connection = connection

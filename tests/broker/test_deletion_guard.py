@@ -36,7 +36,7 @@ class Broker(BrokerPlayer):
         self.off_ms = 0
         services = self.services
         services.wall_clock = WallClock(MINUTE_MS, SETTLE_MS)
-        services.partitions._wall_clock = services.wall_clock
+        services.partitions.wall_ms = services.wall_clock.wall_ms
         lanes = dict.fromkeys(Lane, self.executor)
         self.guard = DeletionGuard(services, lambda: self.now_ms + self.off_ms)
         services.components += [self.guard, LogMaintenance(services, lanes)]

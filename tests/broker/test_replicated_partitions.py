@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from data_plane.broker.replicas.stray_logs import delete_strays
-from data_plane.broker.request.timers import REBUILD_ENTRIES_MIN
+from data_plane.broker.request.timers import REBUILD_CANCELLED_MIN
 from data_plane.cell.changes import Change, ChangeBroker, ChangePartition, apply_change
 from data_plane.cell.metadata import NO_LEADER, MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
@@ -130,7 +130,7 @@ def test_nothing_stays_of_a_produce_that_nobody_waits_for_any_more(how: str) -> 
     assert all(waiter.callback is None for waiter in left)
     now = wait_queues(broker)
     assert now[0] <= QUEUE_ENTRIES_KEPT
-    assert now[1] <= at_rest[1] + REBUILD_ENTRIES_MIN
+    assert now[1] <= at_rest[1] + REBUILD_CANCELLED_MIN
     assert now[2] == at_rest[2]
     # What is committed later has nobody to tell.
     for node_id in OTHERS:

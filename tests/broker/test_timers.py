@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.request.timers import REBUILD_ENTRIES_MIN, Timer, TimerQueue
+from data_plane.broker.request.timers import REBUILD_CANCELLED_MIN, Timer, TimerQueue
 
 
 def test_timers_run_in_order_and_once() -> None:
@@ -83,10 +83,10 @@ def test_the_server_hears_of_an_earlier_deadline_only() -> None:
 def test_cancelled_timers_do_not_pile_up() -> None:
     queue = TimerQueue()
     for _ in range(20):
-        timers = [queue.schedule(10_000, lambda now_ms: None) for _ in range(REBUILD_ENTRIES_MIN)]
+        timers = [queue.schedule(10_000, lambda now_ms: None) for _ in range(REBUILD_CANCELLED_MIN)]
         for timer in timers:
             timer.cancel()
-    assert len(queue) <= REBUILD_ENTRIES_MIN
+    assert len(queue) <= REBUILD_CANCELLED_MIN
     assert queue.next_deadline_ms() is None
 
 

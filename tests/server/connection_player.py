@@ -12,10 +12,11 @@ from data_plane.broker.request.api import Buffer, ConnectionInfo, Deferred
 from data_plane.broker.request.budget import Budget
 from data_plane.broker.request.request_gate import RequestGate
 from data_plane.broker.request.timers import TimerQueue
-from data_plane.broker.request.turns import Turns, UnwatchedTurns
+from data_plane.broker.request.turns import Turns
 from data_plane.server.connection import Connection
 from data_plane.server.listener import PLAINTEXT_SETTINGS
 from data_plane.server.loop_share import LoopShare
+from data_plane.server.loop_watch import LoopWatch
 from data_plane.server.receive_buffers import ReceiveMemory
 
 
@@ -69,6 +70,15 @@ class FixedClock:
     def now_ms(self) -> int:
         return self.ms
 
+    def now_ns(self) -> int:
+        return self.now_ms() * 1_000_000
+
+
+def watch_of(clock: FixedClock) -> LoopWatch:
+    """Counts how long turns take, and says nothing of it."""
+    nobody: Any = None
+    return LoopWatch(nobody, held_ns=1 << 62, now_ns=clock.now_ns, processor_ns=clock.now_ns)
+
 
 Script = Callable[[bytes], Sequence[Buffer] | Deferred[Any] | None]
 
@@ -93,13 +103,19 @@ class PlayedListener:
     """What a Connection uses of its listener."""
 
     def __init__(
-        self, script: Script, frame_bytes_max: int = 10_000_000, *, is_authenticated: bool = True
+        self,
+        script: Script,
+        frame_bytes_max: int = 10_000_000,
+        *,
+        is_authenticated: bool = True,
+        clock: FixedClock | None = None,
     ) -> None:
         self._is_authenticated = is_authenticated
         self.memory = ReceiveMemory()
-        self.turns: Turns = UnwatchedTurns()
+        self.log: Any = None
         self.timers = TimerQueue()
-        self.clock = FixedClock()
+        self.clock = FixedClock() if clock is None else clock
+        self.turns: Turns = watch_of(self.clock)
         self.dispatcher = ScriptedDispatcher(script)
         self.frame_bytes_max = frame_bytes_max
         self.strange_frame_bytes_max = frame_bytes_max
@@ -107,12 +123,11 @@ class PlayedListener:
         self.bytes_out = 0
         self.unsent = Budget()
         self.connections_budget = Budget()
-        self.log: Any = None
         self.reasons: list[str] = []
         self.closed: list[Connection] = []
         self.passes = 0
         self.soon: list[Callable[[], None]] = []
-        self.share = LoopShare(self.clock.now_ms, self.call_soon)
+        self.share = LoopShare(self.turns, self.call_soon)
 
     def connection_opened(self, connection: Connection, transport: Any) -> ConnectionInfo:
         assert connection.join("default") is None

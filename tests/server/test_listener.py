@@ -78,7 +78,7 @@ class Harness:
             is_inter_broker=is_inter_broker,
         )
         # There is no loop, and so no end of its iterations.
-        self.listener.share = LoopShare(self.clock.now_ms, lambda callback: None)
+        self.listener.share = LoopShare(self.listener.turns, lambda callback: None)
         self._port = 1000
 
     def connect(self, host: str = "10.0.0.1") -> tuple[Connection, PeerTransport]:

@@ -81,6 +81,21 @@ def test_who_waits_has_his_turn_before_who_asks_again() -> None:
     assert b"modest" in loop.handled
 
 
+def test_requests_that_come_one_at_a_time_have_nothing_called_back() -> None:
+    """A callback wakes the loop once more. Only work counts, not the time between."""
+    loop = PlayedLoop(1)
+    connection, transport = connect(loop.listener)
+    called_count = 0
+    for _ in range(4 * MARK_MS):
+        loop.listener.clock.ms += 1_000
+        feed(connection, frame(b"x"))
+        called_count += len(loop.listener.soon)
+        loop.listener.take_turn()
+    assert transport.sent == b"x" * 4 * MARK_MS
+    # Once in MARK_MS of work, and at the beginning.
+    assert called_count <= 5
+
+
 def test_what_waits_takes_little_memory() -> None:
     """A read of a megabyte for each of ten thousand connections would take ten gigabytes."""
     loop = PlayedLoop(100)

@@ -90,7 +90,7 @@ class Player:
         self.executor = self._executor("work")
         note = self.events.append
         self.services: Any = SimpleNamespace(
-            wakes=SimpleNamespace(run=lambda now_ms: self._do("wakes")),
+            wakes=SimpleNamespace(woken=True, run=lambda now_ms: self._do("wakes")),
             next_deadline_ms=lambda: self.deadline_ms,
             tick=lambda now_ms: self._do("tick"),
             stop=lambda now_ms: note("services stop"),

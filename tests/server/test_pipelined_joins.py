@@ -17,7 +17,7 @@ from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 from tests.groups.requests import join
 from tests.groups.test_on_disk import GroupsOnDisk, new_broker
-from tests.server.connection_player import PlayedListener, connect, frame
+from tests.server.connection_player import FixedClock, PlayedListener, connect, frame
 
 COUNT = 5_000
 # About what CPython does.
@@ -28,10 +28,11 @@ NEW_ID_VERSION = 4
 PARKED_VERSION = 3
 
 
-class WorkClock:
+class WorkClock(FixedClock):
     """Counts the functions that are called in each turn."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.calls_counts: list[int] = [0]
 
     def now_ms(self) -> int:
@@ -56,9 +57,7 @@ class Joining:
     def __init__(self, broker: GroupsOnDisk) -> None:
         self.broker = broker
         self.clock = WorkClock()
-        self.listener = PlayedListener(lambda request: None)
-        self.listener.clock = self.clock  # type: ignore[assignment]
-        self.listener.share._now_ms = self.clock.now_ms
+        self.listener = PlayedListener(lambda request: None, clock=self.clock)
         self.listener.dispatcher = broker.dispatcher  # type: ignore[assignment]
         self.listener.end_pass = self._end_pass  # type: ignore[method-assign]
         self.connection, self.transport = connect(self.listener)

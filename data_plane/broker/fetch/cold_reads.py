@@ -79,10 +79,11 @@ class ColdReads:
         # What consumers' reads may bring. Followers are few and read one answer each.
         self.consumers_bytes = 0
 
-    def answer_bytes_max(self, connection: ConnectionInfo) -> int:
-        """What the answer to a consumer may take."""
+    def answer_bytes(self, connection: ConnectionInfo, wanted: int) -> int:
+        """What the answer to a consumer may take of what it wants."""
         share = connection.unsent or self._unsent(connection)
-        return max(ANSWER_BYTES_MIN, share.left() // 2)
+        bytes_max = share.left() // 2
+        return wanted if wanted <= bytes_max else min(wanted, max(ANSWER_BYTES_MIN, bytes_max))
 
     def _unsent(self, connection: ConnectionInfo) -> Share:
         return connection.unsent or self._services.unsent.of(connection.namespace)

@@ -65,7 +65,8 @@ def handle_fetch(
         fetch_set = fetch_sets.for_full(fetches, context, view, now_ms)
         before_count = fetch_set.partitions_count
         fetch_set.name_all(view.topics)
-        fetch_sets.keep(fetches, context, view, fetch_set, before_count, now_ms)
+        if not fetch_set.is_kept or fetch_set.partitions_count != before_count:
+            fetch_sets.keep(fetches, context, view, fetch_set, before_count, now_ms)
     else:
         found = fetch_sets.of_session(fetches, context, view, now_ms)
         if isinstance(found, ErrorCode):

@@ -126,12 +126,13 @@ class FetchReads:
         if self._scans is not None:
             self._scans.start_over()
         if not self.rights.is_follower:
-            answer_bytes_max = self._cold_reads.answer_bytes_max(self._context.connection)
-            self._bytes_max = min(self._bytes_wanted, answer_bytes_max)
+            bytes_max = self._bytes_wanted
+            self._bytes_max = self._cold_reads.answer_bytes(self._context.connection, bytes_max)
             quotas = self._services.quotas
             if quotas.is_active:
                 self._bytes_max = min(self._bytes_max, quotas.fetch_bytes_max(self._context))
-        self._bytes_min = min(self._bytes_min, self._bytes_max)
+        if self._bytes_min > self._bytes_max:
+            self._bytes_min = self._bytes_max
 
     def look_at(self, targets: Sequence[FetchPartition]) -> None:
         """Add what there is to say of these dirty partitions."""
@@ -192,8 +193,10 @@ class FetchReads:
                 return self._error(target, error)
         if rights.is_plain:
             limit = partition.high_watermark
+        elif rights.is_read_committed:
+            limit = log.last_stable_offset
         else:
-            limit = rights.readable_end(target, partition, self.now_ms)
+            limit = rights.readable_by_follower(target, partition, self.now_ms)
         if rights.rack_id:
             preferred_replica = rights.preferred_replica(target, partition)
             if preferred_replica != NO_PREFERRED_REPLICA:

@@ -211,8 +211,8 @@ def _fields(
         )
         if leader is not None:
             leader_hints.add(leader[0])
-    aborted: Sequence[tuple[int, int]] | None = None
-    if result.aborted is not None:
+    aborted: Sequence[tuple[int, int]] | None = None if result.aborted is None else ()
+    if result.aborted:
         aborted = [(one.producer_id, one.first_offset) for one in result.aborted]
     # A plain tuple of FetchPartitionResult's fields: naming them costs as much as the rest.
     return (

@@ -19,12 +19,13 @@ def partition_result(
     rights: FetchRights, target: FetchPartition, partition: Partition
 ) -> PartitionResult:
     """Where the partition stands. Raises LogError: its log may have to be loaded for that."""
+    log = partition.log
     result = PartitionResult(target)
     result.high_watermark = partition.high_watermark
     if not rights.is_follower:
         # It is of no use to a follower, and whole logs would be loaded to tell it.
-        result.last_stable_offset = partition.last_stable_offset
-    result.log_start_offset = partition.log.log_start_offset
+        result.last_stable_offset = log.last_stable_offset
+    result.log_start_offset = log.log_start_offset
     if rights.is_read_committed:
         result.aborted = ()
     return result

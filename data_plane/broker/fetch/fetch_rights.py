@@ -149,13 +149,12 @@ class FetchRights:
 
     # How far
 
-    def readable_end(self, target: FetchPartition, partition: Partition, now_ms: int) -> int:
-        """The offset up to which there may be records for it now."""
+    def readable_by_follower(
+        self, target: FetchPartition, partition: Partition, now_ms: int
+    ) -> int:
+        """The offset up to which there may be records for the follower that asks."""
         follower = self.follower
-        if follower is None:
-            if self.is_read_committed:
-                return partition.last_stable_offset
-            return partition.high_watermark
+        assert follower is not None, "consumers read what is committed"
         end_offset = partition.log.log_end_offset
         offset = target.wanted.fetch_offset
         throttle = self.throttle

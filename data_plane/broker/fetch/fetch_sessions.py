@@ -262,7 +262,9 @@ class FetchSet:
     def name_all(self, topics: Sequence[FetchTopicView]) -> None:
         """As `name`, for a request that names everything: what it does not name is forgotten."""
         self.generation += 1
-        named_count = sum(self.name(topic) for topic in topics)
+        named_count = 0
+        for topic in topics:
+            named_count += self.name(topic)
         if named_count != self.partitions_count:
             self.forget_unnamed(list(self.partitions()))
 

@@ -109,7 +109,16 @@ class ProduceChecks:
         if size > self._here_bytes_left:
             return None
         self._here_bytes_left -= size
-        batches = _batches_of(buf, start, end, config, zstd_allowed=zstd_allowed)
+        # `_batches_of`, written out: this is called for every small batch.
+        batches = check_batches(
+            buf,
+            start,
+            end,
+            batch_bytes_max=config.max_message_bytes,
+            zstd_allowed=zstd_allowed,
+            walk=True,
+            parts_max=BATCH_PARTS_MAX,
+        )
         batch = batches[0]
         attributes = batch.attributes
         if attributes & SPECIAL_BATCH_BITS:

@@ -135,7 +135,7 @@ class _Produce:
         self._began_ms = now_ms
         self._answers: Answers = []
         self._todo: list[tuple[bytes, ProducePartition, PartitionAnswer]] = []
-        topics = context.topics
+        topics = context.names.topics
         is_open = context.names.rights.is_open
         refused_count = 0
         for topic in view.topics:

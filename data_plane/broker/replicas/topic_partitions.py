@@ -88,7 +88,8 @@ class TopicPartitions:
     ) -> None:
         """`executor` loads and cuts logs where that takes long; without one it is done at once."""
         self._node_id = node_id
-        self._wall_clock = WallClock() if wall_clock is None else wall_clock
+        # Each append asks.
+        self.wall_ms = (WallClock() if wall_clock is None else wall_clock).wall_ms
         self._image = image
         self._logs = logs
         self._request_sync = request_sync
@@ -465,9 +466,6 @@ class TopicPartitions:
     @property
     def replica_lag_time_max_ms(self) -> int:
         return self._config.get_int("replica.lag.time.max.ms")
-
-    def wall_ms(self, now_ms: int) -> int:
-        return self._wall_clock.wall_ms(now_ms)
 
     def request_sync(self, partition: Partition) -> None:
         self._request_sync(partition)

@@ -28,7 +28,7 @@ from data_plane.broker.request.namespaces import DEFAULT_NAMESPACE, RequestNames
 from data_plane.broker.request.principal import ANONYMOUS, Principal
 from data_plane.broker.request.request_gate import RequestGate
 from data_plane.cell.acls import AclResourceType
-from data_plane.wire.registry import ApiKey
+from data_plane.wire.registry import API_BY_KEY, ApiKey, ApiSpec
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
@@ -278,7 +278,7 @@ class Slices(NamedTuple):
 class HandlerEntry:
     """One supported API: the versions that really work and the function that answers it."""
 
-    api_key: ApiKey
+    spec: ApiSpec
     min_version: int
     max_version: int
     # What ApiVersions says. Lower than `min_version` where clients take a higher one for a sign
@@ -290,6 +290,10 @@ class HandlerEntry:
     is_for_strangers: bool = False
     slices: Slices | None = None
 
+    @property
+    def api_key(self) -> ApiKey:
+        return self.spec.key
+
 
 # Looks at a request before its handler does, where not everybody may do everything (guards.py).
 Guard = Callable[[RequestContext, Any], Any]
@@ -299,7 +303,8 @@ class HandlerTable:
     """All APIs that this broker answers; what ApiVersions advertises is read from here."""
 
     def __init__(self) -> None:
-        self._entries: dict[int, HandlerEntry] = {}
+        # What the dispatcher looks up for each request.
+        self.by_key: dict[int, HandlerEntry] = {}
         # What has none is closed to who may not do everything.
         self.guards: dict[int, Guard] = {}
 
@@ -313,10 +318,10 @@ class HandlerTable:
         is_for_strangers: bool = False,
         slices: Slices | None = None,
     ) -> None:
-        assert api_key not in self._entries, f"{api_key.name} is registered twice"
+        assert api_key not in self.by_key, f"{api_key.name} is registered twice"
         assert 0 <= min_version <= max_version
-        self._entries[int(api_key)] = HandlerEntry(
-            api_key,
+        self.by_key[int(api_key)] = HandlerEntry(
+            API_BY_KEY[api_key],
             min_version,
             max_version,
             min_version,
@@ -335,16 +340,16 @@ class HandlerTable:
         advertised_min_version: int | None = None,
     ) -> None:
         """For the hot APIs, whose bytes are not worth a message object."""
-        assert api_key not in self._entries, f"{api_key.name} is registered twice"
+        assert api_key not in self.by_key, f"{api_key.name} is registered twice"
         advertised = min_version if advertised_min_version is None else advertised_min_version
         assert 0 <= advertised <= min_version <= max_version
-        self._entries[int(api_key)] = HandlerEntry(
-            api_key, min_version, max_version, advertised, None, raw_handler
+        self.by_key[int(api_key)] = HandlerEntry(
+            API_BY_KEY[api_key], min_version, max_version, advertised, None, raw_handler
         )
 
     def get(self, api_key: int) -> HandlerEntry | None:
-        return self._entries.get(api_key)
+        return self.by_key.get(api_key)
 
     def entries(self) -> list[HandlerEntry]:
         """All entries, by API key."""
-        return [self._entries[key] for key in sorted(self._entries)]
+        return [self.by_key[key] for key in sorted(self.by_key)]

@@ -44,7 +44,7 @@ from data_plane.broker.request.throttling import ASK_THEMSELVES, throttle_frames
 from data_plane.broker.services import Services
 from data_plane.wire.errors import ErrorCode, MalformedFrame, WireError
 from data_plane.wire.primitives import Reader
-from data_plane.wire.registry import API_BY_KEY, ApiSpec
+from data_plane.wire.registry import ApiSpec
 
 _HEADER = struct.Struct(">hhih")
 
@@ -58,6 +58,7 @@ class Dispatcher:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._handlers = services.handlers
+        self._entries = services.handlers.by_key
         self._names = services.namespaces.names
         self._request_bytes_max = services.loop_bounds.request_bytes_max
         # Client ids repeat with every request of a connection; decoding each one once is enough.
@@ -88,10 +89,10 @@ class Dispatcher:
         if end - position < 10:
             raise MalformedFrame(f"request of {end - position} bytes is shorter than its header")
         api_key, version, correlation_id, client_id_size = _HEADER.unpack_from(buf, position)
-        entry = self._handlers.get(api_key)
-        spec = API_BY_KEY.get(api_key)
-        if entry is None or spec is None:
+        entry = self._entries.get(api_key)
+        if entry is None:
             raise CloseConnection(f"request for API {api_key}, which is not served here")
+        spec = entry.spec
         if is_stranger and not entry.is_for_strangers:
             raise CloseConnection(f"{spec.name} before authentication")
         self._requests_by_api[api_key] = self._requests_by_api.get(api_key, 0) + 1
@@ -122,32 +123,18 @@ class Dispatcher:
             raise CloseConnection(f"tenant {connection.namespace} is no more") from None
         context = RequestContext(api_key, version, correlation_id, client_id, connection, names)
         if entry.raw_handler is not None:
-            answer = self._call_raw(entry.raw_handler, context, buf, position, end, now_ms)
+            try:
+                answer = entry.raw_handler(self._services, context, buf, position, end, now_ms)
+            except (WireError, CloseConnection):
+                raise
+            except Exception as error:
+                self._log_failure(context, error)
+                raise CloseConnection(f"request failed: {error!r}") from error
             return self._throttled(context, answer) if self._services.quotas.is_active else answer
         if entry.slices is not None and end - position > self._request_bytes_max:
             later = self._call_in_slices(entry, entry.slices, spec, context, buf, position, end)
             return self._throttled(context, later) if self._services.quotas.is_active else later
         return self._call(entry, spec, context, Reader(buf, position, end), now_ms)
-
-    def _call_raw(
-        self,
-        handler: Callable[..., Any],
-        context: RequestContext,
-        buf: bytearray | memoryview,
-        position: int,
-        end: int,
-        now_ms: int,
-    ) -> Frames | Deferred[Any] | None:
-        try:
-            result: Frames | Deferred[Any] | None = handler(
-                self._services, context, buf, position, end, now_ms
-            )
-        except (WireError, CloseConnection):
-            raise
-        except Exception as error:
-            self._log_failure(context, error)
-            raise CloseConnection(f"request failed: {error!r}") from error
-        return result
 
     def _throttled(
         self, context: RequestContext, answer: Frames | Deferred[Any] | None

@@ -19,8 +19,8 @@ def _tell_nobody(_what: object) -> None:
     pass
 
 
-# Below this many entries a rebuild would cost more than the dead entries do.
-REBUILD_ENTRIES_MIN = 256
+# Below this many dead entries a rebuild would cost more than they do.
+REBUILD_CANCELLED_MIN = 128
 
 
 class Timer:
@@ -100,7 +100,8 @@ class TimerQueue:
 
     def count_cancelled(self) -> None:
         self._cancelled_count += 1
-        if len(self._heap) >= REBUILD_ENTRIES_MIN and self._cancelled_count * 2 > len(self._heap):
+        cancelled_count = self._cancelled_count
+        if cancelled_count > REBUILD_CANCELLED_MIN and cancelled_count * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].callback is not None]
             heapq.heapify(self._heap)
             self._cancelled_count = 0

@@ -13,7 +13,11 @@ from typing import Protocol
 
 
 class Turns(Protocol):
-    """`what` is named only when it took long: a callable, an object with `turn_name`, or a str."""
+    """`what` is named only when it took long: a callable, an object with `turn_name`, or a str.
+
+    `busy_ns` is how long all turns that are over took."""
+
+    busy_ns: int
 
     def begin(self, what: object) -> None:
         """A turn begins, with its first step."""
@@ -27,6 +31,8 @@ class Turns(Protocol):
 
 class UnwatchedTurns:
     """Nobody wants to know."""
+
+    busy_ns = 0
 
     def begin(self, what: object) -> None:
         pass

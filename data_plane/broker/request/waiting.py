@@ -23,24 +23,21 @@ class WakeQueue:
     """What to look at when the current pass ends, in the order of the first wake."""
 
     def __init__(self) -> None:
-        self._woken: dict[Parked, None] = {}
+        # Empty unless there is something to run.
+        self.woken: dict[Parked, None] = {}
 
     def wake(self, parked: Parked) -> None:
-        self._woken[parked] = None
+        self.woken[parked] = None
 
     def forget(self, parked: Parked) -> None:
-        self._woken.pop(parked, None)
-
-    def __bool__(self) -> bool:
-        """Whether anything was woken."""
-        return bool(self._woken)
+        self.woken.pop(parked, None)
 
     def run(self, now_ms: int) -> None:
         """Run everything woken, and whatever that wakes in turn. When one raises the others are
         run all the same, since nobody will wake them again, and then the first error is raised."""
         failure: Exception | None = None
-        while self._woken:
-            woken, self._woken = self._woken, {}
+        while self.woken:
+            woken, self.woken = self.woken, {}
             for parked in woken:
                 try:
                     parked.run(now_ms)
