@@ -305,6 +305,26 @@ class CommitWatch:
                 if who not in (f"b{old.leader}", f"b{node_id}"):
                     self._world.violate(f"{name}: {who} takes b{node_id} out of the ISR of {old}")
         self._check_peace(name, old, new)
+        self._check_copies(name, old, change, after)
+        if new.leader in (NO_LEADER, old.leader):
+            return
+        if commit.controller_epoch is None:
+            self._world.violate(f"{name}: {new} is elected by a commit that no lease stands for")
+        self._check_lives(name, new.leader, after)
+        if self.allows_unclean(change.topic_id) and new.leader not in (*old.isr, *old.elr):
+            self._check_unclean(who, name, old, new, after)
+        if new.leader not in new.isr:
+            self._world.violate(f"{name}: the leader of {new} is not in its ISR")
+        if new.leader in (*old.isr, *old.elr) or self.allows_unclean(change.topic_id):
+            return
+        if old.isr or old.elr or new.leader not in {end.node_id for end in old.log_ends}:
+            self._world.violate(f"{name}: {new} is elected from {old}")
+
+    def _check_copies(
+        self, name: str, old: PartitionImage, change: ChangePartition, after: MetadataImage
+    ) -> None:
+        """ISR, ELR and last known ELR fit each other and the replicas, and forget nobody."""
+        new = change.partition
         # Of several changes in one commit nobody sees any but the last: the ISR shrinks, and then
         # min.insync.replicas is lowered, and the ELR emptied with that.
         is_last = after.topics_by_id[change.topic_id].partitions[change.index] == new
@@ -327,19 +347,6 @@ class CommitWatch:
             forgotten = {*old.isr, *old.elr, *old.last_known_elr} & set(new.replicas)
             if forgotten - set(holders):
                 self._world.violate(f"{name}: {new} forgets some of {old}")
-        if new.leader in (NO_LEADER, old.leader):
-            return
-        if commit.controller_epoch is None:
-            self._world.violate(f"{name}: {new} is elected by a commit that no lease stands for")
-        self._check_lives(name, new.leader, after)
-        if self.allows_unclean(change.topic_id) and new.leader not in (*old.isr, *old.elr):
-            self._check_unclean(who, name, old, new, after)
-        if new.leader not in new.isr:
-            self._world.violate(f"{name}: the leader of {new} is not in its ISR")
-        if new.leader in (*old.isr, *old.elr) or self.allows_unclean(change.topic_id):
-            return
-        if old.isr or old.elr or new.leader not in {end.node_id for end in old.log_ends}:
-            self._world.violate(f"{name}: {new} is elected from {old}")
 
     def _check_peace(self, name: str, old: PartitionImage, new: PartitionImage) -> None:
         """Where nothing goes wrong a replica leaves the ISR only when it is given up."""
