@@ -17,9 +17,9 @@ Invariants
 - `freeze` takes no time that grows with the state: it is called between two appends.
 - `apply` never raises for what a batch says; the append checked it before. Should it raise all the
   same, the append is taken back.
-- What a fold holds on to stays in the log: retention lets no segment go that reaches
-  `needed_from`. DeleteRecords, and the log start of a leader, go before that: they are orders,
-  and what they have deleted holds nothing back any more.
+- What a HoldingFold holds on to stays in the log: retention lets no segment go that reaches
+  `needed_from`, by what is committed (committed_needs.py). DeleteRecords, and the log start of a
+  leader, go before that: they are orders, and what they have deleted holds nothing back any more.
   Compaction does not ask yet.
 
 Users: producer state (producer_state.py); tags, delays and retries plug in from their features.
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from data_plane.log.config import LogConfig
@@ -109,11 +109,6 @@ class Fold(Protocol):
     def apply(self, batch: StoredBatch) -> None:
         """Take in the next batch."""
 
-    def needed_from(self, start_offset: int) -> int | None:
-        """From which offset on retention has to leave the log as it is; None for none. The log
-        begins at `start_offset`: what a fold held on to below it has gone, by order, and nobody
-        tells the fold."""
-
     def snapshot(self) -> bytes:
         """The whole state; never b"". Asked of a small one, and where too many wait for a thread:
         it is written at once."""
@@ -125,6 +120,16 @@ class Fold(Protocol):
         """Replace the state by a snapshot's, which comes in pieces of any size; none of them stands
         for the state before the first batch. Raises ValueError for what is not a whole snapshot,
         and whatever is half restored then is thrown away. In the thread that loads the log."""
+
+
+@runtime_checkable
+class HoldingFold(Fold, Protocol):
+    """A fold that holds on to records."""
+
+    def needed_from(self, start_offset: int) -> int | None:
+        """From which offset on retention has to leave the log as it is; None for none. The log
+        begins at `start_offset`: what a fold held on to below it has gone, by order, and nobody
+        tells the fold."""
 
 
 FoldFactory = Callable[[FoldContext], Fold]

@@ -162,6 +162,7 @@ class Log(LogState):
         self.opened_from = summary
         self.segments_if_loaded = None
         self.folds_if_loaded = None
+        self.needs.folds = []
         self.producers_if_loaded = None
 
     def prepare_close(self) -> None:

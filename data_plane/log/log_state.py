@@ -20,10 +20,11 @@ from uuid import UUID
 
 from data_plane.log import validation
 from data_plane.log.batch_walk import BadRange
+from data_plane.log.committed_needs import CommittedNeeds
 from data_plane.log.config import LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import CorruptSegment, LogNotLoaded
 from data_plane.log.file_system import SyncSite
-from data_plane.log.fold import Fold, FoldContext, FoldFactory
+from data_plane.log.fold import Fold, FoldContext, FoldFactory, HoldingFold
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
@@ -96,6 +97,7 @@ class LogState(ABC):
         "log_end_offset",
         "log_start_offset",
         "mapped_bases",
+        "needs",
         "needs_preparation",
         "opened_from",
         "partition",
@@ -137,12 +139,12 @@ class LogState(ABC):
         self._fold_factories = fold_factories
         self.segment_listeners = segment_listeners
         self.folds_if_loaded: list[Fold] | None = None
+        self.needs = CommittedNeeds()
         self.producers_if_loaded: ProducerStates | None = None
         self.segments_if_loaded: list[Segment] | None = None
         # What the checkpoint has said of a log that is not loaded yet.
         self.opened_from: LogSummary | None = None
-        # The last append, when it was small: (offset, next offset, its bytes). Those who wait at
-        # the log end want exactly this, and need not ask the file system for it.
+        # The last append, when small: (offset, next offset, bytes), for those who wait for it.
         self.last_append: tuple[int, int, bytes] | None = None
         self.is_closed = False
         self.epochs = LeaderEpochs()
@@ -287,10 +289,17 @@ class LogState(ABC):
 
     @property
     def needed_from(self) -> int | None:
-        """From which offset on a fold holds on to the records; None where none does."""
+        """From which offset on folds hold on to the records, by what is committed; None where no
+        fold ever does."""
+        if self.segments_if_loaded is None:
+            self.load()
+        if not self.needs.folds:
+            return None
         start_offset = self.log_start_offset
-        found = [fold.needed_from(start_offset) for fold in self.folds]
-        return min((offset for offset in found if offset is not None), default=None)
+        found = [fold.needed_from(start_offset) for fold in self.needs.folds]
+        end_offset = self.log_end_offset
+        now_needed = min((one for one in found if one is not None), default=end_offset)
+        return self.needs.needed_from(now_needed, end_offset, self.high_watermark)
 
     # Opening and closing
 
@@ -393,6 +402,7 @@ class LogState(ABC):
         producers = folds[0]
         assert isinstance(producers, ProducerStates)
         self.folds_if_loaded = folds
+        self.needs.folds = [fold for fold in folds if isinstance(fold, HoldingFold)]
         self.producers_if_loaded = producers
 
     def report_bad_ranges(self, segment: Segment, found: Sequence[BadRange]) -> None:

@@ -292,9 +292,6 @@ class ProducerStates:
         if header.producer_id >= 0:
             self.apply_batch(header, batch.buf, header.position)
 
-    def needed_from(self, start_offset: int) -> None:
-        """Its snapshots say it all."""
-
     def apply_batch(self, header: BatchHeader, buf: Buffer, position: int) -> None:
         """Take in a stored batch. Batches without a producer id change nothing."""
         producer_id = header.producer_id

@@ -131,6 +131,7 @@ def _begin_anew(log: LogState, segments: list[Segment], offset: int) -> None:
 
 def _finish(log: LogState, segments: list[Segment], offset: int) -> None:
     log.log_end_offset = offset
+    log.needs.truncate(offset)
     log.recovery_point = min(log.recovery_point, offset)
     for job in log.flushes:
         # What is appended behind the cut is not what a sync that runs now began with.

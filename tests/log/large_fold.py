@@ -50,9 +50,6 @@ class LargeFold:
         # The sizes of what the last restore was given.
         self.restored_from: list[int] = []
 
-    def needed_from(self, start_offset: int) -> None:
-        """All of it is in its snapshots."""
-
     def __len__(self) -> int:
         return self.count
 

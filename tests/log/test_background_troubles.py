@@ -54,9 +54,6 @@ class BrokenFold:
     def apply(self, batch: StoredBatch) -> None:
         self.batches_count += 1
 
-    def needed_from(self, start_offset: int) -> None:
-        """All of it is in its snapshots."""
-
     def __len__(self) -> int:
         return self.batches_count
 

@@ -33,9 +33,6 @@ class Refusing:
             raise ValueError("a feature's bug")
         self.offsets.append(header.base_offset)
 
-    def needed_from(self, start_offset: int) -> None:
-        """All of it is in its snapshots."""
-
     def __len__(self) -> int:
         return len(self.offsets)
 

@@ -39,9 +39,6 @@ class Counter:
             key = record.key or b""
             self.counts[key] = self.counts.get(key, 0) + 1
 
-    def needed_from(self, start_offset: int) -> None:
-        """All of it is in its snapshots."""
-
     def snapshot(self) -> bytes:
         lines = [b"%s %d" % (key.hex().encode(), self.counts[key]) for key in sorted(self.counts)]
         return b"\n".join([b"counts", *lines])
@@ -233,6 +230,41 @@ def test_what_was_deleted_by_order_holds_nothing_back() -> None:
     one.restart()
     one.log.apply_retention(one.now_ms)
     assert one.log.log_start_offset == 2
+
+
+def _with_uncommitted_end() -> FoldedLog:
+    """A pinned record in a segment of its own, and behind it, not committed, what frees it."""
+    one = FoldedLog(retention_ms=1000)
+    for value in (b"pin", b"v"):
+        one.put(value)
+        one.log.roll()
+    free = batch_of(FREE, keys=[b"k"], timestamps=[one.now_ms])
+    one.append(free, commit=False)
+    one.now_ms += 1_000_000
+    return one
+
+
+def test_what_is_let_go_by_a_record_that_is_not_committed_stays() -> None:
+    one = _with_uncommitted_end()
+    for _ in range(3):
+        one.log.apply_retention(one.now_ms)
+        assert one.log.log_start_offset == 0
+    one.log.truncate_to(2)
+    assert one.log.fold(Pins).offsets == [0]
+    assert one.offsets() == [0, 1]
+
+
+@pytest.mark.parametrize("is_truncated", [False, True])
+def test_and_goes_once_so_much_is_committed_although_more_has_come(is_truncated: bool) -> None:
+    one = _with_uncommitted_end()
+    one.log.apply_retention(one.now_ms)
+    if is_truncated:
+        one.log.truncate_to(2)
+        one.append(batch_of(b"w", keys=[b"k"], timestamps=[one.now_ms]), commit=False)
+    one.append(batch_of(b"pin", keys=[b"k"], timestamps=[one.now_ms]), commit=False)
+    one.log.advance_high_watermark(3)
+    one.log.apply_retention(one.now_ms)
+    assert one.log.log_start_offset == (0 if is_truncated else 2)
 
 
 def test_who_asks_for_a_fold_that_is_not_there_is_told() -> None:

@@ -45,9 +45,6 @@ class ChainFold(Chain):
         super().__init__()
         self.context = context
 
-    def needed_from(self, start_offset: int) -> None:
-        """All of it is in its snapshots."""
-
     def __len__(self) -> int:
         return self.batches_count
 

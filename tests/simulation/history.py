@@ -304,6 +304,7 @@ class History:
             self._world.note(node.name, f"truncates {partition} to {view.end_offset}")
             if node.services is not None:
                 self.committed.check_truncation(partition, view)
+                self.retention.check_let_go(partition, view)
                 audit.check_folds_of(self._cell, view)
         if gained or lost or partition.lost:
             # Also an empty log that begins anew where the leader's log begins has all there is.

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_plane.log import truncation
+from data_plane.log.committed_needs import CommittedNeeds
 from data_plane.log.log_state import LogState
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
@@ -23,6 +24,10 @@ PINS = Options(
 
 def _retention_asks_no_fold(patch: Patch) -> None:
     patch.set(LogState, "needed_from", property(lambda self: None))
+
+
+def _uncommitted_records_let_go(patch: Patch) -> None:
+    patch.set(CommittedNeeds, "needed_from", lambda self, now_needed, end, committed: now_needed)
 
 
 def _folds_are_not_cut(patch: Patch) -> None:
@@ -43,6 +48,14 @@ PIN_MUTANTS: Iterable[Mutant] = (
         "what a feature still needs goes when it is old",
         _retention_asks_no_fold,
         options=PINS,
+        is_quick=True,
+    ),
+    Mutant(
+        "uncommitted records let go",
+        "retention deletes what is needed again when the end of the log is truncated",
+        _uncommitted_records_let_go,
+        seeds=(6208,),
+        options=Options(extras=frozenset({"pins"})),
         is_quick=True,
     ),
     Mutant(

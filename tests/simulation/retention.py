@@ -100,6 +100,8 @@ class RetentionWatch:
         self._cell = cell
         self._world = cell.world
         self._asked: dict[TopicPartition, set[int]] = {}
+        # (broker, partition) → what its own retention has let go last.
+        self._let_go: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         # Where retention has let a replica begin, at the highest.
         self.starts: dict[TopicPartition, int] = {}
 
@@ -191,12 +193,20 @@ class RetentionWatch:
         start = log.log_start_offset
         asked = (one for one in self._asked.get(partition.key, ()) if one <= start)
         ordered = max(old_start, partition.start_offset, *asked)
-        pins = log.fold(PinFold)
-        held = [one for one in pins.since(ordered).values() if one < start]
-        if held:
-            self._world.violate(f"{view} begins at {start} by retention, with pins at {held}")
+        self._let_go[view.node_name, partition.key] = (ordered, start)
+        self.check_let_go(partition, view)
         if _is_pinned(log):
             self._world.count("log starts at a pin")
+
+    def check_let_go(self, partition: PartitionHistory, view: DiskView) -> None:
+        """Also when a log was truncated, and the fold holds on again to what it had let go."""
+        log = view.log
+        let_go = self._let_go.get((view.node_name, partition.key))
+        if let_go is None or partition.is_lossy or log is None or not log.is_loaded:
+            return
+        held = [one for one in log.fold(PinFold).since(let_go[0]).values() if one < let_go[1]]
+        if held:
+            self._world.violate(f"{view}: retention has let go {let_go}, with pins at {held}")
 
     def _check_segment(self, node: Node, view: DiskView, segment: Segment, end_offset: int) -> None:
         base, end = segment.base_offset, segment.next_offset

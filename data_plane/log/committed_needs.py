@@ -1,0 +1,48 @@
+"""What the folds of a log need, by what is committed.
+
+A fold goes as far as the log does. What it lets go by a record that is not committed yet it needs
+again when that one is truncated, and retention must not have deleted it meanwhile. So the need is
+noted together with the log end, and counts when that much is committed:
+
+    check 1   end 100, committed 90   needs 40 …    noted; nothing is known yet, all stays
+    check 2   end 130, committed 120  needs 70 …    40 counts: 100 is committed; 70 is noted
+
+- What counts is never above what the folds need now, and never above what they have needed at some
+  log end that is committed. Later pins lie above both.
+- In memory only: after a start all is needed, until what is stored then is committed.
+"""
+
+from __future__ import annotations
+
+from data_plane.log.fold import HoldingFold
+
+
+class CommittedNeeds:
+    """See the module. Offsets are those from which on the log is needed."""
+
+    __slots__ = ("_counting", "_noted", "_noted_end", "folds")
+
+    def __init__(self) -> None:
+        # Those of the log, while it is loaded, that hold on to records.
+        self.folds: list[HoldingFold] = []
+        self._counting = 0
+        self._noted = 0
+        # -1 without one.
+        self._noted_end = -1
+
+    def needed_from(self, now_needed: int, log_end_offset: int, high_watermark: int) -> int:
+        """`now_needed` is from where on the folds need the log now: its end, if they need none."""
+        if high_watermark >= log_end_offset:
+            self._counting, self._noted_end = now_needed, -1
+            return now_needed
+        if 0 <= self._noted_end <= high_watermark:
+            self._counting, self._noted_end = self._noted, -1
+        if self._noted_end < 0:
+            self._noted, self._noted_end = now_needed, log_end_offset
+        return min(self._counting, now_needed)
+
+    def truncate(self, offset: int) -> None:
+        """The log ends at `offset` now; other records may come in the place of what was above."""
+        self._counting = min(self._counting, offset)
+        if self._noted_end > offset:
+            self._noted_end = -1
