@@ -211,9 +211,9 @@ class SaslConnection:
         """The last answer of a whole authentication."""
         assert self.handshake(mechanism).error_code == 0
         if mechanism == "PLAIN":
-            self.authenticate(f"\0{login}\0{password}".encode())
+            answer = self.authenticate(f"\0{login}\0{password}".encode())
             self.broker.run_jobs()
-            return self.receive_later()
+            return answer or self.receive_later()
         client = ScramClient(mechanism, login, password)
         challenge = self.authenticate(client.first())
         if challenge is None or challenge.error_code:
