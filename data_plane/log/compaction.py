@@ -15,7 +15,8 @@ transactions, likewise, and never records of aborted transactions; the last reco
 last batch, so that its sequence goes on (Kafka keeps an empty batch there; batches without records
 harm too many clients). Superseded, that one loses its value: a tombstone that supersedes it goes in
 time, and the value must not come back. For the same reason no tombstone goes behind a segment that
-is damaged and stays as it is. A record without a key is dropped.
+is damaged and stays as it is. A record without a key is dropped. What folds hold on to stays, and
+what shadows it from readers (held_records.py).
 
 Retention may drop segments while a job runs, and power loss may bring them back until the log start
 is durable. So nothing is planned before it is, and what a job has rewritten does not come in behind
@@ -33,13 +34,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from data_plane.log import segment_age
+from data_plane.log import held_records, segment_age
 from data_plane.log.batch_walk import BatchWalk, pieces_around
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.compaction_swap import discard, swap_in
 from data_plane.log.compaction_writer import CompactedSegment, GroupWriter
 from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.file_system import File
+from data_plane.log.held_records import HeldRecords
 from data_plane.log.key_map import BUFFER_BYTES, KeyMap
 from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.log_reads import aborted_transactions
@@ -66,6 +68,7 @@ def cleanable_segments(log: LogState, wall_ms: int) -> list[Segment]:
     """The sealed segments at the front of the log that may be rewritten."""
     config = log.config
     bound = min(log.last_stable_offset, log.high_watermark, log.checkpointed_recovery_point)
+    bound = min(bound, held_records.settled_end(log))
     found = []
     for segment in log.segments[:-1]:
         if segment.next_offset > bound:
@@ -96,9 +99,12 @@ def measure_dirt(log: LogState, wall_ms: int) -> Dirt:
     """See Dirt."""
     clean = dirty = 0
     oldest_ms = wall_ms
-    for segment in cleanable_segments(log, wall_ms):
+    segments = cleanable_segments(log, wall_ms)
+    released = range(log.superseded_from, held_records.released_end(log))
+    for segment in segments:
         # One that is clean in part (the key map was full, or what followed was cut off) is due.
-        if segment.next_offset <= log.cleaner_offset:
+        is_released = segment.base_offset < released.stop and segment.next_offset > released.start
+        if segment.next_offset <= log.cleaner_offset and not is_released:
             clean += segment.size
         else:
             dirty += segment.size
@@ -156,7 +162,19 @@ class CompactionJob:
         self._stop_sign = log.log_directory.stop_sign
         self._segments = segments
         self._wall_ms = wall_ms
-        self._first_dirty_offset = max(log.cleaner_offset, segments[0].base_offset)
+        kept_from, dirty_from = log.superseded_from, log.cleaner_offset
+        self._kept_from = kept_from
+        # Whether this goes on where the map of the pass before was full: see held_records.py.
+        self._goes_on = kept_from >= 0 and log.round_kept_offset is not None
+        if kept_from >= 0 and not self._goes_on:
+            dirty_from = min(dirty_from, kept_from)
+        self._first_dirty_offset = max(dirty_from, segments[0].base_offset)
+        self._holds = held_records.take_settled(log)
+        self._held = None
+        if kept_from >= 0 or (self._holds is not None and self._holds.holds):
+            # In a round `cleaner_offset` has been put back to where the map was full.
+            kept_end = INT64_MAX if self._goes_on else log.cleaner_offset
+            self._held = HeldRecords(self._holds, kept_from, kept_end)
         self._end_offset = segments[-1].next_offset
         self._aborted = aborted_transactions(log, segments[0].base_offset, self._end_offset)
         # What they have written last stays; looked through by the thread.
@@ -167,7 +185,10 @@ class CompactionJob:
         self._is_done = False
         self._is_overtaken = False
         # Whether tombstones may go: all that lies before them was looked through.
-        self._forgets = True
+        self._forgets = kept_from < 0 or self._first_dirty_offset <= max(
+            kept_from, segments[0].base_offset
+        )
+        self._is_full = False
         log.compacting = True
 
     def run(self) -> None:
@@ -182,6 +203,9 @@ class CompactionJob:
                 if segment.next_offset > self._first_dirty_offset:
                     self._map(segment, keys)
                     if keys.is_full:
+                        self._is_full = True
+                        # What lies behind may shadow what this pass does not know as superseded.
+                        self._forgets &= self._kept_from < 0
                         self._end_offset = keys.end_offset
                         break
             for group in self._groups():
@@ -261,6 +285,7 @@ class CompactionJob:
             self._last_offsets,
             self._wall_ms,
             may_forget=self._forgets,
+            held=self._held,
         )
         try:
             for segment in group:
@@ -278,6 +303,8 @@ class CompactionJob:
         log = self.log
         log.compacting = False
         self._producers.close()
+        if self._holds is not None:
+            self._holds.close()
         if not self._is_done and not self._is_overtaken:
             # As in Kafka: a log that cannot be compacted is left alone until the next start, so
             # that it does not keep the others from their turn.
@@ -286,15 +313,35 @@ class CompactionJob:
             return
         try:
             if self._is_done:
-                log.cleaner_offset = max(log.cleaner_offset, self._swap_in())
+                self._note_clean(*self._swap_in())
             else:
                 for result in self._results:
                     discard(log, result)
         except OSError as error:
             raise log.log_directory.fail(error) from error
 
-    def _swap_in(self) -> int:
-        """Put in place what may be; returns up to where the log is clean then.
+    def _note_clean(self, clean_end: int, is_whole: bool) -> None:
+        log = self.log
+        before, kept = log.superseded_from, INT64_MAX
+        if self._held is not None and self._held.first_kept_offset >= 0:
+            kept = self._held.first_kept_offset
+        if self._goes_on and log.round_kept_offset is not None:
+            kept = min(kept, log.round_kept_offset)
+        ends_round = is_whole and not self._is_full
+        log.round_kept_offset = kept if is_whole and self._is_full else None
+        if not ends_round and before >= 0:
+            kept = min(kept, before)
+        log.superseded_from = -1 if kept == INT64_MAX else kept
+        looked_again = before >= 0 and not self._goes_on
+        if looked_again and self._is_full:
+            # What lies behind was clean, but for what the map has no more room for.
+            log.cleaner_offset = clean_end
+        else:
+            log.cleaner_offset = max(log.cleaner_offset, clean_end)
+
+    def _swap_in(self) -> tuple[int, bool]:
+        """Put in place what may be; returns up to where the log is clean then, and whether that was
+        all.
 
         A group that retention or a truncation has changed meanwhile stays as it is. What it still
         holds is dirty, and nothing may go behind it that its old records need: no tombstone or
@@ -313,6 +360,7 @@ class CompactionJob:
                 is_unchanged = False
         # Where the log was cut or began anew, other segments stand now.
         dirty = (one.base_offset for one in log.segments if one not in clean)
-        return min(self._end_offset, log.log_end_offset, next(dirty, self._end_offset))
+        clean_end = min(self._end_offset, log.log_end_offset, next(dirty, self._end_offset))
+        return clean_end, is_unchanged and clean_end == self._end_offset
 
     commit = finish

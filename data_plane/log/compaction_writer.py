@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from data_plane.log.batch_walk import Chunk
 from data_plane.log.file_system import Buffer, SyncSite
+from data_plane.log.held_records import HeldRecords
 from data_plane.log.indexes import AbortedTransaction, encode_aborted
 from data_plane.log.key_map import AbortedRanges, KeyMap
 from data_plane.log.log_state import LogState
@@ -53,9 +54,11 @@ class GroupWriter:
         wall_ms: int,
         *,
         may_forget: bool = True,
+        held: HeldRecords | None = None,
     ) -> None:
         """`may_forget`: whether tombstones and markers go whose time is over, and the lists of
-        aborted transactions."""
+        aborted transactions. `held`: what folds hold on to."""
+        self._held = held
         self._fs = log.log_directory.fs
         self._group = group
         self._keys = keys
@@ -101,26 +104,40 @@ class GroupWriter:
             return None
         records, start, end = unpacked_records(data, header)
         keep = bytearray(header.record_count)
-        has_tombstone = blanks_last = False
+        has_tombstone = blanks_last = renews_horizon = False
+        held = self._held
         # Of a batch that the leader has cleaned the last offset may be without its record.
         last_index = header.record_count - 1
         holds_last = header.last_offset in self._last_offsets
         for index, (delta, key, is_tombstone) in enumerate(
             list_keys(records, start, end, header.record_count)
         ):
-            if self._keys.is_superseded(key, header.base_offset + delta):
+            offset = header.base_offset + delta
+            is_superseded = self._keys.is_superseded(key, offset)
+            if held is not None and not is_tombstone:
+                held.add_value(key, offset, is_superseded=is_superseded)
+            if is_superseded:
                 # The end of a producer's sequence outlives its value: what supersedes it may be a
                 # tombstone, and go first.
                 keep[index] = holds_last and index == last_index
                 blanks_last = bool(keep[index]) and key is not None and not is_tombstone
+                if held is not None and held.holds(offset):
+                    held.keep(offset)
+                    keep[index], blanks_last = 1, False
                 has_tombstone |= blanks_last
+            elif is_tombstone and held is not None and held.shadows(key):
+                keep[index] = 1
+                has_tombstone = renews_horizon = True
             elif is_tombstone and self._is_forgotten(horizon_ms):
                 keep[index] = holds_last and index == last_index
+                if held is not None and held.holds(offset):
+                    held.keep(offset)
+                    keep[index] = 1
                 self._has_forgotten |= not keep[index]
             else:
                 keep[index] = 1
                 has_tombstone |= is_tombstone
-        sets_horizon = has_tombstone and horizon_ms is None
+        sets_horizon = renews_horizon or (has_tombstone and horizon_ms is None)
         if all(keep) and not sets_horizon and not blanks_last:
             return memoryview(data)[header.position : header.end_position]
         return filter_batch(

@@ -76,6 +76,7 @@ def summary_of(log: LogState) -> LogSummary:
         log.tail_files_offset == log.log_end_offset,
         _first_segment_newest_ms(log),
         max(map(len, log.folds)),
+        log.superseded_from,
     )
 
 
@@ -141,7 +142,8 @@ def encode_directory(
 ) -> bytes:
     """The content of both files."""
     logs: dict[str, list[Any]] = {
-        f"{log.topic_id}/{log.partition}": [log.topic, *summary] for log, summary in entries.items()
+        f"{log.topic_id}/{log.partition}": [log.topic, *summary.fields_to_store()]
+        for log, summary in entries.items()
     }
     value: dict[str, Any] = {
         "format_version": FORMAT_VERSION,

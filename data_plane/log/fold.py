@@ -20,7 +20,8 @@ Invariants
 - What a HoldingFold holds on to stays in the log: retention lets no segment go that reaches
   `needed_from`, by what is committed (committed_needs.py). DeleteRecords, and the log start of a
   leader, go before that: they are orders, and what they have deleted holds nothing back any more.
-  Compaction does not ask yet.
+- Compaction leaves the records that a fold holds, and what shadows them from readers
+  (held_records.py). What a fold begins to hold later than the record itself may be gone.
 
 Users: producer state (producer_state.py); tags, delays and retries plug in from their features.
 """
@@ -96,6 +97,44 @@ class FrozenBytes:
         self._data = b""
 
 
+class RecordHold(Protocol):
+    """Which records a fold has held on to when it was asked."""
+
+    def holds(self, offset: int) -> bool:
+        """Whether compaction has to leave the record as it is, whatever supersedes it: not if its
+        transaction was aborted. In a worker thread, once or twice for each record."""
+
+    def close(self) -> None:
+        """Nobody asks any more; on the loop. May be called twice."""
+
+
+class HoldsAll:
+    """The RecordHold of a fold that holds on to all records from some offset on."""
+
+    def holds(self, offset: int) -> bool:
+        return True
+
+    def close(self) -> None:
+        return
+
+
+class FrozenHolds:
+    """What the folds of a log hold, as of `end_offset`: each from an offset of its own on."""
+
+    def __init__(self, holds: list[tuple[int, RecordHold]], end_offset: int) -> None:
+        self.holds = holds
+        self.end_offset = end_offset
+
+    @property
+    def held_from(self) -> int | None:
+        return min((start for start, _ in self.holds), default=None)
+
+    def close(self) -> None:
+        """Nobody asks any more; on the loop. May be called twice."""
+        for _, hold in self.holds:
+            hold.close()
+
+
 class Fold(Protocol):
     """State over the batches of one log."""
 
@@ -108,6 +147,14 @@ class Fold(Protocol):
 
     def apply(self, batch: StoredBatch) -> None:
         """Take in the next batch."""
+
+    def held_from(self, start_offset: int) -> int | None:
+        """From which offset on compaction has to ask which records to leave; None for none. When
+        it moves up, what lies before is looked at again. The log begins at `start_offset`: what
+        lies below it has gone. At no cost."""
+
+    def freeze_held(self) -> RecordHold:
+        """Which records it holds as of now, at or above `held_from`; as quick as `freeze`."""
 
     def snapshot(self) -> bytes:
         """The whole state; never b"". Asked of a small one, and where too many wait for a thread:

@@ -159,6 +159,7 @@ class Log(LogState):
         self.mapped_bases = frozenset(
             one.base_offset for one in self.segments_if_loaded if one.ever_mapped
         )
+        self.drop_frozen_holds()
         self.opened_from = summary
         self.segments_if_loaded = None
         self.folds_if_loaded = None

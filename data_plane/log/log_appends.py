@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from data_plane.log import loading, validation
+from data_plane.log import held_records, loading, validation
 from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import File, SyncSite
@@ -361,6 +361,8 @@ def _roll_at(log: LogState, base_offset: int) -> Segment:
         segments[-1].sealed = False
         raise
     log.set_segments([*segments, segment])
+    if log.config.compact:
+        held_records.freeze(log)
     return segment
 
 

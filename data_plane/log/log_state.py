@@ -24,7 +24,7 @@ from data_plane.log.committed_needs import CommittedNeeds
 from data_plane.log.config import LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import CorruptSegment, LogNotLoaded
 from data_plane.log.file_system import SyncSite
-from data_plane.log.fold import Fold, FoldContext, FoldFactory, HoldingFold
+from data_plane.log.fold import Fold, FoldContext, FoldFactory, FrozenHolds, HoldingFold
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
@@ -87,6 +87,7 @@ class LogState(ABC):
         "flushes",
         "folder",
         "folds_if_loaded",
+        "frozen_holds",
         "gaps",
         "high_watermark",
         "is_closed",
@@ -106,9 +107,11 @@ class LogState(ABC):
         "producers_if_loaded",
         "recovery_point",
         "roll_ms",
+        "round_kept_offset",
         "segment_listeners",
         "segments_if_loaded",
         "size_bytes",
+        "superseded_from",
         "tail_files_offset",
         "timestamp_after_max_ms",
         "topic",
@@ -183,6 +186,13 @@ class LogState(ABC):
         # Up to where compaction has been, and whether a job is under way. See compaction.py.
         self.cleaner_offset = -1
         self.compacting = False
+        # The first superseded record that was left for a fold, -1 for none; the first one of a
+        # round of passes that has not come to its end, INT64_MAX for none, None without such a
+        # round; and what the folds have held, one for the next pass and one for later. See
+        # held_records.py.
+        self.superseded_from = -1
+        self.round_kept_offset: int | None = None
+        self.frozen_holds: tuple[FrozenHolds, ...] = ()
         self.is_uncleanable = False
         # Whether somebody has asked for what only an AgeJob can tell. See segment_age.py.
         self.wants_ages = False
@@ -301,6 +311,12 @@ class LogState(ABC):
         now_needed = min((one for one in found if one is not None), default=end_offset)
         return self.needs.needed_from(now_needed, end_offset, self.high_watermark)
 
+    @property
+    def held_from(self) -> int | None:
+        """From which offset on a fold holds records against compaction; None where none does."""
+        found = [fold.held_from(self.log_start_offset) for fold in self.folds]
+        return min((offset for offset in found if offset is not None), default=None)
+
     # Opening and closing
 
     def open_from_summary(self, summary: LogSummary) -> None:
@@ -312,6 +328,7 @@ class LogState(ABC):
         self.recovery_point = self.checkpointed_recovery_point = summary.recovery_point
         self.size_bytes = summary.size_bytes
         self.cleaner_offset = summary.cleaner_offset
+        self.superseded_from = summary.superseded_from
 
     def forget_summary(self) -> None:
         """What the checkpoint says is of another log, deleted before this one was made."""
@@ -319,7 +336,7 @@ class LogState(ABC):
         self.log_start_offset = self.log_end_offset = self.high_watermark = 0
         self.recovery_point = self.checkpointed_recovery_point = 0
         self.size_bytes = 0
-        self.cleaner_offset = -1
+        self.cleaner_offset = self.superseded_from = -1
 
     @abstractmethod
     def load(self) -> None:
@@ -399,11 +416,18 @@ class LogState(ABC):
 
     def set_folds(self, folds: list[Fold]) -> None:
         """Replace the folds' state after a truncation."""
+        self.drop_frozen_holds()
         producers = folds[0]
         assert isinstance(producers, ProducerStates)
         self.folds_if_loaded = folds
         self.needs.folds = [fold for fold in folds if isinstance(fold, HoldingFold)]
         self.producers_if_loaded = producers
+
+    def drop_frozen_holds(self) -> None:
+        """Forget what the folds have held, as they go or are taken back."""
+        dropped, self.frozen_holds = self.frozen_holds, ()
+        for frozen in dropped:
+            frozen.close()
 
     def report_bad_ranges(self, segment: Segment, found: Sequence[BadRange]) -> None:
         """Tell the directory about corrupt bytes, once each."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class LogSummary(NamedTuple):
@@ -12,7 +12,8 @@ class LogSummary(NamedTuple):
     this active segment in this size needs no recovery. `has_tail_files`: a clean close left index
     files and snapshots that reach the log end. `first_segment_timestamp` is the largest of the
     oldest segment, for retention; -1 where that was not known.
-    `fold_entries_count` is that of the fold that has most."""
+    `fold_entries_count` is that of the fold that has most; `superseded_from` is explained in
+    held_records.py."""
 
     log_start_offset: int
     log_end_offset: int
@@ -28,3 +29,16 @@ class LogSummary(NamedTuple):
     has_tail_files: bool
     first_segment_timestamp: int
     fold_entries_count: int = 0
+    superseded_from: int = -1
+
+    def fields_to_store(self) -> tuple[Any, ...]:
+        """Without the last ones that say nothing, so that versions without them can read it."""
+        count = len(self)
+        while count > FIELDS_ALWAYS_STORED and self[count - 1] == self._field_defaults.get(
+            self._fields[count - 1]
+        ):
+            count -= 1
+        return tuple(self[:count])
+
+
+FIELDS_ALWAYS_STORED = LogSummary._fields.index("fold_entries_count") + 1

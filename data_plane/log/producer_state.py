@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import Buffer
-from data_plane.log.fold import SnapshotFile, StoredBatch
+from data_plane.log.fold import HoldsAll, SnapshotFile, StoredBatch
 from data_plane.log.indexes import AbortedTransaction
 from data_plane.log.producer_snapshot import (
     NO_OFFSET,
@@ -291,6 +291,14 @@ class ProducerStates:
         header = batch.header
         if header.producer_id >= 0:
             self.apply_batch(header, batch.buf, header.position)
+
+    def held_from(self, start_offset: int) -> int | None:
+        """From none: what compaction keeps for it, it finds by `FrozenProducers`."""
+        return None
+
+    def freeze_held(self) -> HoldsAll:
+        """See Fold.freeze_held; from no offset on."""
+        return HoldsAll()
 
     def apply_batch(self, header: BatchHeader, buf: Buffer, position: int) -> None:
         """Take in a stored batch. Batches without a producer id change nothing."""

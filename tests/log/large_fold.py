@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from itertools import chain
 
 from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FoldContext, SnapshotFile, StoredBatch
+from data_plane.log.fold import FoldContext, HoldsAll, SnapshotFile, StoredBatch
 
 PIECE_ENTRIES = 1 << 16
 HEAD = b"entries\n"
@@ -67,6 +67,12 @@ class LargeFold:
 
     def snapshot(self) -> bytes:
         return HEAD + b"".join(piece.tobytes() for piece in self.pieces)
+
+    def held_from(self, start_offset: int) -> int | None:
+        return None
+
+    def freeze_held(self) -> HoldsAll:
+        return HoldsAll()
 
     def freeze(self) -> FrozenEntries:
         return FrozenEntries(tuple(self.pieces), self.count)

@@ -17,7 +17,7 @@ import pytest
 from data_plane.log.compaction import CompactionJob
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FoldContext, FoldFactory, FrozenBytes, StoredBatch
+from data_plane.log.fold import FoldContext, FoldFactory, FrozenBytes, HoldsAll, StoredBatch
 from data_plane.log.lanes import Job, Lane
 from data_plane.log.log import Log
 from data_plane.log.maintenance import MaintenanceConfig
@@ -56,6 +56,12 @@ class BrokenFold:
 
     def __len__(self) -> int:
         return self.batches_count
+
+    def held_from(self, start_offset: int) -> int | None:
+        return None
+
+    def freeze_held(self) -> HoldsAll:
+        return HoldsAll()
 
     def freeze(self) -> FrozenBytes:
         return FrozenBytes(self.snapshot())

@@ -11,7 +11,7 @@ import pytest
 from data_plane.log import recovery
 from data_plane.log.errors import LogDirFailure
 from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
+from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, StoredBatch
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import Fault
 from data_plane.wire.records import iter_batch_headers
@@ -35,6 +35,12 @@ class Refusing:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def held_from(self, start_offset: int) -> int | None:
+        return None
+
+    def freeze_held(self) -> HoldsAll:
+        return HoldsAll()
 
     def freeze(self) -> FrozenBytes:
         return FrozenBytes(self.snapshot())

@@ -11,7 +11,7 @@ import pytest
 
 from data_plane.log.config import LogConfig
 from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
+from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, StoredBatch
 from data_plane.log.manager import LogManager
 from data_plane.wire.records import Record, iter_batch_headers
 from tests.log.one_log import DATA, SMALL, TOPIC_ID, OneLog, batch_of
@@ -42,6 +42,12 @@ class Counter:
     def snapshot(self) -> bytes:
         lines = [b"%s %d" % (key.hex().encode(), self.counts[key]) for key in sorted(self.counts)]
         return b"\n".join([b"counts", *lines])
+
+    def held_from(self, start_offset: int) -> int | None:
+        return None
+
+    def freeze_held(self) -> HoldsAll:
+        return HoldsAll()
 
     def freeze(self) -> FrozenBytes:
         return FrozenBytes(self.snapshot())
@@ -78,8 +84,14 @@ class Pins:
     def needed_from(self, start_offset: int) -> int | None:
         return min((one for one in self.offsets if one >= start_offset), default=None)
 
+    def held_from(self, start_offset: int) -> int | None:
+        return self.needed_from(start_offset)
+
     def snapshot(self) -> bytes:
         return b" ".join([b"pins", *(b"%d" % offset for offset in self.offsets)])
+
+    def freeze_held(self) -> HoldsAll:
+        return HoldsAll()
 
     def freeze(self) -> FrozenBytes:
         return FrozenBytes(self.snapshot())

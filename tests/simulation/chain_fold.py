@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from crc32c import crc32c
 
 from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
+from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, StoredBatch
 
 HEAD = b"chain"
 
@@ -54,6 +54,12 @@ class ChainFold(Chain):
 
     def snapshot(self) -> bytes:
         return b"%b %d %d %d" % (HEAD, *self.state)
+
+    def held_from(self, start_offset: int) -> int | None:
+        return None
+
+    def freeze_held(self) -> HoldsAll:
+        return HoldsAll()
 
     def freeze(self) -> FrozenBytes:
         return FrozenBytes(self.snapshot())

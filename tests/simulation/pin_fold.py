@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from data_plane.log.file_system import Buffer
-from data_plane.log.fold import FoldContext, FrozenBytes, StoredBatch
+from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, StoredBatch
 
 HEAD = b"pins"
 # Of a producer's numbers.
@@ -56,6 +56,12 @@ class PinFold(Pins):
 
     def needed_from(self, start_offset: int) -> int | None:
         return min(self.since(start_offset).values(), default=None)
+
+    def held_from(self, start_offset: int) -> int | None:
+        return None
+
+    def freeze_held(self) -> HoldsAll:
+        return HoldsAll()
 
     def __len__(self) -> int:
         return len(self.offsets)
