@@ -65,6 +65,7 @@ class Resource(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
+    TAKE_OVER_TOPIC_ID_FIELD_NUMBER: _builtins.int
     resource_id: _builtins.str
     """1 to 64 characters of a-z, A-Z, 0-9, '-' and '_'."""
     generation: _builtins.int
@@ -74,6 +75,10 @@ class Resource(_message.Message):
     tenant: _builtins.str
     """The tenant that has it."""
     name: _builtins.str
+    take_over_topic_id: _builtins.bytes
+    """In an Apply: take over what Kafka clients have made under this name, if it is the topic with
+    this Kafka id (16 bytes), as List shows it.
+    """
     @_builtins.property
     def topic(self) -> Global___Topic: ...
     def __init__(
@@ -85,10 +90,11 @@ class Resource(_message.Message):
         tenant: _builtins.str = ...,
         name: _builtins.str = ...,
         topic: Global___Topic | None = ...,
+        take_over_topic_id: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "name", b"name", "owner", b"owner", "resource_id", b"resource_id", "spec", b"spec", "tenant", b"tenant", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "name", b"name", "owner", b"owner", "resource_id", b"resource_id", "spec", b"spec", "take_over_topic_id", b"take_over_topic_id", "tenant", b"tenant", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_spec: _TypeAlias = _typing.Literal["topic"]  # noqa: Y015
     _WhichOneofArgType_spec: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
@@ -151,10 +157,7 @@ class ApplyRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RESOURCES_FIELD_NUMBER: _builtins.int
-    TAKE_OVER_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
-    take_over: _builtins.bool
-    """Take over what Kafka clients have made under these names."""
     validate_only: _builtins.bool
     """Say what would become of it, and change nothing."""
     @_builtins.property
@@ -165,12 +168,11 @@ class ApplyRequest(_message.Message):
         self,
         *,
         resources: _abc.Iterable[Global___Resource] | None = ...,
-        take_over: _builtins.bool = ...,
         validate_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources", "take_over", b"take_over", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -280,18 +282,24 @@ class Deletion(_message.Message):
 
     RESOURCE_ID_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
     resource_id: _builtins.str
     generation: _builtins.int
     """At least the resource's."""
+    keep: _builtins.bool
+    """The topic stays, and is its clients'. As it is for a resource that was released; but whoever
+    deletes such a one says so, since the release may still be on its way.
+    """
     def __init__(
         self,
         *,
         resource_id: _builtins.str = ...,
         generation: _builtins.int = ...,
+        keep: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "resource_id", b"resource_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "keep", b"keep", "resource_id", b"resource_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

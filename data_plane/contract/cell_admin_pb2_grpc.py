@@ -79,7 +79,7 @@ class CellAdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Delete(self, request, context):
-        """Deletes resources with what they stand for, and remembers that their ids are over.
+        """Deletes resources with what they own, and remembers that their ids are over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,7 +50,7 @@ class CellAdminStub:
     Apply: _grpc.UnaryUnaryMultiCallable[_cell_admin_pb2.ApplyRequest, _cell_admin_pb2.ApplyResponse]
     """Makes or changes resources: those that pass, in one commit."""
     Delete: _grpc.UnaryUnaryMultiCallable[_cell_admin_pb2.DeleteRequest, _cell_admin_pb2.DeleteResponse]
-    """Deletes resources with what they stand for, and remembers that their ids are over."""
+    """Deletes resources with what they own, and remembers that their ids are over."""
     List: _grpc.UnaryUnaryMultiCallable[_cell_admin_pb2.ListRequest, _cell_admin_pb2.ListResponse]
     """What exists, declared or not, in the order of tenant and name, page by page."""
     Digest: _grpc.UnaryUnaryMultiCallable[_cell_admin_pb2.DigestRequest, _cell_admin_pb2.DigestResponse]
@@ -64,7 +64,7 @@ class CellAdminAsyncStub(CellAdminStub):
     Apply: _aio.UnaryUnaryMultiCallable[_cell_admin_pb2.ApplyRequest, _cell_admin_pb2.ApplyResponse]  # type: ignore[assignment]
     """Makes or changes resources: those that pass, in one commit."""
     Delete: _aio.UnaryUnaryMultiCallable[_cell_admin_pb2.DeleteRequest, _cell_admin_pb2.DeleteResponse]  # type: ignore[assignment]
-    """Deletes resources with what they stand for, and remembers that their ids are over."""
+    """Deletes resources with what they own, and remembers that their ids are over."""
     List: _aio.UnaryUnaryMultiCallable[_cell_admin_pb2.ListRequest, _cell_admin_pb2.ListResponse]  # type: ignore[assignment]
     """What exists, declared or not, in the order of tenant and name, page by page."""
     Digest: _aio.UnaryUnaryMultiCallable[_cell_admin_pb2.DigestRequest, _cell_admin_pb2.DigestResponse]  # type: ignore[assignment]
@@ -93,7 +93,7 @@ class CellAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _cell_admin_pb2.DeleteRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cell_admin_pb2.DeleteResponse, _abc.Awaitable[_cell_admin_pb2.DeleteResponse]]:
-        """Deletes resources with what they stand for, and remembers that their ids are over."""
+        """Deletes resources with what they own, and remembers that their ids are over."""
 
     @_abc_1.abstractmethod
     def List(

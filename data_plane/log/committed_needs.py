@@ -43,6 +43,8 @@ class CommittedNeeds:
 
     def truncate(self, offset: int) -> None:
         """The log ends at `offset` now; other records may come in the place of what was above."""
-        self._counting = min(self._counting, offset)
         if self._noted_end > offset:
             self._noted_end = -1
+        # What counted may have come from records that are gone: nothing is let go before it is
+        # known to be committed again.
+        self._counting = 0

@@ -101,6 +101,9 @@ def measure_dirt(log: LogState, wall_ms: int) -> Dirt:
     oldest_ms = wall_ms
     segments = cleanable_segments(log, wall_ms)
     released = range(log.superseded_from, held_records.released_end(log))
+    if not segments or segments[-1].next_offset < log.cleaner_offset:
+        # A pass sees less than what is clean, and could not say what is superseded.
+        released = range(0)
     for segment in segments:
         # One that is clean in part (the key map was full, or what followed was cut off) is due.
         is_released = segment.base_offset < released.stop and segment.next_offset > released.start
@@ -327,7 +330,9 @@ class CompactionJob:
             kept = self._held.first_kept_offset
         if self._goes_on and log.round_kept_offset is not None:
             kept = min(kept, log.round_kept_offset)
-        ends_round = is_whole and not self._is_full
+        # Not one that had less to look at than what was clean: what is beyond its end may have
+        # superseded records that stay.
+        ends_round = is_whole and not self._is_full and self._end_offset >= log.cleaner_offset
         log.round_kept_offset = kept if is_whole and self._is_full else None
         if not ends_round and before >= 0:
             kept = min(kept, before)

@@ -183,6 +183,14 @@ class LogState(ABC):
         self.pending_deletion: list[tuple[Segment, int]] | None = None
         # The log end for which `write_tail` has left files, -1 for none.
         self.tail_files_offset = -1
+        self._begin_uncleaned()
+        # Whether somebody has asked for what only an AgeJob can tell. See segment_age.py.
+        self.wants_ages = False
+        # The first damaged batch that is on record, -1 for none. See damage.py.
+        self.damaged_from = -1
+        self.update_config(config)
+
+    def _begin_uncleaned(self) -> None:
         # Up to where compaction has been, and whether a job is under way. See compaction.py.
         self.cleaner_offset = -1
         self.compacting = False
@@ -194,11 +202,6 @@ class LogState(ABC):
         self.round_kept_offset: int | None = None
         self.frozen_holds: tuple[FrozenHolds, ...] = ()
         self.is_uncleanable = False
-        # Whether somebody has asked for what only an AgeJob can tell. See segment_age.py.
-        self.wants_ages = False
-        # The first damaged batch that is on record, -1 for none. See damage.py.
-        self.damaged_from = -1
-        self.update_config(config)
 
     # What a log is
 

@@ -70,7 +70,7 @@ def truncate_for_divergence(log: Log, epoch: int, end_offset: int) -> CutJob | N
     offset = truncation.truncation_offset(log, (epoch, end_offset))
     begins_anew = log.config.compact and offset < log.high_watermark
     takes_long = not begins_anew and log.needs_long_cut(offset)
-    if not takes_long:
+    if not takes_long and not begins_anew:
         log.check_before_truncation(offset)
     damaged_from = first_damaged_offset(log)
     if damaged_from is not None and damaged_from < offset:

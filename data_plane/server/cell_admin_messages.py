@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
+from uuid import UUID
 
-from data_plane.broker.admin.declared_topics import DeclaredTopic, Result
-from data_plane.broker.request.namespaces import RequestNames
+from data_plane.broker.admin.declared_topics import DeclaredTopic, Removal, Result
 from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.cell.declarations import (
     API_OWNER,
@@ -24,10 +24,12 @@ from data_plane.cell.declarations import (
 )
 from data_plane.cell.metadata import BrokerImage, MetadataImage, TopicImage
 from data_plane.cell.reassignment import target_of
+from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.contract import cell_admin_pb2 as messages
 
 BATCH_MAX: Final = 1000
 PAGE_MAX: Final = 1000
+TOPIC_ID_BYTES: Final = 16
 GENERATION_MAX: Final = 2**63 - 1
 
 _RESOURCE_ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -57,16 +59,16 @@ def read_apply(request: messages.ApplyRequest) -> list[DeclaredTopic]:
     return topics
 
 
-def read_delete(request: messages.DeleteRequest) -> list[tuple[str, int]]:
-    """Resource ids with generations. Raises BadRequest."""
+def read_delete(request: messages.DeleteRequest) -> list[Removal]:
+    """Raises BadRequest."""
     _check_batch("deletions", request.deletions)
     for index, deletion in enumerate(request.deletions):
         path = f"deletions[{index}]"
         _check_resource_id(path, deletion.resource_id)
         _check_generation(path, deletion.generation)
-    deletions = [(item.resource_id, item.generation) for item in request.deletions]
-    _check_distinct("deletions", [resource_id for resource_id, _ in deletions], "resource_id")
-    return deletions
+    removals = [Removal(item.resource_id, item.generation, item.keep) for item in request.deletions]
+    _check_distinct("deletions", [removal.resource_id for removal in removals], "resource_id")
+    return removals
 
 
 def write_result(result: Result) -> messages.Result:
@@ -98,6 +100,11 @@ def _read_resource(path: str, resource: messages.Resource) -> DeclaredTopic:
             f"{path}.topic.replication_factor: {topic.replication_factor} is neither 0, for the "
             "cell's default, nor 1 to 32767"
         )
+    topic_id = resource.take_over_topic_id
+    if len(topic_id) not in (0, TOPIC_ID_BYTES):
+        raise BadRequest(
+            f"{path}.take_over_topic_id: has {len(topic_id)} bytes; a topic id has {TOPIC_ID_BYTES}"
+        )
     specification = TopicSpecification(
         topic.partitions, topic.replication_factor, dict(topic.configs)
     )
@@ -108,6 +115,7 @@ def _read_resource(path: str, resource: messages.Resource) -> DeclaredTopic:
         resource.name,
         specification,
         owner,
+        UUID(bytes=topic_id) if topic_id else None,
     )
 
 
@@ -147,19 +155,17 @@ class _Place(NamedTuple):
     name: str
 
 
-def write_page(
-    image: MetadataImage, names: Mapping[str, RequestNames], request: messages.ListRequest
-) -> messages.ListResponse:
+def write_page(image: MetadataImage, request: messages.ListRequest) -> messages.ListResponse:
     """One page of all topics but the broker's own. Raises BadRequest."""
     size = request.page_size or PAGE_MAX
     if not 1 <= size <= PAGE_MAX:
         raise BadRequest(f"page_size: {size}; give 1 to {PAGE_MAX}, or 0 for the maximum")
     after = _read_token(request.page_token) if request.page_token else None
-    if request.tenant and request.tenant not in names:
+    if request.tenant and image.tenant(request.tenant) is None:
         raise BadRequest(f"tenant: there is no tenant {request.tenant!r}")
-    wanted = [request.tenant] if request.tenant else sorted(names)
+    wanted = [request.tenant] if request.tenant else sorted({DEFAULT_TENANT, *image.tenants})
     # One more tells whether there is another page.
-    page = list(islice(_items_after(image, names, wanted, after), size + 1))
+    page = list(islice(_items_after(image, wanted, after), size + 1))
     token = ""
     if len(page) > size:
         del page[size:]
@@ -173,21 +179,15 @@ def write_page(
 
 def _items_after(
     image: MetadataImage,
-    names: Mapping[str, RequestNames],
     tenants: Iterable[str],
     after: _Place | None,
 ) -> Iterator[tuple[_Place, TopicImage]]:
     for tenant in tenants:
         if after is not None and tenant < after.tenant:
             continue
-        topics = names[tenant].topics.within(image)
-        found = sorted(
-            (_Place(tenant, topic.name), topic.topic_id, topic)
-            for topic in topics.all()
-            if not topic.internal
-        )
-        for place, _, topic in found:
-            if after is None or place > after:
+        for name, topic in sorted(image.topics_of(tenant).items()):
+            place = _Place(tenant, name)
+            if not topic.internal and (after is None or place > after):
                 yield place, topic
 
 

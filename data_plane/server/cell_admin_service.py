@@ -67,9 +67,7 @@ class CellAdminService(CellAdminServicer):
             wanted = read_apply(request)
 
             def decide(image: MetadataImage, results: list[Result]) -> Sequence[Change]:
-                return decide_declarations(
-                    self._services, image, wanted, results, may_take_over=request.take_over
-                )
+                return decide_declarations(self._services, image, wanted, results)
 
             results, version = await self._commit(decide, validate_only=request.validate_only)
             return messages.ApplyResponse(results=map(write_result, results), version=version)
@@ -85,7 +83,7 @@ class CellAdminService(CellAdminServicer):
             wanted = read_delete(request)
 
             def decide(image: MetadataImage, results: list[Result]) -> Sequence[Change]:
-                return decide_deletions(self._services, image, wanted, results)
+                return decide_deletions(image, wanted, results)
 
             results, version = await self._commit(decide)
             return messages.DeleteResponse(results=map(write_result, results), version=version)
@@ -98,11 +96,8 @@ class CellAdminService(CellAdminServicer):
         context: Context,
     ) -> messages.ListResponse:
         async def answer() -> messages.ListResponse:
-            services = self._services
-            image, names = await self._ask(
-                lambda: (services.image, dict(services.namespaces.names))
-            )
-            return await asyncio.to_thread(write_page, image, names, request)
+            image = await self._ask(lambda: self._services.image)
+            return await asyncio.to_thread(write_page, image, request)
 
         return await self._or_status(context, answer())
 

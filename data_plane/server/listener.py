@@ -184,9 +184,11 @@ class Listener:
             # Limits are for clients; the cell's own brokers are few.
             pass
         elif len(self.connections) >= self._config.get_int("max.connections"):
-            refused = "max.connections is reached"
+            refused = self._refused_unless_a_stranger_goes("max.connections is reached")
         elif len(self.connections) >= self._sockets_max:
-            refused = "the process may not open more descriptors (ulimit -n)"
+            refused = self._refused_unless_a_stranger_goes(
+                "the process may not open more descriptors (ulimit -n)"
+            )
         elif self._per_ip[host] >= self._connections_max(host):
             refused = "max.connections.per.ip is reached"
         if refused is None:
@@ -209,12 +211,22 @@ class Listener:
         return len(self._strangers)
 
     def _welcome(self, connection: Connection) -> None:
-        """A stranger has come; the oldest of too many has had the longest time to authenticate."""
         if len(self._strangers) >= STRANGERS_MAX:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
-            oldest.close("too many connections are not authenticated")
+            self._close_oldest_stranger()
         self._strangers[connection] = None
+
+    def _refused_unless_a_stranger_goes(self, reason: str) -> str | None:
+        """Who has not authenticated keeps nobody out, however many they are."""
+        if not self._strangers:
+            return reason
+        self._close_oldest_stranger()
+        return None
+
+    def _close_oldest_stranger(self) -> None:
+        """It has had the longest time to authenticate."""
+        oldest = next(iter(self._strangers))
+        del self._strangers[oldest]
+        oldest.close("too many connections are not authenticated")
 
     def no_longer_strange(self, connection: Connection) -> None:
         """It is authenticated."""

@@ -203,6 +203,23 @@ def test_what_cannot_be_an_acl_leaves_the_others() -> None:
     ) == [invalid("Unknown patternFilter."), invalid("Unknown entryFilter."), [ORDERS]]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (EVERYTHING._replace(resource_type=0), "Unknown patternFilter."),
+        (EVERYTHING._replace(permission=99), "Unknown entryFilter."),
+    ],
+)
+def test_an_unknown_filter_is_refused_and_does_not_mean_nothing(
+    wanted: AclFilter, words: str
+) -> None:
+    player = Player()
+    player.create_acls(ORDERS)
+    response = player.ask(ApiKey.DESCRIBE_ACLS, 3, DescribeAclsRequest(**fields(wanted)))
+    assert (response.error_code, response.error_message) == (42, words)
+    assert response.resources == []
+
+
 def test_match_finds_all_that_is_about_a_name() -> None:
     player = Player()
     about = [acl("orders"), acl("*"), acl("or", pattern_type=PREFIXED)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -13,16 +14,24 @@ from data_plane.broker.admin import declared_topics
 from data_plane.broker.admin.declared_topics import (
     DeclaredTopic,
     Outcome,
+    Removal,
     Result,
     Unavailable,
     decide_declarations,
     decide_deletions,
 )
 from data_plane.broker.topics.ownership import TopicSpecification
-from data_plane.cell.changes import Change, UpdateFeature
+from data_plane.cell.changes import (
+    Change,
+    DeleteTopic,
+    UpdateFeature,
+    apply_change,
+    apply_changes,
+)
 from data_plane.cell.declarations import API_OWNER, CLIENT_OWNER
 from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL, TENANCY_LEVEL
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -51,32 +60,38 @@ class DeclaringPlayer(AdminPlayer):
         if error is not None:
             raise error
 
-    def declare(self, *wanted: DeclaredTopic, may_take_over: bool = False) -> list[Result]:
+    def declare(self, *wanted: DeclaredTopic) -> list[Result]:
         results: list[Result] = []
 
         def decide(image: MetadataImage) -> Sequence[Change]:
             results.clear()
-            return decide_declarations(
-                self.services, image, wanted, results, may_take_over=may_take_over
-            )
+            return decide_declarations(self.services, image, wanted, results)
 
         self.commit(decide)
         return results
 
-    def declare_one(self, wanted: DeclaredTopic, *, may_take_over: bool = False) -> Outcome:
-        (result,) = self.declare(wanted, may_take_over=may_take_over)
+    def declare_one(self, wanted: DeclaredTopic) -> Outcome:
+        (result,) = self.declare(wanted)
         assert result.resource_id == wanted.resource_id
         return result.outcome
 
-    def delete(self, *wanted: tuple[str, int]) -> list[Result]:
+    def delete(
+        self, resource_id: str, generation: int, *, keeps_topic: bool = False
+    ) -> list[Result]:
         results: list[Result] = []
 
         def decide(image: MetadataImage) -> Sequence[Change]:
             results.clear()
-            return decide_deletions(self.services, image, wanted, results)
+            removal = Removal(resource_id, generation, keeps_topic)
+            return decide_deletions(image, [removal], results)
 
         self.commit(decide)
         return results
+
+    def topic_id(self, name: str) -> UUID:
+        topic = self.services.image.topic("default", name)
+        assert topic is not None
+        return topic.topic_id
 
     def configs(self, topic: str) -> Mapping[str, str]:
         return self.services.image.topics_of("default")[topic].configs
@@ -123,7 +138,7 @@ def test_what_comes_late_changes_nothing() -> None:
     player.declare(replace(ORDERS, generation=3, specification=TopicSpecification(3)))
     late = replace(ORDERS, generation=2, specification=TopicSpecification(4))
     assert player.declare(late) == [Result("r1", Outcome.STALE, 3, "the cell has generation 3")]
-    assert player.delete(("r1", 2)) == [Result("r1", Outcome.STALE, 3, "the cell has generation 3")]
+    assert player.delete("r1", 2) == [Result("r1", Outcome.STALE, 3, "the cell has generation 3")]
     assert player.partitions("orders") == 3
 
 
@@ -174,7 +189,7 @@ def test_a_clients_topic_is_taken_over_only_when_asked_to() -> None:
     assert player.delete_as_client("orders") == (0, None)
     player.create(new_topic("orders", 2, configs={"retention.ms": "7"}))
     topic_id = player.services.image.topics_of("default")["orders"].topic_id
-    assert player.declare_one(ORDERS, may_take_over=True) is Outcome.DONE
+    assert player.declare_one(replace(ORDERS, take_over=topic_id)) is Outcome.DONE
     assert player.services.image.topics_of("default")["orders"].topic_id == topic_id
     # Not declared, so it goes on being its client's.
     assert player.configs("orders") == {"retention.ms": "7"}
@@ -188,8 +203,60 @@ def test_a_released_topic_is_its_clients_again_and_outlives_its_resource() -> No
     assert player.declare_one(released) is Outcome.DONE
     assert player.alter(TOPIC, "orders", ("retention.ms", SET, "5"))[0] == 0
     assert player.declare_one(with_configs(3, retention_ms="9")) is Outcome.CONFLICT
-    assert player.delete(("r1", 4)) == [Result("r1", Outcome.DONE, 4)]
+    assert player.delete("r1", 4) == [Result("r1", Outcome.DONE, 4)]
     assert player.configs("orders") == {"retention.ms": "5"}
+
+
+def test_a_deletion_that_keeps_the_topic_does_so_though_the_release_was_lost() -> None:
+    player = DeclaringPlayer()
+    player.declare(with_configs(1, retention_ms="1000"))
+    assert player.delete("r1", 3, keeps_topic=True) == [Result("r1", Outcome.DONE, 3)]
+    assert player.configs("orders") == {"retention.ms": "1000"}
+    assert player.delete_as_client("orders") == (0, None)
+
+
+def test_only_the_topic_that_was_seen_is_taken_over() -> None:
+    player = DeclaringPlayer()
+    player.create(new_topic("orders", 2))
+    seen = player.topic_id("orders")
+    player.delete_as_client("orders")
+    player.create(new_topic("orders", 2))
+    (result,) = player.declare(replace(ORDERS, take_over=seen))
+    assert (result.outcome, result.message) == (
+        Outcome.CONFLICT,
+        "a Kafka client has made another topic of that name since",
+    )
+
+
+def test_a_deletion_goes_by_the_image_it_is_decided_on() -> None:
+    """Also when this broker does not serve the tenant yet."""
+    player = DeclaringPlayer()
+    acme = PutTenant(TenantImage("acme", "acme-cluster"))
+    image = apply_change(player.services.image, acme)
+    wanted = replace(ORDERS, tenant="acme")
+    results: list[Result] = []
+    image = apply_changes(image, decide_declarations(player.services, image, [wanted], results))
+    topic = image.topic("acme", "orders")
+    assert topic is not None
+    changes = decide_deletions(image, [Removal("r1", 2)], results)
+    assert DeleteTopic(topic.topic_id) in changes
+    assert [result.outcome for result in results] == [Outcome.DONE, Outcome.DONE]
+
+
+def test_what_has_no_room_is_refused_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(declared_topics, "RESOURCES_MAX", 1)
+    player = DeclaringPlayer()
+    pay = replace(ORDERS, resource_id="r2", name="pay")
+    long = {"leader.replication.throttled.replicas": "0:7," * 20_000}
+    huge = replace(ORDERS, resource_id="r3", specification=TopicSpecification(1, configs=long))
+    results = player.declare(huge, ORDERS, pay)
+    outcomes = [result.outcome for result in results]
+    assert outcomes == [Outcome.REFUSED, Outcome.DONE, Outcome.REFUSED]
+    assert "characters, allowed are 65536" in results[0].message
+    assert "which is the limit" in results[2].message
+    (result,) = player.delete("r4", 1)
+    assert result.outcome is Outcome.REFUSED
+    assert player.delete("r1", 2) == [Result("r1", Outcome.DONE, 2)]
 
 
 def test_there_must_be_something_to_release() -> None:
@@ -201,7 +268,8 @@ def test_there_must_be_something_to_release() -> None:
 def test_two_resources_cannot_have_one_topic_nor_one_resource_two() -> None:
     player = DeclaringPlayer()
     player.declare(ORDERS)
-    (result,) = player.declare(replace(ORDERS, resource_id="r2"), may_take_over=True)
+    topic_id = player.topic_id("orders")
+    (result,) = player.declare(replace(ORDERS, resource_id="r2", take_over=topic_id))
     assert result == Result("r2", Outcome.CONFLICT, 0, "the topic belongs to resource r1")
     (result,) = player.declare(replace(ORDERS, generation=2, name="pay"))
     assert (result.outcome, result.message) == (
@@ -213,9 +281,9 @@ def test_two_resources_cannot_have_one_topic_nor_one_resource_two() -> None:
 def test_a_deleted_resource_takes_its_topic_along_and_never_comes_back() -> None:
     player = DeclaringPlayer()
     player.declare(ORDERS)
-    assert player.delete(("r1", 2)) == [Result("r1", Outcome.DONE, 2)]
+    assert player.delete("r1", 2) == [Result("r1", Outcome.DONE, 2)]
     assert "orders" not in player.services.image.topics_of("default")
-    assert player.delete(("r1", 2)) == [Result("r1", Outcome.UNCHANGED, 2)]
+    assert player.delete("r1", 2) == [Result("r1", Outcome.UNCHANGED, 2)]
     for generation in (1, 2, 3):
         (result,) = player.declare(replace(ORDERS, generation=generation))
         assert (result.outcome, result.generation) == (Outcome.GONE, 2)
@@ -224,7 +292,7 @@ def test_a_deleted_resource_takes_its_topic_along_and_never_comes_back() -> None
 
 def test_a_deletion_that_overtakes_its_declaration_wins() -> None:
     player = DeclaringPlayer()
-    assert player.delete(("r1", 2)) == [Result("r1", Outcome.DONE, 2)]
+    assert player.delete("r1", 2) == [Result("r1", Outcome.DONE, 2)]
     assert player.declare_one(ORDERS) is Outcome.GONE
     assert "orders" not in player.services.image.topics_of("default")
 
@@ -270,7 +338,7 @@ def test_a_cell_that_does_not_know_declarations_says_so() -> None:
     with pytest.raises(Unavailable, match="declarations need 3"):
         player.declare(ORDERS)
     with pytest.raises(Unavailable, match=r"is at metadata\.version 2"):
-        player.delete(("r1", 1))
+        player.delete("r1", 1)
 
 
 STEPS = st.lists(
@@ -298,7 +366,7 @@ def test_any_history_keeps_resources_and_topics_together(
             player.delete_as_client("orders")
             player.create(new_topic("orders", partitions))
         elif kind == "delete":
-            player.delete((resource_id, generation))
+            player.delete(resource_id, generation)
         else:
             wanted = DeclaredTopic(
                 resource_id,
@@ -308,7 +376,10 @@ def test_any_history_keeps_resources_and_topics_together(
                 TopicSpecification(partitions),
                 CLIENT_OWNER if kind == "release" else API_OWNER,
             )
-            player.declare(wanted, may_take_over=kind == "take over")
+            topic = player.services.image.topic("default", "orders")
+            if kind == "take over" and topic is not None:
+                wanted = replace(wanted, take_over=topic.topic_id)
+            player.declare(wanted)
         image = player.services.image
         for known in before.values():
             now = image.declarations.by_id[known.resource_id]

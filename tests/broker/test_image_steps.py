@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from data_plane.broker.cell.image_steps import CHANGES_PER_STEP_MAX, ImageSteps
 from data_plane.broker.replicas.replication import OPENED_PER_MS_MAX
+from data_plane.cell.acls import NO_ACLS
 from data_plane.cell.changes import Change, ChangePartition, CreateTopic, RegisterBroker
+from data_plane.cell.credentials import Credential
 from data_plane.cell.metadata import (
     BrokerImage,
     ConfigResource,
@@ -133,6 +135,21 @@ def test_what_has_not_changed_stays_the_same_object() -> None:
     images = walk(old, image_of(8, {"a": TopicImage("default", "a", UUID(int=1), read_anew)}), 1)
     states = images[-1].topics_of("default")["a"].partitions
     assert [state is one for state in states] == [True, False, True]
+
+
+def test_what_may_be_done_and_by_whom_waits_for_no_partition() -> None:
+    """A grant or a key that is taken back during a failover is taken back at once."""
+    one, two = (PartitionImage((1, 2), (1, 2), 1, epoch) for epoch in (0, 1))
+    old = image_of(7, {"a": TopicImage("default", "a", UUID(int=1), (one,) * 5)})
+    goal = image_of(8, {"a": TopicImage("default", "a", UUID(int=1), (two,) * 5)})
+    alice = Credential("alice", "default", "alice")
+    old = replace(old, credentials={"alice": alice}, decoy_key=b"old")
+    acls = {"default": NO_ACLS}
+    goal = replace(goal, credentials={}, acls=acls, decoy_key=b"new")
+    images = walk(old, goal, 1)
+    assert len(images) > 2
+    for image in images[1:]:
+        assert (image.credentials, image.acls, image.decoy_key) == ({}, acls, b"new")
 
 
 def test_a_role_at_a_time() -> None:

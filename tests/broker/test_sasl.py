@@ -20,10 +20,11 @@ from data_plane.broker.authentication.handshake_budget import BURST, HandshakeBu
 from data_plane.broker.authentication.handshake_budget import WAITING_MAX as HANDSHAKES_WAITING_MAX
 from data_plane.broker.authentication.password_checks import CHECKS_MAX, PasswordChecks
 from data_plane.broker.authentication.sasl_session import TOKEN_BYTES_MAX
+from data_plane.broker.authentication.scram import MESSAGE_BYTES_MAX
 from data_plane.broker.request.principal import ANONYMOUS, Principal
 from data_plane.broker.request.request_work import RequestWork
 from data_plane.broker.request.timers import TimerQueue
-from data_plane.cell.credentials import PutCredential
+from data_plane.cell.credentials import LOGIN_CHARACTERS_MAX, PutCredential
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
@@ -287,6 +288,38 @@ def test_attempts_that_wait_have_a_maximum() -> None:
     assert delays.begin("10.0.0.1", "alice", DELAY_MS_MAX) == 0
 
 
+def test_the_right_password_is_not_called_wrong_because_others_wait() -> None:
+    """It gets no verdict: a client that is told so gives up for good."""
+    broker = SaslBroker(ALICE)
+    delays = broker.authentication.delays
+    connection = broker.connect()
+    delays.failed(connection.info.host, "alice", broker.player.now_ms)
+    for _ in range(WAITING_MAX):
+        delays.begin(connection.info.host, "alice", broker.player.now_ms)
+    assert connection.log_in(SHA_256, "alice", "secret") is None
+    assert connection.is_closed
+    assert broker.authentication.failures_count == 0
+
+
+@pytest.mark.parametrize("mechanism", ALL_MECHANISMS)
+def test_nothing_is_kept_of_a_login_that_nobody_can_have(mechanism: str) -> None:
+    broker = SaslBroker(ALICE)
+    connection = broker.connect()
+    assert connection.log_in(mechanism, "é" * (LOGIN_CHARACTERS_MAX + 1), "secret") is None
+    refused(connection)
+    assert len(broker.authentication.delays) == 0
+    assert not is_let_in(broker.connect(), mechanism, "é" * LOGIN_CHARACTERS_MAX, "secret")
+    assert len(broker.authentication.delays) == 1
+
+
+def test_messages_of_scram_are_short() -> None:
+    connection = SaslBroker(ALICE).connect()
+    connection.handshake(SHA_256)
+    nonce = "n" * MESSAGE_BYTES_MAX
+    assert connection.authenticate(f"n,,n=alice,r={nonce}".encode()) is None
+    refused(connection)
+
+
 def test_pairs_that_have_failed_are_remembered_up_to_a_maximum() -> None:
     delays = FailureDelays()
     for number in range(PAIRS_MAX + 1):
@@ -489,6 +522,19 @@ def test_a_credential_that_may_no_longer_come_from_there_loses_its_connections()
     broker.restrict("alice", "10.0.0.0/24")
     assert far.is_closed
     assert not near.is_closed
+
+
+def test_a_login_that_was_made_anew_for_somebody_else_ends_the_connections() -> None:
+    """Also when both commits are seen at once, and the key is the same."""
+    broker = SaslBroker(ALICE)
+    connection = broker.connect()
+    assert is_let_in(connection, SHA_256, "alice", "secret")
+    image = broker.services.image
+    other = {"alice": replace(ALICE, principal="bob")}
+    broker.services.apply_image(
+        replace(image, version=image.version + 1, credentials=other), broker.player.now_ms
+    )
+    assert connection.is_closed
 
 
 def test_very_many_connections_are_closed_a_few_at_a_time() -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from data_plane.log.committed_needs import CommittedNeeds
 from data_plane.log.config import LogConfig
 from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, StoredBatch
@@ -283,3 +284,14 @@ def test_who_asks_for_a_fold_that_is_not_there_is_told() -> None:
     one = OneLog()
     with pytest.raises(LookupError, match="Counter"):
         one.log.fold(Counter)
+
+
+def test_nothing_counts_as_let_go_after_a_cut_before_that_is_committed() -> None:
+    needs = CommittedNeeds()
+    assert needs.needed_from(70, 100, 100) == 70
+    # What let go of everything below 70 is cut off, and something else lets go of it again.
+    needs.truncate(80)
+    assert needs.needed_from(75, 86, 80) == 0
+    needs.truncate(85)
+    assert needs.needed_from(50, 85, 80) == 0
+    assert needs.needed_from(50, 85, 85) == 50

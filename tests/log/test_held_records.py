@@ -195,6 +195,31 @@ def test_a_start_knows_from_where_to_look_again(ends: str) -> None:
     assert has(one, b"k") == [tombstone]
 
 
+def test_a_pass_that_sees_less_than_was_clean_forgets_nothing() -> None:
+    """Or the value of a deleted key would come back with its tombstone's end."""
+    one = HeldLog()
+    # Too large to become one segment with what follows.
+    held = one.put((b"k", HOLD), (b"filler", bytes(one.config.segment_bytes - 500)))
+    one.settle()
+    one.now_ms += 1000
+    tombstone = one.put((b"k", None), (b"filler 2", bytes(one.config.segment_bytes - 500)))
+    one.settle()
+    assert one.compact()
+    assert one.log.superseded_from == held
+    one.free(held)
+    one.settle()
+    one.set_config(min_compaction_lag_ms=500)
+    one.compact()
+    assert not one.compact(), "again and again"
+    assert one.log.superseded_from == held
+    one.set_config(min_compaction_lag_ms=0)
+    one.pass_over()
+    assert has(one, b"k") == [tombstone]
+    one.pass_over(10 * DELETE_RETENTION_MS)
+    one.pass_over(10 * DELETE_RETENTION_MS)
+    assert has(one, b"k") == []
+
+
 def test_only_what_is_below_the_first_held_record_makes_a_pass_due() -> None:
     """A pass for each record that a fold lets go would never come to an end."""
     one = HeldLog()

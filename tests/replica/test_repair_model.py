@@ -39,6 +39,8 @@ class Repair(Replication):
     def __init__(self) -> None:
         super().__init__()
         self.damaged: dict[int, Damaged] = {}
+        # Whose cut a thread may still be busy with.
+        self.being_cut: set[int] = set()
 
     @rule(node_id=NODES)
     def find_damage(self, node_id: int) -> None:
@@ -88,9 +90,15 @@ class Repair(Replication):
             return
         node.partition.drop_damaged(int(node.end * share))
         del self.damaged[node_id], node.ask, node.take
-        # What it knows to be committed has gone with its records.
-        self.seen.pop(node_id, None)
+        self.being_cut.add(node_id)
         self.reached.add("cut")
+
+    def was_repaired(self, node: Node) -> bool:
+        """What it knows to be committed goes with its records, when the cut is done."""
+        if node.node_id not in self.being_cut or node.cuts:
+            return False
+        self.being_cut.remove(node.node_id)
+        return True
 
 
 @pytest.mark.parametrize("is_fencing", [True, False])

@@ -253,6 +253,10 @@ class Replication(RuleBasedStateMachine):
 
     # What always holds
 
+    def was_repaired(self, node: Node) -> bool:
+        """Whether committed records have just been taken out of its log, to be fetched again."""
+        return False
+
     @invariant()
     def acknowledged_records_are_where_leaders_come_from(self) -> None:
         if not hasattr(self, "cell"):
@@ -275,7 +279,7 @@ class Replication(RuleBasedStateMachine):
             partition = node.partition
             assert partition.high_watermark <= partition.log.log_end_offset
             assert partition.high_watermark == partition.log.high_watermark
-            before = self.seen.get(node.node_id, 0)
+            before = 0 if self.was_repaired(node) else self.seen.get(node.node_id, 0)
             assert partition.high_watermark >= before
             self.seen[node.node_id] = partition.high_watermark
         held = {node.node_id: node.batches() for node in nodes}

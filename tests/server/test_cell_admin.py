@@ -73,6 +73,12 @@ def topic(name: str, generation: int = 1, partitions: int = 1, **configs: str) -
     )
 
 
+def taken_over(topic_id: bytes) -> messages.Resource:
+    resource = topic("a")
+    resource.take_over_topic_id = topic_id
+    return resource
+
+
 def apply(cell: CellAdminStub, *resources: messages.Resource) -> list[messages.Result]:
     response = cell.Apply(messages.ApplyRequest(resources=resources), timeout=DEADLINE_S)
     return list(response.results)
@@ -135,6 +141,24 @@ def test_all_topics_are_listed_in_pages_declared_or_not(
     assert dict(declared.resource.topic.configs) == {"segment.bytes": "2000000"}
 
 
+def test_a_topic_is_taken_over_and_given_back(broker: BrokerProcess, cell: CellAdminStub) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("taken", 2)])["taken"].result(DEADLINE_S)
+    wanted = topic("taken", 1, 2)
+    (result,) = apply(cell, wanted)
+    assert (result.outcome, result.message) == (
+        Outcome.CONFLICT,
+        "a Kafka client has made the topic; take it over to manage it",
+    )
+    wanted.take_over_topic_id = items(cell)["taken"].topic_id
+    (result,) = apply(cell, wanted)
+    assert result.outcome == Outcome.DONE
+    deletion = messages.Deletion(resource_id="top_taken", generation=2, keep=True)
+    response = cell.Delete(messages.DeleteRequest(deletions=[deletion]), timeout=DEADLINE_S)
+    assert [result.outcome for result in response.results] == [Outcome.DONE]
+    assert items(cell)["taken"].resource.owner == messages.CLIENT
+
+
 def test_a_digest_follows_what_is_declared(cell: CellAdminStub) -> None:
     def digest() -> bytes:
         return cell.Digest(messages.DigestRequest(), timeout=DEADLINE_S).digest
@@ -176,6 +200,7 @@ def test_the_cell_is_described(cell: CellAdminStub, broker: BrokerProcess) -> No
             r"resources\[0\].topic: is missing",
         ),
         ([messages.Resource(resource_id="a", generation=1, name="a")], "tenant: is missing"),
+        ([taken_over(b"x")], r"resources\[0\].take_over_topic_id: has 1 bytes"),
     ],
 )
 def test_bad_input_is_named(

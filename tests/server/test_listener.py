@@ -416,6 +416,21 @@ def test_the_oldest_of_too_many_strangers_has_to_go(monkeypatch: pytest.MonkeyPa
     assert "too many connections are not authenticated" in harness.reasons()
 
 
+def test_strangers_keep_nobody_out() -> None:
+    """Whatever limit is reached first."""
+    harness = Harness(settings=STRANGERS, max_connections="3")
+    transports = [harness.connect()[1] for _ in range(3)]
+    friend, friends_transport = harness.connect()
+    assert friend.info is not None
+    friend.info.authenticate(ANONYMOUS)
+    assert [transport.is_closed for transport in transports] == [True, False, False]
+    for _ in range(5):
+        harness.connect()
+    assert not friends_transport.is_closed
+    assert "too many connections are not authenticated" in harness.reasons()
+    assert "max.connections is reached" not in harness.reasons()
+
+
 def test_requests_of_strangers_are_small() -> None:
     harness = Harness(settings=STRANGERS, sasl_server_max_receive_size="2000")
     _, transport = connected = harness.connect()

@@ -118,6 +118,8 @@ def _check_pins(cell: Cell, view: DiskView, log: Log) -> None:
     partition = cell.history.partition(view.topic_partition)
     if partition.is_lossy and partition.compacted is not None:
         return  # What was cleaned by what is lost now cannot be replayed.
+    if log.log_directory.failure is not None:
+        return  # It may have failed amid a swap, and who reads waits for the end of that.
     expected = Pins()
     start = log.log_start_offset
     for stored in read_stored(log, start, log.log_end_offset):

@@ -39,9 +39,9 @@ BRIEF = Options(
 def _clean_without_rewriting(patch: Patch) -> None:
     original: Any = CompactionJob.__dict__["_swap_in"]
 
-    def swap_in(self: CompactionJob) -> int:
-        original(self)
-        return min(self._end_offset, self.log.log_end_offset)
+    def swap_in(self: CompactionJob) -> tuple[int, bool]:
+        _, is_whole = original(self)
+        return min(self._end_offset, self.log.log_end_offset), is_whole
 
     patch.set(CompactionJob, "_swap_in", swap_in)
 

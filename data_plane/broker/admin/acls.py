@@ -159,6 +159,10 @@ def handle_describe_acls(
         )
     acls = services.image.acls.get(context.namespace, NO_ACLS)
     wanted = _filter_of(request)
+    if wanted.why_unknown:
+        return DescribeAclsResponse(
+            error_code=int(ErrorCode.INVALID_REQUEST), error_message=wanted.why_unknown
+        )
 
     def make() -> DescribeAclsResponse:
         return _described(acls, wanted)

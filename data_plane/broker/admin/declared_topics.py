@@ -4,7 +4,7 @@ A declaration is decided against one image, together with the topic itself, so t
 commit: no topic exists that its resource does not know, and no resource that has no topic.
 
     nothing there                               the topic is made
-    a client's topic                            CONFLICT, unless it is to be taken over
+    a client's topic                            CONFLICT, unless just that is to be taken over
     another resource's                          CONFLICT
     its own, in an earlier generation           changed: partitions are added, configurations set
     its own, in this generation, equal          UNCHANGED (else CONFLICT)
@@ -24,10 +24,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NamedTuple
+from uuid import UUID
 
 from data_plane.broker.cell.controller_settings import controller_settings
 from data_plane.broker.config.validation import check_topic_values, effective_config
-from data_plane.broker.request.namespaces import RequestNames, Topics
+from data_plane.broker.request.namespaces import Held, Topics
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topics.create_partitions import check_growth, grow
@@ -38,6 +39,8 @@ from data_plane.cell.changes import AlterConfigs, Change, DeleteTopic
 from data_plane.cell.declarations import (
     API_OWNER,
     CLIENT_OWNER,
+    RESOURCES_MAX,
+    SPECIFICATION_CHARACTERS_MAX,
     TOPIC_KIND,
     Declaration,
     Declared,
@@ -73,7 +76,8 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTopic:
-    """A topic's resource as a control plane names it; `name` is what its tenant calls it."""
+    """A topic's resource as a control plane names it; `name` is what its tenant calls it. A topic
+    that a client has made is taken over only when it is this very one, by its id."""
 
     resource_id: str
     generation: int
@@ -81,10 +85,19 @@ class DeclaredTopic:
     name: str
     specification: TopicSpecification
     owner: str = API_OWNER
+    take_over: UUID | None = None
 
     @property
     def thing(self) -> Declared:
         return Declared(TOPIC_KIND, self.tenant, self.name)
+
+
+class Removal(NamedTuple):
+    """A resource that is over. With `keeps_topic` its topic stays, and is its clients'."""
+
+    resource_id: str
+    generation: int
+    keeps_topic: bool = False
 
 
 class Unavailable(Exception):
@@ -96,14 +109,12 @@ def decide_declarations(
     image: MetadataImage,
     wanted: Sequence[DeclaredTopic],
     results: list[Result],
-    *,
-    may_take_over: bool = False,
 ) -> list[Change]:
     """Fill `results`, one for each in order, and return the changes of those that pass.
 
     Neither a resource nor a topic may be named twice. Raises Unavailable."""
     _check_level(image)
-    decision = _Decision(services, image, may_take_over)
+    decision = _Decision(services, image)
     changes: list[Change] = []
     for resource in wanted:
         known = image.declarations.by_id.get(resource.resource_id)
@@ -127,17 +138,17 @@ def decide_declarations(
 
 
 def decide_deletions(
-    services: Services,
     image: MetadataImage,
-    wanted: Iterable[tuple[str, int]],
+    wanted: Iterable[Removal],
     results: list[Result],
 ) -> list[Change]:
-    """Delete resources, given with generations, and the topics that they own. Raises Unavailable.
+    """Delete resources, and the topics that they own. Raises Unavailable.
 
     One that is not known is remembered as deleted: what declares it may still be on its way."""
     _check_level(image)
     changes: list[Change] = []
-    for resource_id, generation in wanted:
+    room = RESOURCES_MAX - len(image.declarations)
+    for resource_id, generation, keeps_topic in wanted:
         known = image.declarations.by_id.get(resource_id)
         if known is not None and known.is_deleted:
             results.append(Result(resource_id, Outcome.UNCHANGED, known.generation))
@@ -146,11 +157,15 @@ def decide_deletions(
             results.append(Result(resource_id, Outcome.STALE, known.generation, _later(known)))
             continue
         if known is None:
+            if room <= 0:
+                results.append(Result(resource_id, Outcome.REFUSED, 0, _NO_ROOM, _NO_ROOM_CODE))
+                continue
+            room -= 1
             known = Declaration(resource_id, generation, _NOTHING, API_OWNER, "")
         tombstone = replace(known, generation=generation, specification="", is_deleted=True)
         changes.append(PutDeclaration(tombstone))
-        topic = _topic_of(services, image, known)
-        if topic is not None and known.is_owned_by_api:
+        topic = image.topic(known.declared.tenant, known.declared.name)
+        if topic is not None and known.is_owned_by_api and not keeps_topic:
             changes.append(DeleteTopic(topic.topic_id))
         results.append(Result(resource_id, Outcome.DONE, generation))
     return changes
@@ -168,10 +183,10 @@ class _Denied(Exception):
 class _Decision:
     """What one batch is decided with."""
 
-    def __init__(self, services: Services, image: MetadataImage, may_take_over: bool) -> None:
+    def __init__(self, services: Services, image: MetadataImage) -> None:
         self._services = services
         self._image = image
-        self._may_take_over = may_take_over
+        self._room = RESOURCES_MAX - len(image.declarations)
         self._new = NewPartitions(services, image)
         # By tenant.
         self._creations: dict[str, Creations] = {}
@@ -183,6 +198,10 @@ class _Decision:
         next_one = Declaration(
             resource.resource_id, resource.generation, resource.thing, resource.owner, text
         )
+        if len(text) > SPECIFICATION_CHARACTERS_MAX:
+            message = f"What is declared has {len(text)} characters, allowed are "
+            message += f"{SPECIFICATION_CHARACTERS_MAX}."
+            raise Refusal(ErrorCode.POLICY_VIOLATION, message)
         if known is not None:
             if self._is_settled(known, next_one):
                 return []
@@ -195,14 +214,19 @@ class _Decision:
             if known is None:
                 raise _Denied(Outcome.CONFLICT, "the cell knows no such resource to release")
             return [PutDeclaration(next_one)]
-        names = _names_of(self._services, resource.tenant)
-        topic = names.topics.within(self._image).by_name(resource.name)
+        if self._image.tenant(resource.tenant) is None:
+            message = f"There is no tenant '{resource.tenant}'."
+            raise Refusal(ErrorCode.INVALID_REQUEST, message)
+        if known is None and self._room <= 0:
+            raise Refusal(_NO_ROOM_CODE, _NO_ROOM)
+        topic = self._image.topic(resource.tenant, resource.name)
         if topic is None:
-            changes = self._create(resource, names.topics)
+            changes = self._create(resource)
         else:
             if known is None or not known.is_owned_by_api:
-                self._check_take_over(topic)
+                _check_take_over(topic, resource.take_over)
             changes = self._change(topic, resource, known)
+        self._room -= known is None
         return [*changes, PutDeclaration(next_one)]
 
     def _is_settled(self, known: Declaration, next_one: Declaration) -> bool:
@@ -220,17 +244,11 @@ class _Decision:
             return True
         raise _Denied(Outcome.CONFLICT, "the cell has another content in this generation")
 
-    def _check_take_over(self, topic: TopicImage) -> None:
-        if topic.internal:
-            raise _Denied(Outcome.CONFLICT, "it is a topic of the broker's own")
-        if not self._may_take_over:
-            message = "a Kafka client has made the topic; take it over to manage it"
-            raise _Denied(Outcome.CONFLICT, message)
-
-    def _create(self, resource: DeclaredTopic, topics: Topics) -> list[Change]:
+    def _create(self, resource: DeclaredTopic) -> list[Change]:
         creations = self._creations.get(resource.tenant)
         if creations is None:
-            creations = Creations(self._services, topics.within(self._image), self._new)
+            topics = Topics(Held(self._image), resource.tenant)
+            creations = Creations(self._services, topics, self._new)
             self._creations[resource.tenant] = creations
         specification = resource.specification
         self._take_partitions(specification.partitions)
@@ -289,6 +307,20 @@ class _Decision:
 
 
 _NOTHING = Declared(TOPIC_KIND, "", "")
+_NO_ROOM = f"The cell remembers {RESOURCES_MAX} resources, which is the limit."
+_NO_ROOM_CODE = ErrorCode.POLICY_VIOLATION
+
+
+def _check_take_over(topic: TopicImage, wanted: UUID | None) -> None:
+    """That this topic of a client may be taken over. Raises _Denied."""
+    if topic.internal:
+        raise _Denied(Outcome.CONFLICT, "it is a topic of the broker's own")
+    if wanted is None:
+        message = "a Kafka client has made the topic; take it over to manage it"
+        raise _Denied(Outcome.CONFLICT, message)
+    if wanted != topic.topic_id:
+        message = "a Kafka client has made another topic of that name since"
+        raise _Denied(Outcome.CONFLICT, message)
 
 
 def _check_level(image: MetadataImage) -> None:
@@ -301,19 +333,3 @@ def _check_level(image: MetadataImage) -> None:
 
 def _later(known: Declaration) -> str:
     return f"the cell has generation {known.generation}"
-
-
-def _names_of(services: Services, tenant: str) -> RequestNames:
-    names = services.namespaces.names.get(tenant)
-    if names is None:
-        raise Refusal(ErrorCode.INVALID_REQUEST, f"There is no tenant '{tenant}'.")
-    return names
-
-
-def _topic_of(
-    services: Services, image: MetadataImage, declaration: Declaration
-) -> TopicImage | None:
-    names = services.namespaces.names.get(declaration.declared.tenant)
-    if names is None:
-        return None
-    return names.topics.within(image).by_name(declaration.declared.name)

@@ -13,6 +13,7 @@ this API has not. What is altered here leaves them alone.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -85,15 +86,15 @@ def handle_describe(
         response.error_code, response.error_message = int(_DENIED.code), _DENIED.message
         return response
     credentials, tenant = services.image.credentials, context.namespace
-    asked = [user.name for user in request.users or ()]
-    names = asked or sorted(
+    # How often each is asked for.
+    asked = Counter(user.name for user in request.users or ())
+    names: Iterable[str] = asked or sorted(
         one.principal
         for one in credentials.values()
         if one.tenant == tenant and one.login == login_of(tenant, one.principal)
     )
     response.results = [
-        _described(name, _of_user(credentials, tenant, name), asked.count(name) > 1)
-        for name in dict.fromkeys(names)
+        _described(name, _of_user(credentials, tenant, name), asked[name] > 1) for name in names
     ]
     return response
 

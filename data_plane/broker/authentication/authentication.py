@@ -145,6 +145,8 @@ class Authentication:
             return
         for name, connections in self._connections.items():
             credential = new.credentials.get(name)
+            if credential is old.credentials.get(name):
+                continue
             for number, connection in connections.items():
                 if not _still_proves(credential, self._logins[number], connection.host):
                     self._to_close.append(connection)
@@ -168,6 +170,9 @@ def _still_proves(credential: Credential | None, login: _Login, host: str) -> bo
     if credential is None or not credential.may_come_from(host):
         return False
     old = login.credential
+    if (credential.tenant, credential.principal) != (old.tenant, old.principal):
+        # Made anew, for somebody else.
+        return False
     if login.mechanism == PLAIN:
         return credential.verifiers == old.verifiers
     return credential.verifiers.get(login.mechanism) == old.verifiers[login.mechanism]

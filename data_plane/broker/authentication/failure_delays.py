@@ -24,7 +24,7 @@ DELAY_MS_MAX = 5_000
 # After so long without a failure nothing is remembered.
 FORGET_MS = 60_000
 PAIRS_MAX = 10_000
-# Attempts of one pair that wait at a time. More are refused unseen.
+# Attempts of one pair that wait at a time. The connections of more are closed, without a verdict.
 WAITING_MAX = 16
 
 
@@ -46,8 +46,8 @@ class FailureDelays:
         return len(self._pairs)
 
     def begin(self, host: str, login: str, now_ms: int) -> int | None:
-        """For how long the outcome of a new attempt waits; None when it is refused because too many
-        of them wait. Whoever has to wait calls `end` after it."""
+        """For how long the outcome of a new attempt waits; None when too many of them wait.
+        Whoever has to wait calls `end` after it."""
         pair = self._pairs.get((host, login))
         if pair is None or pair.open_ms <= now_ms:
             return 0

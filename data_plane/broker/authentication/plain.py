@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from data_plane.broker.authentication.sasl_exchange import (
     OTHER_AUTHORIZATION_ID,
+    TOO_LONG_LOGIN,
     Claim,
     Outcome,
     Refused,
 )
+from data_plane.cell.credentials import LOGIN_CHARACTERS_MAX
 
 PLAIN = "PLAIN"
 
@@ -39,6 +41,8 @@ class PlainExchange:
             return Refused("Authentication failed: username not specified")
         if not password:
             return Refused("Authentication failed: password not specified")
+        if len(login) > LOGIN_CHARACTERS_MAX:
+            return Refused(TOO_LONG_LOGIN)
         self.login = login
         if authorization_id not in ("", login):
             return Refused("another authorization id", OTHER_AUTHORIZATION_ID)

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from data_plane.cell.credentials import Credential
+from data_plane.cell.credentials import LOGIN_CHARACTERS_MAX, Credential
+
+# Nothing is kept of such a login, which nobody can have.
+TOO_LONG_LOGIN = f"the login has more than {LOGIN_CHARACTERS_MAX} characters"
 
 
 class Challenge(NamedTuple):

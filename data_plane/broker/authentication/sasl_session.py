@@ -126,7 +126,9 @@ class SaslSession:
         host, login = self._connection.host, self._exchange.login
         wait_ms = delays.begin(host, login, now_ms)
         if wait_ms is None:
-            outcome, wait_ms = Refused("too many attempts of this login wait"), 0
+            # Without a verdict: it may be the right password, of a client that tries again.
+            self._connection.close("too many attempts of this login wait")
+            return
         if wait_ms == 0:
             self._end(outcome, on_told, now_ms)
             return

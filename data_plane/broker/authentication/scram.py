@@ -26,6 +26,7 @@ from collections.abc import Callable
 
 from data_plane.broker.authentication.sasl_exchange import (
     OTHER_AUTHORIZATION_ID,
+    TOO_LONG_LOGIN,
     Challenge,
     FindCredential,
     Outcome,
@@ -35,11 +36,15 @@ from data_plane.broker.authentication.sasl_exchange import (
 from data_plane.cell.credentials import (
     ITERATIONS_MIN,
     KEY_BYTES,
+    LOGIN_CHARACTERS_MAX,
     SCRAM_HASHES,
     Credential,
     ScramVerifier,
 )
 
+# A first message has a name, which may be escaped, and a nonce; a last one nonces and a proof. What
+# is kept of them between the two is bounded by it.
+MESSAGE_BYTES_MAX = 4096
 DECOY_SALT_BYTES = 20
 NONCE_BYTES = 18
 
@@ -106,6 +111,8 @@ class ScramExchange:
 
     def take(self, token: bytes) -> Outcome:
         take, self._next = self._next, _take_none
+        if len(token) > MESSAGE_BYTES_MAX:
+            return Refused(f"a message of {len(token)} bytes, allowed are {MESSAGE_BYTES_MAX}")
         try:
             message = token.decode()
         except UnicodeDecodeError:
@@ -116,7 +123,10 @@ class ScramExchange:
         match = _CLIENT_FIRST.fullmatch(message)
         if match is None:
             return Refused("Invalid SCRAM client first message format")
-        self.login = _plain_name(match["name"])
+        login = _plain_name(match["name"])
+        if len(login) > LOGIN_CHARACTERS_MAX:
+            return Refused(TOO_LONG_LOGIN)
+        self.login = login
         self._credential = self._find(self.login)
         verifier = None
         if self._credential is not None:

@@ -108,6 +108,10 @@ class ImageSteps:
                 topics_by_id=image.topics_by_id,
                 configs=image.configs,
             )
+        # What may be done, and by whom, waits for no partition.
+        image = replace(
+            image, credentials=goal.credentials, decoy_key=goal.decoy_key, acls=goal.acls
+        )
         topics = TopicsDraft(image)
         changes_left = self._changes_max
         while changes_left > 0 and (parts := self._urgent or self._parts):

@@ -112,8 +112,9 @@ LISTENER_DEFINITIONS = (
     define(
         "sasl.server.max.receive.size",
         "INT",
-        524_288,
-        "The largest request of a client that has not authenticated yet.",
+        65_536,
+        "The largest request of a client that has not authenticated yet. Apache Kafka has 524288, "
+        "for mechanisms with larger tokens.",
         at_least(1024),
     ),
     define(
