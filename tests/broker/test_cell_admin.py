@@ -368,7 +368,7 @@ def test_a_broker_that_is_gone_for_good(cell: CellAdminPlayer) -> None:
     cell.change_broker(2, is_fenced=True)
     assert unregister(cell, 2) == (
         E.INVALID_REQUEST,
-        "Broker 2 still has replicas, 1 in all: drain it first.",
+        "Broker 2 has a replica of t-0: drain it first.",
     )
     cell.change_partition("t", isr=(1,), replicas=(1,), adding_replicas=(), removing_replicas=())
     assert unregister(cell, 2) == (0, None)

@@ -53,17 +53,17 @@ def decide_unregistration(image: MetadataImage, node_id: int) -> tuple[Change, .
         )
     if not broker.is_fenced:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Broker {node_id} is in service: stop it first.")
-    replicas_count = sum(
-        node_id in partition.replicas
+    held = [
+        (topic, index)
         for topic in image.topics_by_id.values()
-        for partition in topic.partitions
-    )
-    if replicas_count:
-        # Whose they are is nobody's business.
-        raise Refusal(
-            ErrorCode.INVALID_REQUEST,
-            f"Broker {node_id} still has replicas, {replicas_count} in all: drain it first.",
-        )
+        for index, partition in enumerate(topic.partitions)
+        if node_id in partition.replicas
+    ]
+    if held:
+        # Which topics others have is nobody's business.
+        own = [(topic, index) for topic, index in held if topic.tenant == DEFAULT_TENANT]
+        what = f"a replica of {own[0][0].name}-{own[0][1]}" if own else f"{len(held)} replicas"
+        raise Refusal(ErrorCode.INVALID_REQUEST, f"Broker {node_id} has {what}: drain it first.")
     changes: list[Change] = [UnregisterBroker(node_id, broker.broker_epoch)]
     own = image.config_of_broker(str(node_id))
     if own:
