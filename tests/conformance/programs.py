@@ -156,10 +156,13 @@ def c_programs() -> Path:
     return built("c", [*sources, libraries[0], Path(__file__)], build)
 
 
-def run_cases(command: list[str], bootstrap: str) -> list[str]:
+def run_cases(command: list[str], bootstrap: str, *arguments: str) -> list[str]:
     """Run a program against a broker; the names of the cases that passed, or a failed test."""
     result = subprocess.run(
-        [*command, bootstrap], capture_output=True, text=True, timeout=RUN_SECONDS_MAX
+        [*command, bootstrap, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
     )
     lines = result.stdout.splitlines()
     failed = [line for line in lines if line.startswith("FAILED ")]

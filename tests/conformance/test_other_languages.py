@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from data_plane.cell.features import NEWEST_LEVEL
 from tests.conformance import programs
 
 
@@ -16,7 +17,8 @@ def test_franz_go(bootstrap: str) -> None:
 
 
 def test_sarama_and_features(bootstrap: str) -> None:
-    passed = programs.run_cases(programs.sarama_command("features"), bootstrap)
+    command = programs.sarama_command("features")
+    passed = programs.run_cases(command, bootstrap, str(NEWEST_LEVEL))
     assert len(passed) == 5, passed
 
 

@@ -61,8 +61,10 @@ def decide_unregistration(image: MetadataImage, node_id: int) -> tuple[Change, .
     ]
     if held:
         # Which topics others have is nobody's business.
-        own = [(topic, index) for topic, index in held if topic.tenant == DEFAULT_TENANT]
-        what = f"a replica of {own[0][0].name}-{own[0][1]}" if own else f"{len(held)} replicas"
+        named = [each for each in held if each[0].tenant == DEFAULT_TENANT]
+        what = (
+            f"a replica of {named[0][0].name}-{named[0][1]}" if named else f"{len(held)} replicas"
+        )
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Broker {node_id} has {what}: drain it first.")
     changes: list[Change] = [UnregisterBroker(node_id, broker.broker_epoch)]
     own = image.config_of_broker(str(node_id))

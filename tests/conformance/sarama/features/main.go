@@ -1,11 +1,13 @@
 // Command features has sarama's admin client update features, as sarama's own test against Apache
-// Kafka does. Prints "ok CASE" or "FAILED CASE: why" for every case. Usage: features BOOTSTRAP
+// Kafka does. Prints "ok CASE" or "FAILED CASE: why" for every case. Usage:
+// features BOOTSTRAP LEVEL, the metadata.version of the broker, which it has again afterwards.
 package main
 
 import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/IBM/sarama"
 )
@@ -33,6 +35,11 @@ func refused(err error) error {
 }
 
 func main() {
+	newest, err := strconv.ParseInt(os.Args[2], 10, 16)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	config := sarama.NewConfig()
 	config.Version = sarama.V4_1_0_0
 	admin, err := sarama.NewClusterAdmin([]string{os.Args[1]}, config)
@@ -52,7 +59,7 @@ func main() {
 		{"too_high", func() error { return refused(update(admin, metadataVersion, 99, false)) }},
 		{"not_down", func() error { return refused(update(admin, metadataVersion, 1, false)) }},
 		{"down", func() error { return update(admin, metadataVersion, 1, true) }},
-		{"up", func() error { return update(admin, metadataVersion, 2, false) }},
+		{"up", func() error { return update(admin, metadataVersion, int16(newest), false) }},
 	}
 	for _, one := range cases {
 		if err := one.run(); err != nil {
