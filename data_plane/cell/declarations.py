@@ -88,9 +88,6 @@ class Declarations:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Declarations) and self.by_id == other.by_id
 
-    def __hash__(self) -> int:
-        return hash(frozenset(self.by_id.items()))
-
     def owner_of(self, kind: str, tenant: str, name: str) -> Declaration | None:
         """The declaration that clients must not contradict, if there is one."""
         declaration = self.by_thing.get(Declared(kind, tenant, name))
@@ -106,9 +103,6 @@ class Declarations:
                     encoded = field_text.encode()
                     digest.update(len(encoded).to_bytes(4, "big") + encoded)
         return digest.digest()
-
-
-NO_DECLARATIONS: Final = Declarations()
 
 
 class DeclarationsDraft:

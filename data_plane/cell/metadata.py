@@ -46,7 +46,6 @@ from data_plane.cell.credentials import (
     encode_key,
 )
 from data_plane.cell.declarations import (
-    NO_DECLARATIONS,
     Declarations,
     decode_declaration,
     encode_declaration,
@@ -209,7 +208,7 @@ class MetadataImage:
     credentials: Credentials = field(default_factory=dict)
     # Empty until there is the first credential.
     decoy_key: bytes = field(default=b"", repr=False)
-    declarations: Declarations = NO_DECLARATIONS
+    declarations: Declarations = field(default_factory=Declarations)
     acls: Acls = field(default_factory=dict)
 
     @property

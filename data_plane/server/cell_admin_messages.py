@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from data_plane.broker.admin.declared_topics import DeclaredTopic, Removal, Result
@@ -30,7 +30,6 @@ from data_plane.contract import cell_admin_pb2 as messages
 BATCH_MAX: Final = 1000
 PAGE_MAX: Final = 1000
 TOPIC_ID_BYTES: Final = 16
-GENERATION_MAX: Final = 2**63 - 1
 
 _RESOURCE_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _OWNERS = {
@@ -39,8 +38,6 @@ _OWNERS = {
     messages.CLIENT: CLIENT_OWNER,
 }
 _OWNER_NUMBERS = {API_OWNER: messages.API, CLIENT_OWNER: messages.CLIENT}
-
-T = TypeVar("T")
 
 
 class BadRequest(ValueError):

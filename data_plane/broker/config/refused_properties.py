@@ -9,7 +9,9 @@ from __future__ import annotations
 from types import MappingProxyType
 
 _NO_TLS = "this broker does not serve TLS yet, and ignoring it would send data in the clear"
-_NO_SASL = "this broker does not authenticate yet, and ignoring it would let everybody in"
+_NO_SASL = (
+    "this broker does not serve this part of authentication; ignoring it could let somebody in"
+)
 _NO_CLASSES = "this broker does not load classes"
 _NO_QUORUM = "this broker keeps metadata in a store of its own, there is no quorum to join"
 _NO_TIERED = "this broker does not move segments to other storage yet"
