@@ -10,6 +10,9 @@ so every call may be repeated, and one that comes late changes nothing.
 What tenants make with a Kafka client has no resource: nobody but they change it. A control plane
 that wants to own such a thing takes it over, and releases it again.
 
+There are five kinds of resources: tenants, and what a tenant has: topics, credentials, grants and
+quotas. All of them follow the same rules; each says what its `name` is.
+
 Every broker of a cell serves this, over mutual TLS. Errors of the call itself are gRPC statuses:
 INVALID_ARGUMENT (names the field), UNAVAILABLE (the metadata store cannot be reached; whether
 the change was made is unknown: repeat it), DEADLINE_EXCEEDED (likewise), FAILED_PRECONDITION
@@ -55,6 +58,57 @@ CLIENT: Owner.ValueType  # 2
 """A tenant's Kafka clients. In an Apply: the control plane lets go of it."""
 Global___Owner: _TypeAlias = Owner  # noqa: Y015
 
+class _Kind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Kind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    KIND_UNSPECIFIED: _Kind.ValueType  # 0
+    KIND_TENANT: _Kind.ValueType  # 1
+    KIND_TOPIC: _Kind.ValueType  # 2
+    KIND_CREDENTIAL: _Kind.ValueType  # 3
+    KIND_GRANTS: _Kind.ValueType  # 4
+    KIND_QUOTA: _Kind.ValueType  # 5
+
+class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
+    """What a resource is."""
+
+KIND_UNSPECIFIED: Kind.ValueType  # 0
+KIND_TENANT: Kind.ValueType  # 1
+KIND_TOPIC: Kind.ValueType  # 2
+KIND_CREDENTIAL: Kind.ValueType  # 3
+KIND_GRANTS: Kind.ValueType  # 4
+KIND_QUOTA: Kind.ValueType  # 5
+Global___Kind: _TypeAlias = Kind  # noqa: Y015
+
+class _TenantState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TenantStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TenantState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TENANT_STATE_UNSPECIFIED: _TenantState.ValueType  # 0
+    TENANT_ACTIVE: _TenantState.ValueType  # 1
+    TENANT_READ_ONLY: _TenantState.ValueType  # 2
+    """Produce gets POLICY_VIOLATION. Fetches, commits and deletions go on."""
+    TENANT_BLOCKED: _TenantState.ValueType  # 3
+    """Nobody logs in for it, and who is logged in is disconnected."""
+    TENANT_DELETING: _TenantState.ValueType  # 4
+    """Only shown: it was deleted, and something of it is still there. As blocked."""
+
+class TenantState(_TenantState, metaclass=_TenantStateEnumTypeWrapper): ...
+
+TENANT_STATE_UNSPECIFIED: TenantState.ValueType  # 0
+TENANT_ACTIVE: TenantState.ValueType  # 1
+TENANT_READ_ONLY: TenantState.ValueType  # 2
+"""Produce gets POLICY_VIOLATION. Fetches, commits and deletions go on."""
+TENANT_BLOCKED: TenantState.ValueType  # 3
+"""Nobody logs in for it, and who is logged in is disconnected."""
+TENANT_DELETING: TenantState.ValueType  # 4
+"""Only shown: it was deleted, and something of it is still there. As blocked."""
+Global___TenantState: _TypeAlias = TenantState  # noqa: Y015
+
 @_typing.final
 class Resource(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -65,7 +119,12 @@ class Resource(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
+    TENANT_SPEC_FIELD_NUMBER: _builtins.int
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
+    GRANTS_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
     TAKE_OVER_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    TAKE_OVER_FIELD_NUMBER: _builtins.int
     resource_id: _builtins.str
     """1 to 64 characters of a-z, A-Z, 0-9, '-' and '_'."""
     generation: _builtins.int
@@ -73,14 +132,29 @@ class Resource(_message.Message):
     owner: Global___Owner.ValueType
     """API where it is not given."""
     tenant: _builtins.str
-    """The tenant that has it."""
+    """The tenant that has it, or that it is."""
     name: _builtins.str
+    """A topic's name; a credential's login, which is unique in the cell; any name for grants, one for
+    each set of a tenant. Tenants and quotas have none.
+    """
     take_over_topic_id: _builtins.bytes
     """In an Apply: take over what Kafka clients have made under this name, if it is the topic with
     this Kafka id (16 bytes), as List shows it.
     """
+    take_over: _builtins.bool
+    """In an Apply: take over what Kafka clients have made of this, whatever it is now. Topics have a
+    field of their own, since data would go with the wrong one.
+    """
     @_builtins.property
     def topic(self) -> Global___Topic: ...
+    @_builtins.property
+    def tenant_spec(self) -> Global___Tenant: ...
+    @_builtins.property
+    def credential(self) -> Global___Credential: ...
+    @_builtins.property
+    def grants(self) -> Global___Grants: ...
+    @_builtins.property
+    def quota(self) -> Global___Quota: ...
     def __init__(
         self,
         *,
@@ -90,17 +164,314 @@ class Resource(_message.Message):
         tenant: _builtins.str = ...,
         name: _builtins.str = ...,
         topic: Global___Topic | None = ...,
+        tenant_spec: Global___Tenant | None = ...,
+        credential: Global___Credential | None = ...,
+        grants: Global___Grants | None = ...,
+        quota: Global___Quota | None = ...,
         take_over_topic_id: _builtins.bytes = ...,
+        take_over: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec", "topic", b"topic"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "grants", b"grants", "quota", b"quota", "spec", b"spec", "tenant_spec", b"tenant_spec", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "name", b"name", "owner", b"owner", "resource_id", b"resource_id", "spec", b"spec", "take_over_topic_id", b"take_over_topic_id", "tenant", b"tenant", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "generation", b"generation", "grants", b"grants", "name", b"name", "owner", b"owner", "quota", b"quota", "resource_id", b"resource_id", "spec", b"spec", "take_over", b"take_over", "take_over_topic_id", b"take_over_topic_id", "tenant", b"tenant", "tenant_spec", b"tenant_spec", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_spec: _TypeAlias = _typing.Literal["topic"]  # noqa: Y015
+    _WhichOneofReturnType_spec: _TypeAlias = _typing.Literal["topic", "tenant_spec", "credential", "grants", "quota"]  # noqa: Y015
     _WhichOneofArgType_spec: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_spec) -> _WhichOneofReturnType_spec | None: ...
 
 Global___Resource: _TypeAlias = Resource  # noqa: Y015
+
+@_typing.final
+class Tenant(_message.Message):
+    """A virtual cluster. It is made under a name that no other one has had in this cell. When it is
+    deleted, nobody speaks for it any more at once; what it has goes a bit at a time, resources and
+    what clients have made alike, and in the end the tenant.
+
+    `default` always exists. It can be declared, and neither blocked nor deleted.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    ALLOW_IF_NO_ACL_FIELD_NUMBER: _builtins.int
+    SUPER_USERS_FIELD_NUMBER: _builtins.int
+    cluster_id: _builtins.str
+    """What its clients are told, 1 to 64 characters of a-z, A-Z, 0-9, '-' and '_'. It never changes."""
+    state: Global___TenantState.ValueType
+    """TENANT_ACTIVE where it is not given."""
+    allow_if_no_acl: _builtins.bool
+    """May everybody do what no ACL is about? Not given: yes in `default`, no in others."""
+    @_builtins.property
+    def super_users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Principals, as `User:alice`, who may do everything in the tenant."""
+
+    def __init__(
+        self,
+        *,
+        cluster_id: _builtins.str = ...,
+        state: Global___TenantState.ValueType = ...,
+        allow_if_no_acl: _builtins.bool | None = ...,
+        super_users: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl", "allow_if_no_acl", b"allow_if_no_acl"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl", "allow_if_no_acl", b"allow_if_no_acl", "cluster_id", b"cluster_id", "state", b"state", "super_users", b"super_users"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__allow_if_no_acl: _TypeAlias = _typing.Literal["allow_if_no_acl"]  # noqa: Y015
+    _WhichOneofArgType__allow_if_no_acl: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__allow_if_no_acl) -> _WhichOneofReturnType__allow_if_no_acl | None: ...
+
+Global___Tenant: _TypeAlias = Tenant  # noqa: Y015
+
+@_typing.final
+class Credential(_message.Message):
+    """A login. It stands for one principal of the tenant, for ever; grants and quotas name that, so a
+    key is replaced by another credential of the same principal.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    VERIFIERS_FIELD_NUMBER: _builtins.int
+    NETWORKS_FIELD_NUMBER: _builtins.int
+    IS_DISABLED_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    principal: _builtins.str
+    """`alice` for the principal that grants call `User:alice`."""
+    is_disabled: _builtins.bool
+    """Nobody logs in with it, and who has is disconnected."""
+    expires_at_ms: _builtins.int
+    """From when on it is as disabled, in milliseconds since 1970; 0: never."""
+    @_builtins.property
+    def verifiers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScramVerifier]:
+        """Each mechanism once. None: those that there are stay, and the clients change them.
+        List shows neither salts nor keys.
+        """
+
+    @_builtins.property
+    def networks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Where it may come from, as CIDR; anywhere when there are none."""
+
+    def __init__(
+        self,
+        *,
+        principal: _builtins.str = ...,
+        verifiers: _abc.Iterable[Global___ScramVerifier] | None = ...,
+        networks: _abc.Iterable[_builtins.str] | None = ...,
+        is_disabled: _builtins.bool = ...,
+        expires_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at_ms", b"expires_at_ms", "is_disabled", b"is_disabled", "networks", b"networks", "principal", b"principal", "verifiers", b"verifiers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Credential: _TypeAlias = Credential  # noqa: Y015
+
+@_typing.final
+class ScramVerifier(_message.Message):
+    """What RFC 5802 has a server keep. A password never gets here."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Mechanism:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _MechanismEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ScramVerifier._Mechanism.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        MECHANISM_UNSPECIFIED: ScramVerifier._Mechanism.ValueType  # 0
+        SCRAM_SHA_256: ScramVerifier._Mechanism.ValueType  # 1
+        SCRAM_SHA_512: ScramVerifier._Mechanism.ValueType  # 2
+
+    class Mechanism(_Mechanism, metaclass=_MechanismEnumTypeWrapper): ...
+    MECHANISM_UNSPECIFIED: ScramVerifier.Mechanism.ValueType  # 0
+    SCRAM_SHA_256: ScramVerifier.Mechanism.ValueType  # 1
+    SCRAM_SHA_512: ScramVerifier.Mechanism.ValueType  # 2
+
+    MECHANISM_FIELD_NUMBER: _builtins.int
+    SALT_FIELD_NUMBER: _builtins.int
+    STORED_KEY_FIELD_NUMBER: _builtins.int
+    SERVER_KEY_FIELD_NUMBER: _builtins.int
+    ITERATIONS_FIELD_NUMBER: _builtins.int
+    mechanism: Global___ScramVerifier.Mechanism.ValueType
+    salt: _builtins.bytes
+    """1 to 256 bytes."""
+    stored_key: _builtins.bytes
+    """32 or 64 bytes, each."""
+    server_key: _builtins.bytes
+    iterations: _builtins.int
+    """4,096 to 16,384."""
+    def __init__(
+        self,
+        *,
+        mechanism: Global___ScramVerifier.Mechanism.ValueType = ...,
+        salt: _builtins.bytes = ...,
+        stored_key: _builtins.bytes = ...,
+        server_key: _builtins.bytes = ...,
+        iterations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["iterations", b"iterations", "mechanism", b"mechanism", "salt", b"salt", "server_key", b"server_key", "stored_key", b"stored_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScramVerifier: _TypeAlias = ScramVerifier  # noqa: Y015
+
+@_typing.final
+class Grants(_message.Message):
+    """ACLs, in any order. The same may be in several grants: it goes with the last of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACLS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def acls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Acl]:
+        """1 to 1,000, each once."""
+
+    def __init__(
+        self,
+        *,
+        acls: _abc.Iterable[Global___Acl] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Grants: _TypeAlias = Grants  # noqa: Y015
+
+@_typing.final
+class Acl(_message.Message):
+    """An ACL. The numbers are those of the Kafka protocol."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_FIELD_NUMBER: _builtins.int
+    resource_type: _builtins.int
+    """2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."""
+    pattern_type: _builtins.int
+    """3 literal, 4 prefixed."""
+    name: _builtins.str
+    principal: _builtins.str
+    """As `User:alice`; `User:*` is everybody."""
+    host: _builtins.str
+    """An address, or `*`."""
+    operation: _builtins.int
+    """2 all, 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, and so on."""
+    permission: _builtins.int
+    """2 deny, 3 allow."""
+    def __init__(
+        self,
+        *,
+        resource_type: _builtins.int = ...,
+        pattern_type: _builtins.int = ...,
+        name: _builtins.str = ...,
+        principal: _builtins.str = ...,
+        host: _builtins.str = ...,
+        operation: _builtins.int = ...,
+        permission: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "name", b"name", "operation", b"operation", "pattern_type", b"pattern_type", "permission", b"permission", "principal", b"principal", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Acl: _TypeAlias = Acl  # noqa: Y015
+
+@_typing.final
+class Quota(_message.Message):
+    """What may be used: by the tenant as a whole, or, as Kafka's client quotas, by users and clients of
+    it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LimitsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ENTITY_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entity(self) -> Global___QuotaEntity:
+        """Not given: the tenant as a whole."""
+
+    @_builtins.property
+    def limits(self) -> _containers.ScalarMap[_builtins.str, _builtins.float]:
+        """By name. Those not named here are, of users and clients, the Kafka clients'."""
+
+    def __init__(
+        self,
+        *,
+        entity: Global___QuotaEntity | None = ...,
+        limits: _abc.Mapping[_builtins.str, _builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity", "limits", b"limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Quota: _TypeAlias = Quota  # noqa: Y015
+
+@_typing.final
+class QuotaEntity(_message.Message):
+    """At least one of both. "" stands for each that has no quota of its own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    client_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        user: _builtins.str | None = ...,
+        client_id: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_client_id", b"_client_id", "_user", b"_user", "client_id", b"client_id", "user", b"user"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_client_id", b"_client_id", "_user", b"_user", "client_id", b"client_id", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__client_id: _TypeAlias = _typing.Literal["client_id"]  # noqa: Y015
+    _WhichOneofArgType__client_id: _TypeAlias = _typing.Literal["_client_id", b"_client_id"]  # noqa: Y015
+    _WhichOneofReturnType__user: _TypeAlias = _typing.Literal["user"]  # noqa: Y015
+    _WhichOneofArgType__user: _TypeAlias = _typing.Literal["_user", b"_user"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__client_id) -> _WhichOneofReturnType__client_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__user) -> _WhichOneofReturnType__user | None: ...
+
+Global___QuotaEntity: _TypeAlias = QuotaEntity  # noqa: Y015
 
 @_typing.final
 class Topic(_message.Message):
@@ -162,7 +533,9 @@ class ApplyRequest(_message.Message):
     """Say what would become of it, and change nothing."""
     @_builtins.property
     def resources(self) -> _containers.RepeatedCompositeFieldContainer[Global___Resource]:
-        """1 to 1,000; neither an id nor a thing may be named twice."""
+        """1 to 1,000; neither an id nor a thing may be named twice. Tenants are made before what they have,
+        whatever the order.
+        """
 
     def __init__(
         self,
@@ -287,7 +660,7 @@ class Deletion(_message.Message):
     generation: _builtins.int
     """At least the resource's."""
     keep: _builtins.bool
-    """The topic stays, and is its clients'. As it is for a resource that was released; but whoever
+    """The thing stays, and is its clients'. As it is for a resource that was released; but whoever
     deletes such a one says so, since the release may still be on its way.
     """
     def __init__(
@@ -357,22 +730,26 @@ class ListRequest(_message.Message):
     TENANT_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
     tenant: _builtins.str
     """Empty: all tenants."""
     page_size: _builtins.int
     """1 to 1,000; 0 stands for 1,000."""
     page_token: _builtins.str
     """From the page before."""
+    kind: Global___Kind.ValueType
+    """Not given: all kinds."""
     def __init__(
         self,
         *,
         tenant: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        kind: Global___Kind.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "page_size", b"page_size", "page_token", b"page_token", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -408,7 +785,7 @@ Global___ListResponse: _TypeAlias = ListResponse  # noqa: Y015
 
 @_typing.final
 class Item(_message.Message):
-    """Something that exists."""
+    """Something that exists. A client's ACLs are items of one ACL each."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -437,17 +814,30 @@ class Item(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     REPLICATION_FACTOR_FIELD_NUMBER: _builtins.int
     CONFIGS_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    TENANT_NOW_FIELD_NUMBER: _builtins.int
+    CREDENTIAL_NOW_FIELD_NUMBER: _builtins.int
+    GRANTS_NOW_FIELD_NUMBER: _builtins.int
+    QUOTA_NOW_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.bytes
-    """Kafka's topic id, 16 bytes."""
+    """What there is now. Of a topic: Kafka's topic id, 16 bytes; with all of its configurations."""
     partitions: _builtins.int
-    """What there is now."""
     replication_factor: _builtins.int
+    kind: Global___Kind.ValueType
     @_builtins.property
     def resource(self) -> Global___Resource:
-        """Its `spec` is what is declared. Without a resource id: a client's, with all of its configurations."""
+        """Its `spec` is what is declared. Without a resource id: a client's."""
 
     @_builtins.property
     def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def tenant_now(self) -> Global___Tenant: ...
+    @_builtins.property
+    def credential_now(self) -> Global___Credential: ...
+    @_builtins.property
+    def grants_now(self) -> Global___Grants: ...
+    @_builtins.property
+    def quota_now(self) -> Global___Quota: ...
     def __init__(
         self,
         *,
@@ -456,12 +846,19 @@ class Item(_message.Message):
         partitions: _builtins.int = ...,
         replication_factor: _builtins.int = ...,
         configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        kind: Global___Kind.ValueType = ...,
+        tenant_now: Global___Tenant | None = ...,
+        credential_now: Global___Credential | None = ...,
+        grants_now: Global___Grants | None = ...,
+        quota_now: Global___Quota | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["resource", b"resource"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["credential_now", b"credential_now", "grants_now", b"grants_now", "now", b"now", "quota_now", b"quota_now", "resource", b"resource", "tenant_now", b"tenant_now"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "partitions", b"partitions", "replication_factor", b"replication_factor", "resource", b"resource", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "credential_now", b"credential_now", "grants_now", b"grants_now", "kind", b"kind", "now", b"now", "partitions", b"partitions", "quota_now", b"quota_now", "replication_factor", b"replication_factor", "resource", b"resource", "tenant_now", b"tenant_now", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType_now: _TypeAlias = _typing.Literal["tenant_now", "credential_now", "grants_now", "quota_now"]  # noqa: Y015
+    _WhichOneofArgType_now: _TypeAlias = _typing.Literal["now", b"now"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_now) -> _WhichOneofReturnType_now | None: ...
 
 Global___Item: _TypeAlias = Item  # noqa: Y015
 
@@ -487,24 +884,55 @@ class DigestResponse(_message.Message):
     DIGEST_FIELD_NUMBER: _builtins.int
     RESOURCES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
     digest: _builtins.bytes
-    """SHA-256 over resource ids, generations and content."""
+    """32 bytes over the kinds, ids, generations, owners and contents of all resources."""
     resources: _builtins.int
     version: _builtins.int
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedCompositeFieldContainer[Global___KindDigest]:
+        """Those that there are, by kind."""
+
     def __init__(
         self,
         *,
         digest: _builtins.bytes = ...,
         resources: _builtins.int = ...,
         version: _builtins.int = ...,
+        kinds: _abc.Iterable[Global___KindDigest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "resources", b"resources", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "kinds", b"kinds", "resources", b"resources", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DigestResponse: _TypeAlias = DigestResponse  # noqa: Y015
+
+@_typing.final
+class KindDigest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    kind: Global___Kind.ValueType
+    digest: _builtins.bytes
+    resources: _builtins.int
+    def __init__(
+        self,
+        *,
+        kind: Global___Kind.ValueType = ...,
+        digest: _builtins.bytes = ...,
+        resources: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digest", b"digest", "kind", b"kind", "resources", b"resources"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___KindDigest: _TypeAlias = KindDigest  # noqa: Y015
 
 @_typing.final
 class DescribeCellRequest(_message.Message):

@@ -86,14 +86,15 @@ class CellAdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def List(self, request, context):
-        """What exists, declared or not, in the order of tenant and name, page by page.
+        """What exists, declared or not, in the order of kind, tenant and name, page by page.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Digest(self, request, context):
-        """One value over all that is declared: equal when, and only when, the same is in force.
+        """One value over all that is declared, and one for each kind: equal when, and only when, the same
+        is in force.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

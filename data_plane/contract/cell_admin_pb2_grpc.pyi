@@ -10,6 +10,9 @@ so every call may be repeated, and one that comes late changes nothing.
 What tenants make with a Kafka client has no resource: nobody but they change it. A control plane
 that wants to own such a thing takes it over, and releases it again.
 
+There are five kinds of resources: tenants, and what a tenant has: topics, credentials, grants and
+quotas. All of them follow the same rules; each says what its `name` is.
+
 Every broker of a cell serves this, over mutual TLS. Errors of the call itself are gRPC statuses:
 INVALID_ARGUMENT (names the field), UNAVAILABLE (the metadata store cannot be reached; whether
 the change was made is unknown: repeat it), DEADLINE_EXCEEDED (likewise), FAILED_PRECONDITION
@@ -52,9 +55,11 @@ class CellAdminStub:
     Delete: _grpc.UnaryUnaryMultiCallable[_cell_admin_pb2.DeleteRequest, _cell_admin_pb2.DeleteResponse]
     """Deletes resources with what they own, and remembers that their ids are over."""
     List: _grpc.UnaryUnaryMultiCallable[_cell_admin_pb2.ListRequest, _cell_admin_pb2.ListResponse]
-    """What exists, declared or not, in the order of tenant and name, page by page."""
+    """What exists, declared or not, in the order of kind, tenant and name, page by page."""
     Digest: _grpc.UnaryUnaryMultiCallable[_cell_admin_pb2.DigestRequest, _cell_admin_pb2.DigestResponse]
-    """One value over all that is declared: equal when, and only when, the same is in force."""
+    """One value over all that is declared, and one for each kind: equal when, and only when, the same
+    is in force.
+    """
 
 @_typing.type_check_only
 class CellAdminAsyncStub(CellAdminStub):
@@ -66,9 +71,11 @@ class CellAdminAsyncStub(CellAdminStub):
     Delete: _aio.UnaryUnaryMultiCallable[_cell_admin_pb2.DeleteRequest, _cell_admin_pb2.DeleteResponse]  # type: ignore[assignment]
     """Deletes resources with what they own, and remembers that their ids are over."""
     List: _aio.UnaryUnaryMultiCallable[_cell_admin_pb2.ListRequest, _cell_admin_pb2.ListResponse]  # type: ignore[assignment]
-    """What exists, declared or not, in the order of tenant and name, page by page."""
+    """What exists, declared or not, in the order of kind, tenant and name, page by page."""
     Digest: _aio.UnaryUnaryMultiCallable[_cell_admin_pb2.DigestRequest, _cell_admin_pb2.DigestResponse]  # type: ignore[assignment]
-    """One value over all that is declared: equal when, and only when, the same is in force."""
+    """One value over all that is declared, and one for each kind: equal when, and only when, the same
+    is in force.
+    """
 
 class CellAdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -101,7 +108,7 @@ class CellAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _cell_admin_pb2.ListRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cell_admin_pb2.ListResponse, _abc.Awaitable[_cell_admin_pb2.ListResponse]]:
-        """What exists, declared or not, in the order of tenant and name, page by page."""
+        """What exists, declared or not, in the order of kind, tenant and name, page by page."""
 
     @_abc_1.abstractmethod
     def Digest(
@@ -109,6 +116,8 @@ class CellAdminServicer(metaclass=_abc_1.ABCMeta):
         request: _cell_admin_pb2.DigestRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cell_admin_pb2.DigestResponse, _abc.Awaitable[_cell_admin_pb2.DigestResponse]]:
-        """One value over all that is declared: equal when, and only when, the same is in force."""
+        """One value over all that is declared, and one for each kind: equal when, and only when, the same
+        is in force.
+        """
 
 def add_CellAdminServicer_to_server(servicer: CellAdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
