@@ -9,6 +9,8 @@ be told by them, also after the resource is gone: its id stays, as deleted.
     put    r1 generation 3  acme/orders  owner api        taken over again
     put    r1 generation 4  acme/orders  is_deleted       gone with its topic, and remembered
 
+A tenant's topics are declared as deleted when it is deleted itself, whoever owns them.
+
 Invariants
 - Generations of a resource never go back, and what was deleted is never declared again.
 - No two resources that are not deleted stand for the same thing.
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from data_plane.cell.named_fields import unknown_in, unknown_named
@@ -123,6 +125,13 @@ class DeclarationsDraft:
         self._by_id[new.resource_id] = new
         if not new.is_deleted:
             self._by_thing[new.declared] = new
+
+    def delete_topics_of(self, tenant: str) -> None:
+        """It is gone, and has no topics any more. Only released declarations can have outlived
+        their topics; one that is made anew under its name has nothing to do with them."""
+        for declared, item in list(self._by_thing.items()):
+            if declared.tenant == tenant and declared.kind == TOPIC_KIND:
+                self.put(replace(item, specification="", is_deleted=True))
 
     def finish(self) -> Declarations:
         declarations = Declarations()

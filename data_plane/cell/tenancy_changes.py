@@ -5,6 +5,7 @@ All of them need metadata.version 3. The other changes, and the image itself, ar
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol, assert_never
 
 from data_plane.cell.acls import (
@@ -31,6 +32,7 @@ from data_plane.cell.tenants import (
     DEFAULT_TENANT,
     DeleteTenant,
     PutTenant,
+    TenantImage,
     Tenants,
     tenant_of,
     why_invalid,
@@ -55,6 +57,7 @@ class TenancyDraft(Protocol):
     tenants: Tenants
     decoy_key: bytes
     acls: Acls
+    version: int
 
     @property
     def cluster_id(self) -> str: ...
@@ -71,7 +74,7 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
             reason = why_invalid(draft.tenants, draft.cluster_id, tenant)
             if reason:
                 raise InvalidChange(reason)
-            draft.tenants = {**draft.tenants, tenant.name: tenant}
+            draft.tenants = {**draft.tenants, tenant.name: _as_made(draft, tenant)}
         case DeleteTenant():
             if change.name not in draft.tenants:
                 raise InvalidChange(f"there is no tenant {change.name}")
@@ -83,6 +86,7 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
                 if change.name in draft.topics().by_tenant:
                     raise InvalidChange(f"tenant {change.name} has topics")
                 draft.remove_configs_of(change.name)
+                draft.declarations().delete_topics_of(change.name)
             draft.tenants = {
                 name: tenant for name, tenant in draft.tenants.items() if name != change.name
             }
@@ -107,6 +111,14 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
             _change_acls(draft, change)
         case _:
             assert_never(change)
+
+
+def _as_made(draft: TenancyDraft, tenant: TenantImage) -> TenantImage:
+    """With what this commit alone can say: since when there is a tenant. `default` always was."""
+    if tenant.name == DEFAULT_TENANT:
+        return replace(tenant, made_at=0)
+    old = draft.tenants.get(tenant.name)
+    return replace(tenant, made_at=draft.version if old is None else old.made_at)
 
 
 def _put_credential(draft: TenancyDraft, credential: Credential) -> None:

@@ -7,6 +7,8 @@ always exists: its cluster id is the cell's, and it is only stored when it has s
 
 Invariants
 - A tenant's cluster id never changes, and no two tenants have the same.
+- A name may be used again, a `tenant_id` never is: what outlives a tenant is kept by the latter, so
+  that one that is made anew under its name finds nothing of it.
 - What is stored of a tenant is there at metadata.version 3 and above only (features.py).
 - A tenant goes only when it has no topics any more.
 
@@ -33,6 +35,7 @@ SETTINGS_MAX: Final = 100
 SETTING_CHARACTERS_MAX: Final = 4096
 
 # As DNS labels: such names stand in logins (`user@tenant`), metrics and file names as they are.
+_ID_SEPARATOR: Final = "."
 _LEGAL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 # As Apache Kafka draws them: 16 bytes in base64 without padding.
 _LEGAL_CLUSTER_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -40,13 +43,20 @@ _LEGAL_CLUSTER_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class TenantImage:
-    """A tenant; `cluster_id` is what its clients are told, `settings` are text by name."""
+    """A tenant; `cluster_id` is what its clients are told, `settings` are text by name. `made_at` is
+    the version of the commit that made it, which that commit fills in; 0 where it is not stored."""
 
     name: str
     cluster_id: str
     state: str = ACTIVE_TENANT
     settings: Mapping[str, str] = field(default_factory=dict)
     unknown_fields: str = ""
+    made_at: int = 0
+
+    @property
+    def tenant_id(self) -> str:
+        """What no other tenant has, had or will have. It begins with the name; names have no dot."""
+        return f"{self.name}{_ID_SEPARATOR}{self.made_at}" if self.made_at else self.name
 
 
 Tenants = Mapping[str, TenantImage]
@@ -102,9 +112,17 @@ def tenant_of(tenants: Tenants, cell_cluster_id: str, name: str) -> TenantImage 
     return tenant
 
 
+def with_id(tenants: Tenants, tenant_id: str) -> TenantImage | None:
+    """The stored tenant that has this id; None as well when there is another one of its name."""
+    tenant = tenants.get(tenant_id.partition(_ID_SEPARATOR)[0])
+    return tenant if tenant is not None and tenant.tenant_id == tenant_id else None
+
+
 def encode_tenant(tenant: TenantImage) -> dict[str, Any]:
     """JSON-ready, all fields by name."""
+    made_at = {"made_at": tenant.made_at} if tenant.made_at else {}
     return {
+        **made_at,
         **unknown_named(tenant.unknown_fields),
         "name": tenant.name,
         "cluster_id": tenant.cluster_id,
@@ -117,7 +135,9 @@ def decode_tenant(item: Mapping[str, Any]) -> TenantImage:
     """The inverse of `encode_tenant`."""
     known = ("name", "cluster_id", "state", "settings")
     name, cluster_id, state, settings = (item[field_name] for field_name in known)
-    return TenantImage(name, cluster_id, state, dict(settings), unknown_in(item, *known))
+    unknown = unknown_in(item, *known, "made_at")
+    made_at = item.get("made_at", 0)
+    return TenantImage(name, cluster_id, state, dict(settings), unknown, made_at)
 
 
 def named_tenant(tenant: str) -> dict[str, Any]:

@@ -4,7 +4,8 @@ Theory of operation
 - `__consumer_offsets` is the truth. Each of its partitions that this broker leads has a shard for
   each tenant; a group lives in the shard of its tenant, in the partition that it hashes to. `load`
   folds a partition's records into shards, `unload` gives them up, and in between requests change
-  them. Names are as the tenant's clients say them; whose they are comes with each call.
+  them. Names are as the tenant's clients say them; whose they are comes with each call. `tenant` is
+  an id that is never used again, so a tenant that is made anew finds nothing of the one before.
 - Every method returns the effects that the call had, in order. What must be durable before
   somebody is told goes out as `AppendRecords`; the answers follow from `append_done`.
 - Time comes in with each call. `tick` does what has fallen due, `next_deadline_ms` says when.

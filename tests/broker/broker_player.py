@@ -222,7 +222,7 @@ class BrokerPlayer:
             changes.append(UpdateFeature(METADATA_VERSION, TENANCY_LEVEL))
         settings = {ALLOW_EVERYONE: "true"}
         changes.append(PutTenant(TenantImage(name, f"{name}-cluster", settings=settings)))
-        image = self.services.store.apply(changes, image.version, f"make {name}")
+        image = self.services.store.apply(changes, image.version, f"make {name} {image.version}")
         self.services.apply_image(image, self.now_ms)
 
     def configure_topic(self, name: str, *, tenant: str = DEFAULT_TENANT, **configs: str) -> None:

@@ -112,6 +112,54 @@ def test_what_tenants_have_committed_is_theirs_after_a_failover() -> None:
         assert [each.group_id for each in listed] == ["g"]
 
 
+def test_a_tenant_that_is_made_anew_finds_no_group_of_the_one_before() -> None:
+    player = NamespacePlayer()
+    found = []
+    for _ in range(2):
+        player.make_tenant("third")
+        client = player.client_of("third")
+        client.ask(ApiKey.CREATE_TOPICS, 7, created("x"))
+        client.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
+        client.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "joined"))
+        listed = client.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups
+        (group,) = client.ask(ApiKey.OFFSET_FETCH, 9, fetch("g")).groups
+        found.append((listed, group.topics))
+        offsets: Any = {("x", 0): 7}
+        client.ask(ApiKey.OFFSET_COMMIT, 9, commit("g", offsets))
+        client.ask(ApiKey.JOIN_GROUP, 9, join("joined"))
+        (group,) = client.ask(ApiKey.OFFSET_FETCH, 9, fetch("g")).groups
+        assert [topic.name for topic in group.topics] == ["x"]
+        player.delete_topic(player.services.image.topics_of("third")["x"].topic_id)
+        player.commit(DeleteTenant("third"))
+    assert found == [([], []), ([], [])]
+
+
+def test_offsets_that_a_crash_has_left_of_a_tenant_that_is_gone_are_deleted() -> None:
+    player = NamespacePlayer()
+    player.make_tenant("third")
+    client = player.client_of("third")
+    client.ask(ApiKey.CREATE_TOPICS, 7, created("x"))
+    client.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
+    offsets: Any = {("x", 0): 7}
+    client.ask(ApiKey.OFFSET_COMMIT, 9, commit("g", offsets))
+    tenant_id = player.services.image.tenants["third"].tenant_id
+    service = player.services.groups
+    assert service.coordinator.committed_offsets(tenant_id)
+    # This broker does not coordinate while the tenant goes, and its topic and name come again.
+    for partition in range(2):
+        service.unload(partition, player.now_ms)
+    player.delete_topic(player.services.image.topics_of("third")["x"].topic_id)
+    player.commit(DeleteTenant("third"))
+    player.make_tenant("third")
+    client.ask(ApiKey.CREATE_TOPICS, 7, created("x"))
+    topic = player.services.image.topics_of("default")["__consumer_offsets"]
+    for index, old in enumerate(topic.partitions):
+        change = next_epochs(old, old, is_fencing=True)
+        player.commit(ChangePartition(topic.topic_id, index, change))
+    assert client.ask(ApiKey.LIST_GROUPS, 5, ListGroupsRequest()).groups == []
+    assert service.coordinator.committed_offsets(tenant_id) == {}
+
+
 def test_a_tenant_changes_nothing_of_the_cell_whoever_asks() -> None:
     """Its super users may do everything there is for a tenant."""
     player = NamespacePlayer()

@@ -21,6 +21,13 @@ from data_plane.cell.changes import (
     apply_change,
     apply_changes,
 )
+from data_plane.cell.declarations import (
+    CLIENT_OWNER,
+    TOPIC_KIND,
+    Declaration,
+    Declared,
+    PutDeclaration,
+)
 from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL, TENANCY_LEVEL
 from data_plane.cell.local_store import LocalMetadataStore
 from data_plane.cell.metadata import MetadataImage, ResourceType, decode_image, encode_image
@@ -38,6 +45,7 @@ from data_plane.cell.tenants import (
     DeleteTenant,
     PutTenant,
     TenantImage,
+    with_id,
 )
 from data_plane.cell.topics_draft import changed_topics
 from data_plane.log.sim_file_system import SimFileSystem
@@ -63,14 +71,53 @@ def test_an_image_with_tenants_and_its_changes_survive_encoding(changes: list[Ch
 
 def test_a_tenant_is_made_changed_and_deleted() -> None:
     made = apply_change(NEW_CELL, PutTenant(ACME))
-    assert made.tenant("acme") == ACME
+    assert made.tenant("acme") == replace(ACME, made_at=made.version)
     assert made.tenant("other") is None
     blocked = replace(ACME, state="blocked", settings={})
-    assert apply_change(made, PutTenant(blocked)).tenant("acme") == blocked
+    changed = apply_change(made, PutTenant(blocked))
+    assert changed.tenant("acme") == replace(blocked, made_at=made.version)
     gone = apply_change(made, DeleteTenant("acme"))
     assert gone.tenants == {}
     with pytest.raises(InvalidChange, match="no tenant acme"):
         apply_change(gone, DeleteTenant("acme"))
+
+
+def test_a_tenant_that_is_made_anew_has_an_id_that_none_has_had() -> None:
+    image = apply_change(NEW_CELL, PutTenant(ACME))
+    first = image.tenants["acme"]
+    # Whatever who applies it says: it is the commit that knows.
+    image = apply_change(image, PutTenant(replace(ACME, state="blocked", made_at=7)))
+    assert image.tenants["acme"].tenant_id == first.tenant_id
+    assert with_id(image.tenants, first.tenant_id) == image.tenants["acme"]
+    image = apply_change(image, DeleteTenant("acme"))
+    assert with_id(image.tenants, first.tenant_id) is None
+    image = decode_image(encode_image(apply_change(image, PutTenant(ACME))))
+    second = image.tenants["acme"]
+    assert second.tenant_id != first.tenant_id
+    assert with_id(image.tenants, first.tenant_id) is None
+    assert with_id(image.tenants, second.tenant_id) == second
+    default = TenantImage("default", NEW_CELL.cluster_id, made_at=7)
+    assert apply_change(image, PutTenant(default)).tenants["default"].tenant_id == "default"
+
+
+def test_what_was_declared_of_a_tenant_s_topics_goes_with_it() -> None:
+    def released(resource_id: str, tenant: str, generation: int) -> PutDeclaration:
+        thing = Declared(TOPIC_KIND, tenant, "orders")
+        return PutDeclaration(Declaration(resource_id, generation, thing, CLIENT_OWNER, "{}"))
+
+    other = PutTenant(TenantImage("other", "other-cluster"))
+    puts: list[Change] = [
+        PutTenant(ACME),
+        other,
+        released("r1", "acme", 2),
+        released("r2", "other", 1),
+    ]
+    image = apply_changes(NEW_CELL, [*puts, DeleteTenant("acme"), PutTenant(ACME)])
+    assert image.declarations.by_id["r1"].is_deleted
+    assert not image.declarations.by_id["r2"].is_deleted
+    with pytest.raises(InvalidChange, match="it was deleted"):
+        apply_change(image, released("r1", "acme", 3))
+    assert apply_change(image, released("r3", "acme", 1)).declarations.by_id["r3"].generation == 1
 
 
 def test_the_default_tenant_exists_whether_it_is_stored_or_not() -> None:
@@ -114,7 +161,8 @@ def test_names_and_settings_at_their_maximum() -> None:
     settings = {f"{n:02}": "v" * (SETTING_CHARACTERS_MAX - 2) for n in range(SETTINGS_MAX)}
     tenant = TenantImage("a" * NAME_CHARACTERS_MAX, "c" * 64, settings=settings)
     image = apply_change(NEW_CELL, PutTenant(tenant))
-    assert decode_image(encode_image(image)).tenants == {tenant.name: tenant}
+    stored = {tenant.name: replace(tenant, made_at=image.version)}
+    assert decode_image(encode_image(image)).tenants == stored
 
 
 def test_there_are_so_many_tenants() -> None:
@@ -160,7 +208,7 @@ def test_fields_of_a_newer_version_stay_with_their_tenant(new: dict[str, int]) -
 def put_and_read(store: MetadataStore) -> MetadataImage:
     store.apply([PutTenant(ACME), PutTenant(TenantImage("b", "b-cluster"))], 0, "r1")
     image = store.apply([DeleteTenant("b")], 1, "r2")
-    assert image.tenants == {"acme": ACME}
+    assert image.tenants == {"acme": replace(ACME, made_at=1)}
     assert store.read() == image
     return image
 

@@ -128,7 +128,7 @@ def _find(services: Services, context: RequestContext, key_type: int, key: str) 
     else:
         partition_count = service.topic.partition_count()
         if partition_count is not None:
-            partition = partition_for_group(context.tenant, key, partition_count)
+            partition = partition_for_group(context.tenant_id, key, partition_count)
             leader = _leader(services, service, partition)
             if leader is not None:
                 leader = reached_by(services, leader, context.listener)
@@ -161,7 +161,9 @@ def handle_join_group(
     has_null = context.api_version >= JOIN_VERSION_WITH_NULL_PROTOCOL
     reply = Reply(_join_with_null if has_null else None)
     service.carry_out(
-        service.coordinator.join_group(context.tenant, request, client_of(context), reply, now_ms),
+        service.coordinator.join_group(
+            context.tenant_id, request, client_of(context), reply, now_ms
+        ),
         now_ms,
     )
     return reply.result()
@@ -179,7 +181,9 @@ def handle_sync_group(
     service = service_of(services)
     reply = Reply()
     service.carry_out(
-        service.coordinator.sync_group(context.tenant, request, client_of(context), reply, now_ms),
+        service.coordinator.sync_group(
+            context.tenant_id, request, client_of(context), reply, now_ms
+        ),
         now_ms,
     )
     return reply.result()
@@ -190,7 +194,9 @@ def handle_heartbeat(
 ) -> Any:
     service = service_of(services)
     reply = Reply()
-    service.carry_out(service.coordinator.heartbeat(context.tenant, request, reply, now_ms), now_ms)
+    service.carry_out(
+        service.coordinator.heartbeat(context.tenant_id, request, reply, now_ms), now_ms
+    )
     return reply.result()
 
 
@@ -203,7 +209,7 @@ def handle_leave_group(
         request.members = [MemberIdentity(member_id=request.member_id)]
         reply = Reply(_leave_of_one)
     service.carry_out(
-        service.coordinator.leave_group(context.tenant, request, reply, now_ms), now_ms
+        service.coordinator.leave_group(context.tenant_id, request, reply, now_ms), now_ms
     )
     return reply.result()
 
@@ -223,7 +229,7 @@ def handle_describe_groups(
     services: Services, context: RequestContext, request: DescribeGroupsRequest, now_ms: int
 ) -> DescribeGroupsResponse:
     response = service_of(services).coordinator.describe_groups(
-        context.tenant, request.groups, context.api_version
+        context.tenant_id, request.groups, context.api_version
     )
     if (
         request.include_authorized_operations
@@ -247,7 +253,7 @@ def handle_list_groups(
 
     found = Reply()
     service.carry_out(
-        service.coordinator.list_groups(context.tenant, request, found, now_ms), now_ms
+        service.coordinator.list_groups(context.tenant_id, request, found, now_ms), now_ms
     )
     response = found.result()
     if not isinstance(response, Deferred):
@@ -265,6 +271,6 @@ def handle_delete_groups(
     reply = Reply()
     group_ids: Iterable[str] = request.groups_names
     service.carry_out(
-        service.coordinator.delete_groups(context.tenant, group_ids, reply, now_ms), now_ms
+        service.coordinator.delete_groups(context.tenant_id, group_ids, reply, now_ms), now_ms
     )
     return reply.result()

@@ -38,7 +38,7 @@ from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.request.api import Deferred, RequestContext
 from data_plane.broker.services import Config, Services
 from data_plane.cell.metadata import MetadataImage
-from data_plane.cell.tenants import DEFAULT_TENANT
+from data_plane.cell.tenants import DEFAULT_TENANT, with_id
 from data_plane.cell.topics_draft import changed_topics
 from data_plane.groups.config import GroupCoordinatorConfig
 from data_plane.groups.coordinator import GroupCoordinator
@@ -208,7 +208,7 @@ class GroupService:
 
     def confirm(
         self,
-        tenant: str,
+        tenant_id: str,
         group_ids: Iterable[str],
         now_ms: int,
         on_done: Callable[[frozenset[str]], None],
@@ -219,7 +219,7 @@ class GroupService:
         coordinator's own answer."""
         coordinator = self.coordinator
         partitions = {
-            group_id: coordinator.partition_of(tenant, group_id) for group_id in group_ids
+            group_id: coordinator.partition_of(tenant_id, group_id) for group_id in group_ids
         }
         loaded = {each for each in partitions.values() if coordinator.is_loaded(each)}
 
@@ -273,9 +273,11 @@ class GroupService:
         deleted: dict[str, dict[str, uuid.UUID]] = {}
         for topic, other in changed_topics(old, new):
             if other is None or other.topic_id != topic.topic_id:
-                deleted.setdefault(topic.tenant, {})[topic.name] = topic.topic_id
-        for tenant, topics in deleted.items():
-            self.carry_out(self.coordinator.topics_deleted(tenant, topics, now_ms), now_ms)
+                tenant = old.tenant(topic.tenant)
+                assert tenant is not None, "it cannot be deleted before its topics"
+                deleted.setdefault(tenant.tenant_id, {})[topic.name] = topic.topic_id
+        for tenant_id, topics in deleted.items():
+            self.carry_out(self.coordinator.topics_deleted(tenant_id, topics, now_ms), now_ms)
 
     def _look_for_orphans(self, now_ms: int) -> None:
         """A crash between a topic's deletion and the end of its offsets leaves offsets that a
@@ -283,12 +285,16 @@ class GroupService:
         if self.coordinator.may_have_orphans and not self._services.deletion_permit.why_nothing:
             self.carry_out(self.coordinator.delete_orphans(self._is_orphan, now_ms), now_ms)
 
-    def _is_orphan(self, tenant: str, name: str, topic_id: uuid.UUID) -> bool:
+    def _is_orphan(self, tenant_id: str, name: str, topic_id: uuid.UUID) -> bool:
         """Whether an offset of a topic of this name and id is of one that exists no more."""
         if self._services.deletion_permit.why_nothing:
             return False  # An old image does not name the topics that were made since.
         # Nor does one on the way to the newest, in which this broker may coordinate already.
-        topic = self._services.newest_image.topic(tenant, name)
+        image = self._services.newest_image
+        tenant = with_id(image.tenants, tenant_id)
+        if tenant is None and tenant_id != DEFAULT_TENANT:
+            return True
+        topic = image.topic(DEFAULT_TENANT if tenant is None else tenant.name, name)
         return topic is None or topic_id not in (topic.topic_id, ZERO_UUID)
 
 

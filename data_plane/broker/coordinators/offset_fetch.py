@@ -96,7 +96,7 @@ def handle_offset_fetch(
         lookup = Reply()
         coordinator = service.coordinator
         effects = coordinator.fetch_offsets(
-            context.tenant, asked, lookup, service.now_ms, require_stable=request.require_stable
+            context.tenant_id, asked, lookup, service.now_ms, require_stable=request.require_stable
         )
         service.carry_out(effects, service.now_ms)
         found = lookup.result()
@@ -108,7 +108,7 @@ def handle_offset_fetch(
             lambda answers: reply.answer(LongAnswer(partial(response, answers), held))
         )
 
-    service.confirm(context.tenant, [group.group_id for group in groups], now_ms, confirmed)
+    service.confirm(context.tenant_id, [group.group_id for group in groups], now_ms, confirmed)
     return reply.result()
 
 

@@ -77,7 +77,7 @@ def handle_offset_commit(
     reply = Reply(lambda response: _merge_commit(refused, response))
     service.carry_out(
         service.coordinator.commit_offsets(
-            context.tenant, request, client_of(context), reply, now_ms
+            context.tenant_id, request, client_of(context), reply, now_ms
         ),
         now_ms,
     )
@@ -135,7 +135,7 @@ def handle_offset_delete(
     service = service_of(services)
     reply = Reply(lambda response: _merge_delete(refused, response))
     service.carry_out(
-        service.coordinator.delete_offsets(context.tenant, request, reply, now_ms), now_ms
+        service.coordinator.delete_offsets(context.tenant_id, request, reply, now_ms), now_ms
     )
     return reply.result()
 

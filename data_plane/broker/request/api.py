@@ -153,6 +153,11 @@ class RequestContext(NamedTuple):
         """Whose names are meant."""
         return self.names.tenant
 
+    @property
+    def tenant_id(self) -> str:
+        """What no tenant of the same name has had before: coordinators keep things by it."""
+        return self.names.tenant_id
+
     def may(self, operation: int, resource_type: int, name: str) -> bool:
         """Whether who asks may do this to the resource that he calls so (authorizer.py). What is
         asked for each request looks at `names.rights.is_open` first. Other brokers may do all."""

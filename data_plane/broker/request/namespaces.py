@@ -9,6 +9,7 @@ inside; it goes with its tenant, and an id of a topic goes by itself.
     context.topics.id_of(name)                      for `services.partitions`, bytes
     context.topics.within(image).by_name(name)      on the image that a change is decided on
     context.tenant                                  for whatever else asks whose name it is
+    context.tenant_id                               for what is kept of it beside the metadata
 
 Invariants
 - A resolver gives nothing of another tenant: not by name, not by id, not in a list. What is not
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from data_plane.cell.metadata import is_internal_topic
-from data_plane.cell.tenants import DEFAULT_TENANT
+from data_plane.cell.tenants import DEFAULT_TENANT, TenantImage
 
 if TYPE_CHECKING:
     from data_plane.broker.request.authorizer import Authorizer, TenantRights
@@ -96,18 +97,19 @@ class Topics:
 
 
 class RequestNames:
-    """The resolvers that the requests of one tenant go by; `cluster_id` is what it is told."""
+    """The resolvers that the requests of one tenant go by."""
 
-    __slots__ = ("cluster_id", "rights", "tenant", "topics")
+    __slots__ = ("cluster_id", "rights", "tenant", "tenant_id", "topics")
 
-    def __init__(
-        self, holder: ImageHolder, tenant: str, cluster_id: str, rights: TenantRights
-    ) -> None:
-        self.tenant = tenant
-        self.cluster_id = cluster_id
+    def __init__(self, holder: ImageHolder, tenant: TenantImage, rights: TenantRights) -> None:
+        self.tenant = tenant.name
+        # No tenant of the same name, before or after it, has this.
+        self.tenant_id = tenant.tenant_id
+        # What its clients are told.
+        self.cluster_id = tenant.cluster_id
         # What its principals may do to what is named so.
         self.rights = rights
-        self.topics = Topics(holder, tenant)
+        self.topics = Topics(holder, tenant.name)
 
 
 class Namespaces:
@@ -127,13 +129,16 @@ class Namespaces:
             self._follow(new)
 
     def _follow(self, image: MetadataImage) -> None:
-        cluster_ids = {name: tenant.cluster_id for name, tenant in image.tenants.items()}
-        cluster_ids[DEFAULT_TENANT] = self._cluster_id
-        for tenant in self.names.keys() - cluster_ids.keys():
-            del self.names[tenant]
-        for tenant, cluster_id in cluster_ids.items():
-            known = self.names.get(tenant)
-            # One that was made anew under its name has another one.
-            if known is None or known.cluster_id != cluster_id:
-                rights = self._authorizer.of(tenant)
-                self.names[tenant] = RequestNames(self._holder, tenant, cluster_id, rights)
+        tenants = dict(image.tenants)
+        tenants[DEFAULT_TENANT] = TenantImage(DEFAULT_TENANT, self._cluster_id)
+        for name in self.names.keys() - tenants.keys():
+            del self.names[name]
+        for name, tenant in tenants.items():
+            known = self.names.get(name)
+            # It may have been made anew under its name.
+            if known is None or (known.tenant_id, known.cluster_id) != (
+                tenant.tenant_id,
+                tenant.cluster_id,
+            ):
+                rights = self._authorizer.of(name)
+                self.names[name] = RequestNames(self._holder, tenant, rights)
