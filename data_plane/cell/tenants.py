@@ -43,8 +43,9 @@ _LEGAL_CLUSTER_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class TenantImage:
-    """A tenant; `cluster_id` is what its clients are told, `settings` are text by name. `made_at` is
-    the version of the commit that made it, which that commit fills in; 0 where it is not stored."""
+    """A tenant; `cluster_id` is what its clients are told, `settings` are text by name. `made_at`
+    is the version of the commit that made it, which that commit fills in; 0 where it is not kept.
+    """
 
     name: str
     cluster_id: str
@@ -55,7 +56,7 @@ class TenantImage:
 
     @property
     def tenant_id(self) -> str:
-        """What no other tenant has, had or will have. It begins with the name; names have no dot."""
+        """What no other tenant has, had or will have: its name and `made_at`. Names have no dot."""
         return f"{self.name}{_ID_SEPARATOR}{self.made_at}" if self.made_at else self.name
 
 
