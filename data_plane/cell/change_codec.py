@@ -30,6 +30,7 @@ from data_plane.cell.changes import (
     UnregisterBroker,
     UpdateFeature,
 )
+from data_plane.cell.client_quotas import AlterClientQuotas, QuotaEntity, encode_entity
 from data_plane.cell.credentials import (
     DeleteCredential,
     PutCredential,
@@ -52,10 +53,12 @@ from data_plane.cell.metadata import (
     encode_partition,
 )
 from data_plane.cell.named_fields import split_named, unknown_in, unknown_named
+from data_plane.cell.tenant_quotas import PutTenantQuotas, decode_quotas, encode_quotas
 from data_plane.cell.tenants import (
     TENANT_FIELD,
     DeleteTenant,
     PutTenant,
+    PutTenantState,
     decode_tenant,
     encode_tenant,
     named_tenant,
@@ -125,6 +128,13 @@ def encode_change(change: Change, level: int) -> list[Any]:
             return ["add_acls", change.tenant, encode_acls(change.acls)]
         case RemoveAcls():
             return ["remove_acls", change.tenant, encode_acls(change.acls)]
+        case PutTenantState():
+            return ["put_tenant_state", change.tenant, change.state, change.reason]
+        case PutTenantQuotas():
+            return ["put_tenant_quotas", change.tenant, encode_quotas(change.quotas)]
+        case AlterClientQuotas():
+            entity, numbers = encode_entity(change.entity), [[*pair] for pair in change.values]
+            return ["alter_client_quotas", change.tenant, *entity, numbers]
         case _:
             assert_never(change)
 
@@ -141,6 +151,8 @@ def decode_change(item: Sequence[Any]) -> Change:
         return PutCredential(decode_credential(item[1]))
     if kind == "put_declaration":
         return PutDeclaration(decode_declaration(item[1]))
+    if kind == "put_tenant_quotas":
+        return PutTenantQuotas(item[1], decode_quotas(item[2]))
     (_, *fields), named = split_named(item)
     match kind:
         case "create_topic":
@@ -181,6 +193,12 @@ def decode_change(item: Sequence[Any]) -> Change:
             return AddAcls(fields[0], decode_acls(fields[1]))
         case "remove_acls":
             return RemoveAcls(fields[0], decode_acls(fields[1]))
+        case "put_tenant_state":
+            return PutTenantState(*fields)
+        case "alter_client_quotas":
+            tenant, user, client_id, values = fields
+            pairs = tuple((key, value) for key, value in values)
+            return AlterClientQuotas(tenant, QuotaEntity(user, client_id), pairs)
         case _:
             raise TooNew(f"a change of unknown kind {kind!r}")
 

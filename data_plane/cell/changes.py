@@ -46,6 +46,7 @@ from data_plane.cell.metadata import (
     TopicImage,
 )
 from data_plane.cell.tenancy_changes import TenancyChange, apply_tenancy_change
+from data_plane.cell.tenant_quotas import capacity
 from data_plane.cell.tenants import DEFAULT_TENANT, tenant_of
 from data_plane.cell.topics_draft import TopicsDraft
 
@@ -170,6 +171,7 @@ class _Draft:
         self._credentials: dict[str, Credential] | None = None
         self.decoy_key = image.decoy_key
         self.acls = image.acls
+        self.client_quotas = image.client_quotas
         self.cluster_id = image.cluster_id
         self.metadata_level = image.metadata_level
 
@@ -219,6 +221,15 @@ class _Draft:
         for resource in gone:
             del self.configs()[resource]
 
+    def capacity(self, name: str) -> int:
+        """What all registered brokers together have of it, by their properties."""
+        configs = self._image.configs if self._configs is None else self._configs
+
+        def of(broker: str) -> Mapping[str, str]:
+            return configs.get(ConfigResource(DEFAULT_TENANT, ResourceType.BROKER, broker), {})
+
+        return capacity({node_id: of(str(node_id)) for node_id in self.brokers}, of(""), name)
+
     def finish(self) -> MetadataImage:
         topics = self.topics()
         return replace(
@@ -235,6 +246,7 @@ class _Draft:
             decoy_key=self.decoy_key,
             declarations=self._finished_declarations(),
             acls=self.acls,
+            client_quotas=self.client_quotas,
         )
 
 

@@ -38,6 +38,11 @@ from data_plane.cell.broker_image import BrokerImage as BrokerImage
 from data_plane.cell.broker_image import Endpoint as Endpoint
 from data_plane.cell.broker_image import decode_broker as decode_broker
 from data_plane.cell.broker_image import encode_broker as encode_broker
+from data_plane.cell.client_quotas import (
+    ClientQuotas,
+    decode_client_quotas,
+    encode_client_quotas,
+)
 from data_plane.cell.credentials import (
     Credentials,
     decode_credential,
@@ -210,6 +215,7 @@ class MetadataImage:
     decoy_key: bytes = field(default=b"", repr=False)
     declarations: Declarations = field(default_factory=Declarations)
     acls: Acls = field(default_factory=dict)
+    client_quotas: ClientQuotas = field(default_factory=dict)
 
     @property
     def metadata_level(self) -> int:
@@ -219,6 +225,8 @@ class MetadataImage:
     def metadata_level_needed(self) -> int:
         """The lowest metadata.version at which nothing of this image would be lost."""
         if self.tenants or self.acls or self.credentials or self.decoy_key or self.declarations:
+            return TENANCY_LEVEL
+        if self.client_quotas:
             return TENANCY_LEVEL
         if self.unknown_fields or any(name != METADATA_VERSION for name in self.features):
             return OPEN_LEVEL
@@ -307,6 +315,8 @@ def encode_image(image: MetadataImage) -> bytes:
             document["declarations"] = [encode_declaration(item) for _, item in by_id]
         if image.acls:
             document["acls"] = encode_all_acls(image.acls)
+        if image.client_quotas:
+            document["client_quotas"] = encode_client_quotas(image.client_quotas)
         document.update(unknown_named(image.unknown_fields))
         document = {"features": dict(image.features), "image": document}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
@@ -328,7 +338,7 @@ def decode_image(data: bytes) -> MetadataImage:
     )
     shared: dict[PartitionImage, PartitionImage] = {}
     topics = [_decode_topic(entry, shared) for entry in topic_entries]
-    later = ("tenants", "credentials", "decoy_key", "declarations", "acls")
+    later = ("tenants", "credentials", "decoy_key", "declarations", "acls", "client_quotas")
     return MetadataImage(
         cluster_id=cluster_id,
         version=version,
@@ -349,6 +359,7 @@ def decode_image(data: bytes) -> MetadataImage:
         decoy_key=decode_key(document.get("decoy_key", "")),
         declarations=Declarations(map(decode_declaration, document.get("declarations", ()))),
         acls=decode_all_acls(document.get("acls", {})),
+        client_quotas=decode_client_quotas(document.get("client_quotas", {})),
     )
 
 

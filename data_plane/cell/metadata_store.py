@@ -42,6 +42,7 @@ from data_plane.cell.changes import (
     CreateTopic,
     apply_changes,
 )
+from data_plane.cell.client_quotas import AlterClientQuotas
 from data_plane.cell.credentials import PutCredential
 from data_plane.cell.declarations import PutDeclaration
 from data_plane.cell.features import TooNew
@@ -270,6 +271,8 @@ def _parts_count(commit: Commit) -> int:
             count += _settings_parts_count(change.values)
         elif isinstance(change, PutTenant):
             count += _settings_parts_count(tuple(change.tenant.settings.items()))
+        elif isinstance(change, AlterClientQuotas):
+            count += 1 + len(change.values)
         elif isinstance(change, PutCredential):
             # A verifier has three keys.
             credential = change.credential

@@ -17,6 +17,13 @@ from data_plane.cell.acls import (
     acls_removed,
     with_tenant,
 )
+from data_plane.cell.client_quotas import (
+    NO_CLIENT_QUOTAS,
+    AlterClientQuotas,
+    ClientQuotas,
+    client_quotas_altered,
+    with_client_quotas,
+)
 from data_plane.cell.credentials import (
     DECOY_KEY_BYTES,
     Credential,
@@ -28,10 +35,12 @@ from data_plane.cell.credentials import (
 )
 from data_plane.cell.declarations import DeclarationsDraft, PutDeclaration
 from data_plane.cell.invalid_change import InvalidChange
+from data_plane.cell.tenant_quotas import PutTenantQuotas, why_beyond_capacity
 from data_plane.cell.tenants import (
     DEFAULT_TENANT,
     DeleteTenant,
     PutTenant,
+    PutTenantState,
     TenantImage,
     Tenants,
     tenant_of,
@@ -48,6 +57,9 @@ TenancyChange = (
     | PutDeclaration
     | AddAcls
     | RemoveAcls
+    | PutTenantState
+    | PutTenantQuotas
+    | AlterClientQuotas
 )
 
 
@@ -57,6 +69,7 @@ class TenancyDraft(Protocol):
     tenants: Tenants
     decoy_key: bytes
     acls: Acls
+    client_quotas: ClientQuotas
     version: int
 
     @property
@@ -66,15 +79,19 @@ class TenancyDraft(Protocol):
     def credentials(self) -> Credentials: ...
     def writable_credentials(self) -> dict[str, Credential]: ...
     def declarations(self) -> DeclarationsDraft: ...
+    def capacity(self, name: str) -> int: ...
 
 
 def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
     match change:
         case PutTenant(tenant):
-            reason = why_invalid(draft.tenants, draft.cluster_id, tenant)
-            if reason:
-                raise InvalidChange(reason)
-            draft.tenants = {**draft.tenants, tenant.name: _as_made(draft, tenant)}
+            _put_tenant(draft, tenant)
+        case PutTenantState():
+            old = _existing_tenant(draft, change.tenant)
+            _put_tenant(draft, replace(old, state=change.state, state_reason=change.reason))
+        case PutTenantQuotas():
+            old = _existing_tenant(draft, change.tenant)
+            _put_tenant(draft, replace(old, quotas=change.quotas))
         case DeleteTenant():
             if change.name not in draft.tenants:
                 raise InvalidChange(f"there is no tenant {change.name}")
@@ -92,6 +109,9 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
             }
             if change.name != DEFAULT_TENANT:
                 draft.acls = with_tenant(draft.acls, change.name, NO_ACLS)
+                draft.client_quotas = with_client_quotas(
+                    draft.client_quotas, change.name, NO_CLIENT_QUOTAS
+                )
         case PutCredential(credential):
             _put_credential(draft, credential)
         case DeleteCredential(login):
@@ -109,6 +129,8 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
                 raise InvalidChange(str(error)) from None
         case AddAcls() | RemoveAcls():
             _change_acls(draft, change)
+        case AlterClientQuotas():
+            _alter_client_quotas(draft, change)
         case _:
             assert_never(change)
 
@@ -121,19 +143,44 @@ def _as_made(draft: TenancyDraft, tenant: TenantImage) -> TenantImage:
     return replace(tenant, made_at=draft.version if old is None else old.made_at)
 
 
+def _existing_tenant(draft: TenancyDraft, name: str) -> TenantImage:
+    tenant = tenant_of(draft.tenants, draft.cluster_id, name)
+    if tenant is None:
+        raise InvalidChange(f"there is no tenant {name}")
+    return tenant
+
+
+def _put_tenant(draft: TenancyDraft, tenant: TenantImage) -> None:
+    reason = why_invalid(draft.tenants, draft.cluster_id, tenant)
+    if reason:
+        raise InvalidChange(reason)
+    old = draft.tenants.get(tenant.name, TenantImage("", ""))
+    others = (one.quotas for name, one in draft.tenants.items() if name != tenant.name)
+    reason = why_beyond_capacity(old.quotas, tenant.quotas, others, draft.capacity)
+    if reason:
+        raise InvalidChange(f"tenant {tenant.name}: {reason}")
+    draft.tenants = {**draft.tenants, tenant.name: _as_made(draft, tenant)}
+
+
+def _alter_client_quotas(draft: TenancyDraft, change: AlterClientQuotas) -> None:
+    tenant = _existing_tenant(draft, change.tenant).name
+    quotas = draft.client_quotas.get(tenant, NO_CLIENT_QUOTAS)
+    altered = client_quotas_altered(quotas, change)
+    if isinstance(altered, str):
+        raise InvalidChange(f"tenant {tenant}: {altered}")
+    draft.client_quotas = with_client_quotas(draft.client_quotas, tenant, altered)
+
+
 def _put_credential(draft: TenancyDraft, credential: Credential) -> None:
     reason = why_invalid_credential(draft.credentials(), credential)
     if reason:
         raise InvalidChange(reason)
-    if tenant_of(draft.tenants, draft.cluster_id, credential.tenant) is None:
-        raise InvalidChange(f"there is no tenant {credential.tenant}")
+    _existing_tenant(draft, credential.tenant)
     draft.writable_credentials()[credential.login] = credential
 
 
 def _change_acls(draft: TenancyDraft, change: AddAcls | RemoveAcls) -> None:
-    tenant = change.tenant
-    if tenant_of(draft.tenants, draft.cluster_id, tenant) is None:
-        raise InvalidChange(f"there is no tenant {tenant}")
+    tenant = _existing_tenant(draft, change.tenant).name
     acls = draft.acls.get(tenant, NO_ACLS)
     if isinstance(change, AddAcls):
         changed = acls_added(acls, change.acls)

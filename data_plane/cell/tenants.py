@@ -10,9 +10,13 @@ Invariants
 - A name may be used again, a `tenant_id` never is: what outlives a tenant is kept by the latter, so
   that one that is made anew under its name finds nothing of it.
 - What is stored of a tenant is there at metadata.version 3 and above only (features.py).
-- A tenant goes only when it has no topics any more.
+- A tenant goes only when it has no topics any more, and one that is being deleted stays so.
 
-Deliberately absent: who may speak for a tenant, and what its settings mean.
+A tenant that is not `active` takes nothing in: Produce is refused with the state and its
+`state_reason`, and so is whatever makes something new. What is there can be read, committed and
+deleted. That holds for states that this version does not know, too.
+
+Deliberately absent: who may speak for a tenant, and what its settings and quotas mean.
 """
 
 from __future__ import annotations
@@ -23,19 +27,30 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from data_plane.cell.named_fields import unknown_in, unknown_named
+from data_plane.cell.tenant_quotas import (
+    NO_TENANT_QUOTAS,
+    TenantQuotas,
+    decode_quotas,
+    encode_quotas,
+    why_invalid_quotas,
+)
 
 DEFAULT_TENANT: Final = "default"
 # By what name something that is stored says whose it is.
 TENANT_FIELD: Final = "tenant"
-# The state of a tenant that is served without restrictions.
+# The state of a tenant that is served without restrictions, and those of others.
 ACTIVE_TENANT: Final = "active"
+READ_ONLY_TENANT: Final = "read-only"
+BLOCKED_TENANT: Final = "blocked"
+DELETING_TENANT: Final = "deleting"
 TENANTS_MAX: Final = 10_000
 NAME_CHARACTERS_MAX: Final = 63
 SETTINGS_MAX: Final = 100
 SETTING_CHARACTERS_MAX: Final = 4096
+STATE_CHARACTERS_MAX: Final = 256
 
-# As DNS labels: such names stand in logins (`user@tenant`), metrics and file names as they are.
 _ID_SEPARATOR: Final = "."
+# As DNS labels: such names stand in logins (`user@tenant`), metrics and file names as they are.
 _LEGAL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 # As Apache Kafka draws them: 16 bytes in base64 without padding.
 _LEGAL_CLUSTER_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -43,8 +58,9 @@ _LEGAL_CLUSTER_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class TenantImage:
-    """A tenant; `cluster_id` is what its clients are told, `settings` are text by name. `made_at`
-    is the version of the commit that made it, which that commit fills in; 0 where it is not kept.
+    """A tenant; `cluster_id` is what its clients are told, `settings` are text by name, and
+    `state_reason` says to its clients why it is in that state. `made_at` is the version of the
+    commit that made it, which that commit fills in; 0 where it is not kept.
     """
 
     name: str
@@ -53,6 +69,12 @@ class TenantImage:
     settings: Mapping[str, str] = field(default_factory=dict)
     unknown_fields: str = ""
     made_at: int = 0
+    quotas: TenantQuotas = NO_TENANT_QUOTAS
+    state_reason: str = ""
+
+    @property
+    def is_active(self) -> bool:
+        return self.state == ACTIVE_TENANT
 
     @property
     def tenant_id(self) -> str:
@@ -65,9 +87,18 @@ Tenants = Mapping[str, TenantImage]
 
 @dataclass(frozen=True, slots=True)
 class PutTenant:
-    """A new tenant, or the new state and settings of one."""
+    """A new tenant, or the new state, settings and quotas of one."""
 
     tenant: TenantImage
+
+
+@dataclass(frozen=True, slots=True)
+class PutTenantState:
+    """The state of a tenant from now on."""
+
+    tenant: str
+    state: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +123,15 @@ def why_invalid(tenants: Tenants, cell_cluster_id: str, new: TenantImage) -> str
     for key, value in new.settings.items():
         if len(key) + len(value) > SETTING_CHARACTERS_MAX:
             return f"tenant {name}: a setting of more than {SETTING_CHARACTERS_MAX} characters"
+    if not new.state or len(new.state) + len(new.state_reason) > STATE_CHARACTERS_MAX:
+        return f"tenant {name}: a state and its reason have 1 to {STATE_CHARACTERS_MAX} characters"
+    reason = why_invalid_quotas(new.quotas)
+    if reason:
+        return f"tenant {name}: {reason}"
     old = tenant_of(tenants, cell_cluster_id, name)
     if old is not None:
+        if old.state == DELETING_TENANT and new.state != DELETING_TENANT:
+            return f"tenant {name} is being deleted"
         if old.cluster_id != new.cluster_id:
             return f"tenant {name} has the cluster id {old.cluster_id}"
         return ""
@@ -121,24 +159,36 @@ def with_id(tenants: Tenants, tenant_id: str) -> TenantImage | None:
 
 def encode_tenant(tenant: TenantImage) -> dict[str, Any]:
     """JSON-ready, all fields by name."""
-    made_at = {"made_at": tenant.made_at} if tenant.made_at else {}
-    return {
-        **made_at,
+    item: dict[str, Any] = {
+        **({"made_at": tenant.made_at} if tenant.made_at else {}),
         **unknown_named(tenant.unknown_fields),
         "name": tenant.name,
         "cluster_id": tenant.cluster_id,
         "state": tenant.state,
         "settings": dict(tenant.settings),
     }
+    quotas = encode_quotas(tenant.quotas)
+    if quotas:
+        item["quotas"] = quotas
+    if tenant.state_reason:
+        item["state_reason"] = tenant.state_reason
+    return item
 
 
 def decode_tenant(item: Mapping[str, Any]) -> TenantImage:
     """The inverse of `encode_tenant`."""
     known = ("name", "cluster_id", "state", "settings")
     name, cluster_id, state, settings = (item[field_name] for field_name in known)
-    unknown = unknown_in(item, *known, "made_at")
-    made_at = item.get("made_at", 0)
-    return TenantImage(name, cluster_id, state, dict(settings), unknown, made_at)
+    return TenantImage(
+        name,
+        cluster_id,
+        state,
+        dict(settings),
+        unknown_in(item, *known, "made_at", "quotas", "state_reason"),
+        item.get("made_at", 0),
+        decode_quotas(item.get("quotas", {})),
+        item.get("state_reason", ""),
+    )
 
 
 def named_tenant(tenant: str) -> dict[str, Any]:

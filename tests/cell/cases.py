@@ -27,6 +27,7 @@ from data_plane.cell.changes import (
     RegisterBroker,
     apply_change,
 )
+from data_plane.cell.client_quotas import AlterClientQuotas, QuotaEntity
 from data_plane.cell.credentials import (
     DECOY_KEY_BYTES,
     KEY_BYTES,
@@ -51,7 +52,8 @@ from data_plane.cell.features import (
     newest_levels,
 )
 from data_plane.cell.metadata import BrokerImage, MetadataImage, ResourceType
-from data_plane.cell.tenants import DeleteTenant, PutTenant, TenantImage
+from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
+from data_plane.cell.tenants import DeleteTenant, PutTenant, PutTenantState, TenantImage
 
 NEWEST_BROKER = BrokerImage(
     1,
@@ -77,7 +79,7 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     if image.topics_of("default"):
         kinds += ["delete", "partitions", "topic configs"]
     if image.metadata_level >= TENANCY_LEVEL:
-        kinds += ["tenant", "credential", "decoy key", "declaration", "acls"]
+        kinds += ["tenant", "credential", "decoy key", "declaration", "acls", "quotas"]
     if image.credentials:
         kinds += ["delete credential"]
     idle = sorted(
@@ -127,6 +129,8 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
             there = image.acls.get(tenant, ())
             drawn = draw(st.lists(acls().filter(lambda acl: acl not in there), max_size=4))
             return AddAcls(tenant, tuple(dict.fromkeys(drawn)))
+        case "quotas":
+            return draw(st.one_of(tenant_quotas(image), tenant_states(image), client_quotas(image)))
         case "remove acls":
             tenant = draw(st.sampled_from(sorted(image.acls)))
             removed = st.sampled_from(sorted(image.acls[tenant]))
@@ -165,7 +169,37 @@ def tenants(draw: st.DrawFn, image: MetadataImage) -> TenantImage:
     known = image.tenant(name)
     cluster_id = f"{name}-{len(image.tenants)}" if known is None else known.cluster_id
     state = draw(st.sampled_from(["active", "a later state"]))
-    return TenantImage(name, cluster_id, state, draw(st.dictionaries(KEYS, TEXTS, max_size=2)))
+    quotas = draw(st.builds(TenantQuotas, groups=st.one_of(st.none(), st.integers(1, 9))))
+    settings = draw(st.dictionaries(KEYS, TEXTS, max_size=2))
+    return TenantImage(name, cluster_id, state, settings, quotas=quotas)
+
+
+def existing_tenants(image: MetadataImage) -> st.SearchStrategy[str]:
+    return st.sampled_from(sorted({"default", *image.tenants}))
+
+
+@st.composite
+def tenant_quotas(draw: st.DrawFn, image: MetadataImage) -> PutTenantQuotas:
+    limits = st.one_of(st.none(), st.integers(1, 1 << 40))
+    quotas = draw(st.builds(TenantQuotas, limits, partitions=limits, users=limits))
+    return PutTenantQuotas(draw(existing_tenants(image)), quotas)
+
+
+def tenant_states(image: MetadataImage) -> st.SearchStrategy[PutTenantState]:
+    states = st.sampled_from(["active", "blocked"])
+    return st.builds(PutTenantState, existing_tenants(image), states, TEXTS)
+
+
+@st.composite
+def client_quotas(draw: st.DrawFn, image: MetadataImage) -> AlterClientQuotas:
+    """Values that are set or taken away, of few entities, so that they meet."""
+    names = st.sampled_from([None, "", "alice"])
+    entity = draw(st.tuples(names, names).filter(lambda pair: pair != (None, None)))
+    numbers = st.one_of(st.none(), st.integers(1, 1 << 40).map(float))
+    keys = st.sampled_from(["producer_byte_rate", "request_percentage"])
+    values = draw(st.dictionaries(keys, numbers))
+    tenant = draw(existing_tenants(image))
+    return AlterClientQuotas(tenant, QuotaEntity(*entity), tuple(values.items()))
 
 
 @st.composite
