@@ -33,14 +33,14 @@ from data_plane.broker.request.budget import UNSENT_BYTES_TOTAL_MAX, Budget
 from data_plane.broker.request.metrics import BrokerCounters
 from data_plane.broker.request.namespaces import Namespaces
 from data_plane.broker.request.quotas import NoQuotas, QuotaManager
-from data_plane.broker.request.request_work import RequestWork
+from data_plane.broker.request.request_work import WORK_AT_ONCE_MAX, RequestWork
 from data_plane.broker.request.timers import TimerQueue
 from data_plane.broker.request.turns import Turns, UnwatchedTurns
 from data_plane.broker.request.waiting import WakeQueue
 from data_plane.broker.request.wall_clock import WallClock
 from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures
 from data_plane.log.permit import PERMITTED, DeletionPermit
-from data_plane.wire.compression import Unpacker
+from data_plane.wire.compression import Unpacker, UnpackerPool
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -174,8 +174,11 @@ class Services:
     wall_clock: WallClock = field(default_factory=WallClock)
     # As of this tick (deletion_guard.py).
     deletion_permit: DeletionPermit = PERMITTED
-    # For what is unpacked on the loop. The rest is `request_work`.
+    # For what is unpacked on the loop, and by `request_work`.
     unpacker: Unpacker = field(default_factory=Unpacker)
+    thread_unpackers: UnpackerPool = field(
+        default_factory=lambda: UnpackerPool(kept_max=WORK_AT_ONCE_MAX)
+    )
     request_work: RequestWork = field(init=False)
     # What consumers read otherwise than as it stands in the logs.
     projections: Projections = field(init=False)

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import mmap
 import zlib
+from collections import deque
 from enum import IntEnum
 from typing import Final
 
@@ -203,6 +204,34 @@ class Unpacker:
             (memory, view), self._large = self._large, None
             view.release()
             memory.close()
+
+
+class UnpackerPool:
+    """Unpackers for worker threads, which use one each and for a while.
+
+    A thread may come and go; the memory stays, of at most `kept_max` unpackers. `take` and
+    `give_back` may be called in any thread.
+    """
+
+    __slots__ = ("_free",)
+
+    def __init__(self, kept_max: int) -> None:
+        # With more than `kept_max`, those that nobody has used for the longest time go.
+        self._free: deque[Unpacker] = deque(maxlen=kept_max)
+
+    def __len__(self) -> int:
+        """Unpackers that nobody uses."""
+        return len(self._free)
+
+    def take(self) -> Unpacker:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return Unpacker()
+
+    def give_back(self, unpacker: Unpacker) -> None:
+        unpacker.forget()
+        self._free.append(unpacker)
 
 
 def _unpack_into(codec: Compression, data: Buffer, out: memoryview) -> int | None:

@@ -197,6 +197,18 @@ def test_other_partitions_of_the_request_are_appended_in_their_turn(broker: Brok
     assert ends(broker)[:6] == [1, 1, 1, 1, 0, 1]
 
 
+def test_threads_unpack_into_memory_that_they_have(broker: BrokerPlayer) -> None:
+    """To clear as much anew costs more than to unpack it."""
+    batch = make_batch([bytes(HERE_UNPACKED_BYTES_MAX * 2 // 3)], compression=Compression.LZ4)
+    pool = broker.services.thread_unpackers
+    assert errors(broker.answered(send(broker, *[batch] * 4))) == [0] * 4
+    assert len(pool) == 1
+    used = pool.take()
+    pool.give_back(used)
+    assert errors(broker.answered(send(broker, *[batch] * 4))) == [0] * 4
+    assert pool.take() is used
+
+
 def test_a_topic_that_is_deleted_meanwhile(broker: BrokerPlayer) -> None:
     topic_id = broker.services.image.topics_of("default")["orders"].topic_id
     pending = send(broker, LARGE, make_batch([b"a"]))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.wire.compression import Compression, Unpacker, compress, decompress
+from data_plane.wire.compression import Compression, Unpacker, UnpackerPool, compress, decompress
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from tests.wire.kernel_pairs import mutate
 
@@ -210,6 +210,16 @@ def test_an_unpacker_keeps_its_own_memory_and_no_more(codec: Compression) -> Non
         tracemalloc.stop()
     assert kept < 100_000
     assert peak < (4 << 20) + 500_000
+
+
+def test_a_pool_keeps_few_unpackers() -> None:
+    pool = UnpackerPool(kept_max=2)
+    taken = [pool.take() for _ in range(3)]
+    assert len(set(map(id, taken))) == 3
+    for unpacker in taken:
+        pool.give_back(unpacker)
+    assert len(pool) == 2
+    assert pool.take() is taken[2]
 
 
 @packed_codecs

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from data_plane.log import validation
 from data_plane.log.config import COMPRESSION_PRODUCER, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
-from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, TooLarge, Unpacker
+from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, TooLarge, Unpacker, UnpackerPool
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, too_many_parts, walk_records
 from data_plane.wire.kernel_types import (
@@ -164,6 +164,7 @@ class ProduceChecks:
         start: int,
         end: int,
         config: LogConfig,
+        unpackers: UnpackerPool,
         *,
         zstd_allowed: bool,
         wall_ms: int,
@@ -171,7 +172,7 @@ class ProduceChecks:
     ) -> Checked | Refusal:
         """All that is proportional to the records, what the log of partition `name` would do for
         `config` included. `wall_ms` is the date, which timestamps are held against."""
-        unpacker = Unpacker(0)
+        unpacker = unpackers.take()
         try:
             batches = _batches_of(buf, start, end, config, zstd_allowed=zstd_allowed)
             batch = batches[0]
@@ -194,7 +195,7 @@ class ProduceChecks:
         except (AppendError, InvalidRecords) as error:
             return self.refusal(error)
         finally:
-            unpacker.forget()
+            unpackers.give_back(unpacker)
 
     def refusal(self, error: AppendError | InvalidRecords, *, is_small: bool = True) -> Refusal:
         """What the answer says about `error`; records are named while there are not too many, and

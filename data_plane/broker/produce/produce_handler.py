@@ -252,6 +252,7 @@ class _Produce:
             piece.records_start - kept.shift,
             piece.records_end - kept.shift,
             partition.log.config,
+            self._services.thread_unpackers,
             zstd_allowed=self._version >= ZSTD_VERSION,
             wall_ms=self._services.wall_clock.wall_ms(now_ms),
             name=f"{partition.topic}-{partition.index}",
