@@ -103,7 +103,7 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
                 if change.name in draft.topics().by_tenant:
                     raise InvalidChange(f"tenant {change.name} has topics")
                 draft.remove_configs_of(change.name)
-                draft.declarations().delete_topics_of(change.name)
+                draft.declarations().end_all_of(change.name)
             draft.tenants = {
                 name: tenant for name, tenant in draft.tenants.items() if name != change.name
             }

@@ -183,9 +183,9 @@ Global___Resource: _TypeAlias = Resource  # noqa: Y015
 
 @_typing.final
 class Tenant(_message.Message):
-    """A virtual cluster. It is made under a name that no other one has had in this cell. When it is
-    deleted, nobody speaks for it any more at once; what it has goes a bit at a time, resources and
-    what clients have made alike, and in the end the tenant.
+    """A virtual cluster. When it is deleted, nobody speaks for it any more at once; what it has goes a bit
+    at a time, resources and what clients have made alike, and in the end the tenant. Only then another
+    one can have its name; that begins with nothing.
 
     `default` always exists. It can be declared, and neither blocked nor deleted.
     """
@@ -196,12 +196,15 @@ class Tenant(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     ALLOW_IF_NO_ACL_FIELD_NUMBER: _builtins.int
     SUPER_USERS_FIELD_NUMBER: _builtins.int
+    STATE_REASON_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """What its clients are told, 1 to 64 characters of a-z, A-Z, 0-9, '-' and '_'. It never changes."""
     state: Global___TenantState.ValueType
     """TENANT_ACTIVE where it is not given."""
     allow_if_no_acl: _builtins.bool
     """May everybody do what no ACL is about? Not given: yes in `default`, no in others."""
+    state_reason: _builtins.str
+    """What its clients are told of why it is in that state."""
     @_builtins.property
     def super_users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Principals, as `User:alice`, who may do everything in the tenant."""
@@ -213,10 +216,11 @@ class Tenant(_message.Message):
         state: Global___TenantState.ValueType = ...,
         allow_if_no_acl: _builtins.bool | None = ...,
         super_users: _abc.Iterable[_builtins.str] | None = ...,
+        state_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl", "allow_if_no_acl", b"allow_if_no_acl"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl", "allow_if_no_acl", b"allow_if_no_acl", "cluster_id", b"cluster_id", "state", b"state", "super_users", b"super_users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl", "allow_if_no_acl", b"allow_if_no_acl", "cluster_id", b"cluster_id", "state", b"state", "state_reason", b"state_reason", "super_users", b"super_users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__allow_if_no_acl: _TypeAlias = _typing.Literal["allow_if_no_acl"]  # noqa: Y015
     _WhichOneofArgType__allow_if_no_acl: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl"]  # noqa: Y015

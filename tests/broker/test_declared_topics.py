@@ -10,16 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_plane.broker.admin import declared_topics
-from data_plane.broker.admin.declared_topics import (
-    DeclaredTopic,
-    Outcome,
-    Removal,
-    Result,
-    Unavailable,
-    decide_declarations,
-    decide_deletions,
-)
+from data_plane.broker.admin import declarations, declared_topics
+from data_plane.broker.admin.declarations import decide_declarations, decide_deletions
+from data_plane.broker.admin.declared import Outcome, Removal, Resource, Result, Unavailable
 from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.cell.changes import (
     Change,
@@ -41,7 +34,7 @@ from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, 
 from data_plane.wire.registry import ApiKey
 from tests.broker.admin_player import DELETE, SET, TOPIC, AdminPlayer, new_topic
 
-ORDERS = DeclaredTopic("r1", 1, "default", "orders", TopicSpecification(2))
+ORDERS = Resource("r1", 1, "default", "orders", TopicSpecification(2))
 E = ErrorCode
 
 
@@ -60,7 +53,7 @@ class DeclaringPlayer(AdminPlayer):
         if error is not None:
             raise error
 
-    def declare(self, *wanted: DeclaredTopic) -> list[Result]:
+    def declare(self, *wanted: Resource) -> list[Result]:
         results: list[Result] = []
 
         def decide(image: MetadataImage) -> Sequence[Change]:
@@ -70,7 +63,7 @@ class DeclaringPlayer(AdminPlayer):
         self.commit(decide)
         return results
 
-    def declare_one(self, wanted: DeclaredTopic) -> Outcome:
+    def declare_one(self, wanted: Resource) -> Outcome:
         (result,) = self.declare(wanted)
         assert result.resource_id == wanted.resource_id
         return result.outcome
@@ -83,7 +76,7 @@ class DeclaringPlayer(AdminPlayer):
         def decide(image: MetadataImage) -> Sequence[Change]:
             results.clear()
             removal = Removal(resource_id, generation, keeps_topic)
-            return decide_deletions(image, [removal], results)
+            return decide_deletions(self.services, image, [removal], results)
 
         self.commit(decide)
         return results
@@ -110,7 +103,7 @@ class DeclaringPlayer(AdminPlayer):
         return result.error_code, result.error_message
 
 
-def with_configs(generation: int, **configs: str) -> DeclaredTopic:
+def with_configs(generation: int, **configs: str) -> Resource:
     named = {name.replace("_", "."): value for name, value in configs.items()}
     specification = TopicSpecification(2, configs=named)
     return replace(ORDERS, generation=generation, specification=specification)
@@ -238,13 +231,13 @@ def test_a_deletion_goes_by_the_image_it_is_decided_on() -> None:
     image = apply_changes(image, decide_declarations(player.services, image, [wanted], results))
     topic = image.topic("acme", "orders")
     assert topic is not None
-    changes = decide_deletions(image, [Removal("r1", 2)], results)
+    changes = decide_deletions(player.services, image, [Removal("r1", 2)], results)
     assert DeleteTopic(topic.topic_id) in changes
     assert [result.outcome for result in results] == [Outcome.DONE, Outcome.DONE]
 
 
 def test_what_has_no_room_is_refused_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(declared_topics, "RESOURCES_MAX", 1)
+    monkeypatch.setattr(declarations, "RESOURCES_MAX", 1)
     player = DeclaringPlayer()
     pay = replace(ORDERS, resource_id="r2", name="pay")
     long = {"leader.replication.throttled.replicas": "0:7," * 20_000}
@@ -368,7 +361,7 @@ def test_any_history_keeps_resources_and_topics_together(
         elif kind == "delete":
             player.delete(resource_id, generation)
         else:
-            wanted = DeclaredTopic(
+            wanted = Resource(
                 resource_id,
                 generation,
                 "default",

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_plane.cell import declarations as module
+from data_plane.cell.acls import Acl, AclEntry, ResourcePattern
 from data_plane.cell.change_codec import decode_change, encode_change
 from data_plane.cell.changes import InvalidChange, UpdateFeature, apply_change, apply_changes
 from data_plane.cell.declarations import (
     API_OWNER,
     CLIENT_OWNER,
+    OWNERS,
     SPECIFICATION_CHARACTERS_MAX,
     TOPIC_KIND,
     Declaration,
+    Declarations,
+    DeclarationsDraft,
     Declared,
     PutDeclaration,
 )
 from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL, TENANCY_LEVEL
+from data_plane.cell.grants import acls_of_grants, grants_text
 from data_plane.cell.metadata import MetadataImage, decode_image, encode_image
 from tests.cell.cases import NEW_CELL
 
@@ -39,14 +47,14 @@ def test_a_resource_goes_through_its_life() -> None:
     released = replace(FIRST, generation=2, owner=CLIENT_OWNER)
     image = apply_change(image, PutDeclaration(released))
     assert image.declarations.owner_of(*ORDERS) is None
-    assert image.declarations.by_thing[ORDERS] == released
+    assert image.declarations.of_thing(ORDERS) == released
     again = replace(FIRST, generation=3)
     image = apply_change(image, PutDeclaration(again))
     assert image.declarations.owner_of(*ORDERS) == again
     image = apply_change(image, PutDeclaration(DELETED))
     assert image.declarations.owner_of(*ORDERS) is None
     assert image.declarations.by_id == {"r1": DELETED}
-    assert image.declarations.by_thing == {}
+    assert image.declarations.by_tenant == {}
     successor = replace(FIRST, resource_id="r2")
     image = apply_change(image, PutDeclaration(successor))
     assert image.declarations.owner_of(*ORDERS) == successor
@@ -120,3 +128,62 @@ def test_fields_of_a_newer_version_stay_with_their_resource() -> None:
     encoded = json.loads(json.dumps(encode_change(change, TENANCY_LEVEL)))
     assert decode_change(encoded) == change
     assert apply_change(image, change).declarations.by_id["r1"].unknown_fields == '{"color":"red"}'
+
+
+GRANTED = [
+    Acl(ResourcePattern(2, 3, name), AclEntry("User:alice", "*", 3, 3)) for name in ("a", "b", "c")
+]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.sampled_from(["tenant", "grants", "quota"]),
+            st.sampled_from(["acme", "default"]),
+            st.sampled_from(OWNERS),
+            st.sets(st.sampled_from(GRANTED)),
+            st.booleans(),
+        ),
+        max_size=20,
+    )
+)
+def test_what_is_kept_with_each_change_is_what_follows_from_all(
+    steps: list[tuple[int, str, str, str, set[Acl], bool]],
+) -> None:
+    """Digests, who grants what, and what each tenant has: also in a commit of several changes."""
+    declarations = Declarations()
+    draft = DeclarationsDraft(declarations)
+    for generation, (number, kind, tenant, owner, acls, is_deleted) in enumerate(steps, 1):
+        text = grants_text(acls) if kind == "grants" else f"{sorted(acls)}"
+        thing = Declared(kind, tenant, f"{number}")
+        new = Declaration(f"{kind}-{tenant}-{number}", generation, thing, owner, text, is_deleted)
+        with suppress(ValueError):
+            draft.put(new)
+        if generation % 3 == 0:
+            declarations = draft.finish()
+            draft = DeclarationsDraft(declarations)
+    declarations = draft.finish()
+    anew = Declarations(reversed(list(declarations.by_id.values())))
+    assert anew == declarations
+    assert anew.by_tenant == declarations.by_tenant
+    assert anew.granted == declarations.granted
+    assert anew.digest() == declarations.digest()
+    kept = [one for one in declarations.by_id.values() if not one.is_deleted]
+    assert declarations.digest().resources == len(kept)
+    for acl in GRANTED:
+        for tenant in ("acme", "default"):
+            assert declarations.granters(tenant, acl) == {
+                one.resource_id
+                for one in kept
+                if one.declared[:2] == ("grants", tenant)
+                and one.owner == API_OWNER
+                and acl in acls_of_grants(one.specification)
+            }
+
+
+def test_grants_that_are_none_cannot_be_kept() -> None:
+    for text in ("", "{}", "[]", '{"acls":[["x"]]}'):
+        bad = Declaration("r1", 1, Declared("grants", "acme", "g"), API_OWNER, text)
+        with pytest.raises(InvalidChange, match="resource 'r1'"):
+            image_with(bad)

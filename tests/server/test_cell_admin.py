@@ -197,10 +197,10 @@ def test_the_cell_is_described(cell: CellAdminStub, broker: BrokerProcess) -> No
         ([topic("a", 1, 0)], r"resources\[0\].topic.partitions: 0 is less than 1"),
         (
             [messages.Resource(resource_id="a", generation=1, tenant="default", name="a")],
-            r"resources\[0\].topic: is missing",
+            r"resources\[0\]: has no specification: one of topic",
         ),
         ([messages.Resource(resource_id="a", generation=1, name="a")], "tenant: is missing"),
-        ([taken_over(b"x")], r"resources\[0\].take_over_topic_id: has 1 bytes"),
+        ([taken_over(b"x")], r"resources\[0\].topic: take_over_topic_id has 1 bytes"),
     ],
 )
 def test_bad_input_is_named(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from data_plane.broker.request.refusal import Refusal
 from data_plane.cell.declarations import TOPIC_KIND
@@ -20,6 +20,8 @@ from data_plane.wire.errors import ErrorCode
 @dataclass(frozen=True, slots=True)
 class TopicSpecification:
     """What is declared of a topic. `replication_factor` 0: the cell's default, when it is made."""
+
+    KIND: ClassVar[str] = TOPIC_KIND
 
     partitions: int
     replication_factor: int = 0
