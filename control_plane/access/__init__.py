@@ -1,0 +1,1 @@
+"""Service accounts, their keys, and what they may do."""

@@ -1,0 +1,1 @@
+"""People, organizations (which are the tenants), who is a member of which, and invitations."""

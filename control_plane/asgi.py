@@ -1,0 +1,10 @@
+"""What an ASGI server runs: `uvicorn control_plane.asgi:application`."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "control_plane.settings.production")
+application = get_asgi_application()

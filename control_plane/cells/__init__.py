@@ -1,0 +1,1 @@
+"""Cells, what is known of their brokers, and which tenant lives in which cell."""

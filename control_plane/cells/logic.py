@@ -1,0 +1,81 @@
+"""Which cell a new tenant gets: of those that take somebody, the one with most of its room left.
+
+Room is counted in tenants and in partitions that are declared. Cells' rows are locked while a
+tenant is placed, so that none is overfilled; one that is drained or full is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db.models import Count, Sum
+
+from control_plane.accounts.models import Organization
+from control_plane.cells.models import Cell, Placement
+from control_plane.messaging.models import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a cell holds, and what it may hold."""
+
+    tenants: int
+    tenants_max: int
+    partitions: int
+    partitions_max: int
+    is_accepting: bool = True
+
+    @property
+    def left(self) -> float:
+        """The scarcer of both, as a part of the whole; 0 when nobody else fits."""
+        if not self.is_accepting or self.tenants >= self.tenants_max:
+            return 0.0
+        if self.partitions >= self.partitions_max:
+            return 0.0
+        return min(1 - self.tenants / self.tenants_max, 1 - self.partitions / self.partitions_max)
+
+
+def decide_cell(rooms: Mapping[str, Room]) -> str | None:
+    """The id of the cell with most room, the oldest of equals; None when all are full."""
+    best = max(sorted(rooms), key=lambda cell_id: rooms[cell_id].left, default=None)
+    return best if best is not None and rooms[best].left > 0 else None
+
+
+def place(organization: Organization) -> Placement | None:
+    """Give the tenant a cell, in the caller's transaction; None when there is no room anywhere."""
+    present = Placement.objects.of(organization.id).first()
+    if present is not None:
+        return present
+    cells = list(Cell.objects.select_for_update().order_by("id"))
+    placements = Placement.objects.across_tenants()
+    tenants = dict(placements.values_list("cell_id").annotate(Count("organization_id")))
+    partitions = _declared_partitions()
+    chosen = decide_cell(
+        {
+            cell.id: Room(
+                tenants=tenants.get(cell.id, 0),
+                tenants_max=cell.tenants_max,
+                partitions=partitions.get(cell.id, 0),
+                partitions_max=cell.partitions_max,
+                is_accepting=cell.is_accepting,
+            )
+            for cell in cells
+        }
+    )
+    if chosen is None:
+        return None
+    placement = Placement(organization=organization, cell_id=chosen)
+    placement.save(force_insert=True)
+    return placement
+
+
+def _declared_partitions() -> dict[str, int]:
+    cell_of = dict(Placement.objects.across_tenants().values_list("organization_id", "cell_id"))
+    partitions: dict[str, int] = {}
+    declared = Topic.objects.across_tenants().values_list("organization_id")
+    for organization_id, count in declared.annotate(Sum("partitions")):
+        cell_id = cell_of.get(organization_id)
+        if cell_id is not None:
+            partitions[cell_id] = partitions.get(cell_id, 0) + count
+    return partitions

@@ -1,0 +1,7 @@
+"""What other apps use of messaging."""
+
+from __future__ import annotations
+
+from control_plane.messaging.logic import do_purge_due_topics
+
+__all__ = ["do_purge_due_topics"]

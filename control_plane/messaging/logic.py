@@ -1,0 +1,268 @@
+"""Topics: declared, changed, deleted, had back, taken over and released.
+
+Invariants
+- What is declared is valid before a cell hears of it, and fits the tenant's limits, which are
+  counted under the tenant's lock.
+- Partitions only grow, as in Kafka.
+- A topic that clients manage is not changed here: it is taken over first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Sum
+from django.utils import timezone
+
+from control_plane.messaging.models import ManagedBy, Topic
+from control_plane.messaging.topic_configs import Json, normalized
+from control_plane.operations.facade import Actor, ResourceKind, TenantWrite, tenant_write
+from control_plane.quotas.facade import refuse_beyond
+from control_plane.tenancy.errors import Conflict, Invalid, NotFound, StaleGeneration
+from control_plane.tenancy.models import NAME_CHARACTERS_MAX
+
+UNDELETE_DAYS = 7
+PARTITIONS_MAX = 10_000
+REPLICATION_FACTOR_MAX = 7
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """What is declared of a topic; `replication_factor` 0 is the cell's default."""
+
+    partitions: int = 1
+    replication_factor: int = 0
+    configs: Mapping[str, Json] = field(default_factory=dict)
+
+
+def refuse_name(name: str) -> None:
+    """Raise Invalid for what Kafka takes as no topic's name, or the brokers as their own."""
+    if not _NAME.fullmatch(name) or name in (".", "..") or len(name) > NAME_CHARACTERS_MAX:
+        raise Invalid(
+            "A topic's name has 1 to 249 letters, digits, dots, hyphens and underscores, and is "
+            "neither `.` nor `..`.",
+            field="/name",
+        )
+    if name.startswith("__"):
+        raise Invalid("Names that begin with two underscores are the broker's.", field="/name")
+
+
+def do_create_topic(
+    actor: Actor,
+    organization_id: str,
+    name: str,
+    spec: TopicSpec,
+    *,
+    deletion_protection: bool = False,
+) -> Topic:
+    """Declare a topic. Raises Invalid, Conflict (the name is taken), QuotaExceeded."""
+    refuse_name(name)
+    configs = _checked(spec)
+    with tenant_write(actor, organization_id) as write:
+        present = Topic.objects.of(organization_id).filter(name=name).first()
+        if present is not None:
+            raise Conflict(_why_taken(present), field="/name")
+        topic = Topic(
+            organization=write.organization,
+            name=name,
+            partitions=spec.partitions,
+            replication_factor=spec.replication_factor,
+            configs=configs,
+            deletion_protection=deletion_protection,
+        )
+        _refuse_beyond_limits(write, more_topics=1, more_partitions=spec.partitions)
+        topic.save(force_insert=True)
+        write.audit("topic.create", topic.id, name, _shown(topic))
+        write.declare(ResourceKind.TOPIC, topic)
+    return topic
+
+
+def do_update_topic(
+    actor: Actor,
+    organization_id: str,
+    topic_id: str,
+    *,
+    partitions: int | None = None,
+    configs: Mapping[str, Json] | None = None,
+    deletion_protection: bool | None = None,
+    generation: int | None = None,
+) -> Topic:
+    """Change what is given. `generation` is what the caller has seen (If-Match). A change to the
+    same value makes no generation."""
+    with tenant_write(actor, organization_id) as write:
+        topic = _live(organization_id, topic_id, generation)
+        before = _shown(topic)
+        if partitions is not None and partitions != topic.partitions:
+            if partitions < topic.partitions:
+                raise Invalid(
+                    f"{topic.name} has {topic.partitions} partitions, and never less.",
+                    field="/spec/partitions",
+                )
+            _checked(TopicSpec(partitions=partitions))
+            _refuse_beyond_limits(write, more_partitions=partitions - topic.partitions)
+            topic.partitions = partitions
+        if configs is not None:
+            topic.configs = normalized(configs)
+        is_changed = _shown(topic) != before
+        if is_changed and topic.managed_by == ManagedBy.CLIENT:
+            raise Conflict(
+                f"{topic.name} is managed by the tenant's Kafka clients. Set managed_by to `api` "
+                "to take it over.",
+                field="/managed_by",
+            )
+        if deletion_protection is not None:
+            topic.deletion_protection = deletion_protection
+        if is_changed:
+            topic.declare_again()
+            write.declare(ResourceKind.TOPIC, topic)
+        topic.save()
+        write.audit("topic.update", topic.id, topic.name, {"from": before, "to": _shown(topic)})
+    return topic
+
+
+def do_change_owner(
+    actor: Actor,
+    organization_id: str,
+    topic_id: str,
+    managed_by: ManagedBy,
+    generation: int | None = None,
+) -> Topic:
+    """Take over what the clients made (`api`), or let go of it (`client`): the topic stays."""
+    with tenant_write(actor, organization_id) as write:
+        topic = _live(organization_id, topic_id, generation)
+        if topic.managed_by != managed_by:
+            topic.takes_over = managed_by == ManagedBy.API
+            topic.managed_by = managed_by
+            topic.declare_again()
+            topic.save()
+            write.declare(ResourceKind.TOPIC, topic)
+        write.audit("topic.change_owner", topic.id, topic.name, {"managed_by": managed_by.value})
+    return topic
+
+
+def do_delete_topic(
+    actor: Actor,
+    organization_id: str,
+    topic_id: str,
+    *,
+    generation: int | None = None,
+    purge: bool = False,
+) -> Topic:
+    """Delete it: at once with `purge`, else in seven days, until which it can be had back."""
+    with tenant_write(actor, organization_id) as write:
+        topic = _found(organization_id, topic_id, generation)
+        if topic.deletion_protection:
+            raise Conflict(
+                f"{topic.name} is protected; take deletion_protection off first.",
+                field="/deletion_protection",
+            )
+        now = timezone.now()
+        if topic.purge_after is None or purge:
+            topic.purge_after = now if purge else now + timedelta(days=UNDELETE_DAYS)
+        if purge and topic.deleted_at is None:
+            _purge(write, topic)
+        topic.save()
+        write.audit("topic.delete", topic.id, topic.name, {"purge": purge})
+    return topic
+
+
+def do_undelete_topic(actor: Actor, organization_id: str, topic_id: str) -> Topic:
+    """Have a deleted topic back, with its messages. Raises Conflict when its purge has begun."""
+    with tenant_write(actor, organization_id) as write:
+        topic = _found(organization_id, topic_id, None)
+        if topic.purge_after is None:
+            raise Conflict(f"{topic.name} is not deleted.")
+        if topic.deleted_at is not None:
+            raise Conflict(f"{topic.name} is being purged, and cannot be had back.")
+        topic.purge_after = None
+        topic.save()
+        write.audit("topic.undelete", topic.id, topic.name)
+    return topic
+
+
+def do_purge_due_topics(actor: Actor, organization_id: str) -> int:
+    """Have the cell delete what was deleted long enough ago; how many those are."""
+    with tenant_write(actor, organization_id, even_if_suspended=True) as write:
+        due = Topic.objects.of(organization_id).filter(
+            purge_after__lte=timezone.now(), deleted_at=None
+        )
+        topics = list(due)
+        for topic in topics:
+            _purge(write, topic)
+            topic.save()
+            write.audit("topic.purge", topic.id, topic.name)
+        # Nothing was done, so nothing is written down.
+        write.is_audited = True
+    return len(topics)
+
+
+def _purge(write: TenantWrite, topic: Topic) -> None:
+    topic.deleted_at = timezone.now()
+    topic.declare_again()
+    write.declare(ResourceKind.TOPIC, topic)
+
+
+def _checked(spec: TopicSpec) -> dict[str, str]:
+    if not 1 <= spec.partitions <= PARTITIONS_MAX:
+        raise Invalid(f"A topic has 1 to {PARTITIONS_MAX} partitions.", field="/spec/partitions")
+    if not 0 <= spec.replication_factor <= REPLICATION_FACTOR_MAX:
+        raise Invalid(
+            f"The replication factor is from 1 to {REPLICATION_FACTOR_MAX}, or 0 for the cell's.",
+            field="/spec/replication_factor",
+        )
+    return normalized(spec.configs)
+
+
+def _found(organization_id: str, topic_id: str, generation: int | None) -> Topic:
+    topic = Topic.objects.of(organization_id).filter(id=topic_id).first()
+    if topic is None:
+        raise NotFound("There is no such topic.")
+    if generation is not None and topic.generation != generation:
+        raise StaleGeneration(f"{topic.name} has been changed since it was read.")
+    return topic
+
+
+def _live(organization_id: str, topic_id: str, generation: int | None) -> Topic:
+    topic = _found(organization_id, topic_id, generation)
+    if topic.purge_after is not None:
+        raise Conflict(f"{topic.name} is deleted. Undelete it first.")
+    return topic
+
+
+def _refuse_beyond_limits(
+    write: TenantWrite, *, more_topics: int = 0, more_partitions: int = 0
+) -> None:
+    topics = Topic.objects.of(write.organization.id)
+    if more_topics:
+        refuse_beyond(write.organization, "topics", topics.count() + more_topics)
+    declared = topics.aggregate(total=Sum("partitions"))["total"] or 0
+    refuse_beyond(write.organization, "partitions", declared + more_partitions)
+
+
+def _why_taken(present: Topic) -> str:
+    if present.deleted_at is not None:
+        return f"{present.name} ({present.id}) is being purged; its name is free when that is done."
+    if present.purge_after is not None:
+        return (
+            f"{present.name} ({present.id}) was deleted and can be had back until it is purged. "
+            "Undelete it, or delete it with purge."
+        )
+    if present.managed_by == ManagedBy.CLIENT:
+        return (
+            f"{present.name} ({present.id}) was made by the tenant's Kafka clients. Set its "
+            "managed_by to `api` to take it over."
+        )
+    return f"There is a topic {present.name} ({present.id})."
+
+
+def _shown(topic: Topic) -> dict[str, Any]:
+    return {
+        "partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+        "configs": topic.configs,
+    }

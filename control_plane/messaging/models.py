@@ -1,0 +1,52 @@
+"""Topics, as they are declared, and as the cell says that they are.
+
+`partitions` and `configs` are the spec: what REST or Terraform declared, and nothing that changes
+by itself. `observed` is what the cell said last, defaults included. Of a topic that clients manage,
+the spec is a copy of what they made.
+
+A topic that was deleted stays, with its messages, until `purge_after`: it can be had back till
+then, and its name is taken.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+from control_plane.tenancy.ids import TypedIdField
+from control_plane.tenancy.models import NAME_CHARACTERS_MAX, DeclaredModel, TenantModel
+
+
+class ManagedBy(models.TextChoices):
+    """Who changes a thing: what is declared here, or the tenant's Kafka clients."""
+
+    API = "api"
+    CLIENT = "client"
+
+
+class Topic(TenantModel, DeclaredModel):
+    """A topic of a tenant."""
+
+    id = TypedIdField("top")
+    name = models.CharField(max_length=NAME_CHARACTERS_MAX)
+    partitions = models.IntegerField()
+    # 0: the cell's default.
+    replication_factor = models.IntegerField(default=0)
+    # Kafka's names and texts. What is not named is the clients', or the default.
+    configs = models.JSONField(default=dict)
+    managed_by = models.CharField(max_length=8, choices=ManagedBy.choices, default=ManagedBy.API)
+    deletion_protection = models.BooleanField(default=False)
+    kafka_topic_id = models.UUIDField(null=True, blank=True)
+    # Take over what clients made: only the topic with `kafka_topic_id`.
+    takes_over = models.BooleanField(default=False)
+    observed = models.JSONField(default=dict)
+    purge_after = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("organization", "name"), name="topic_name_once"),
+        )
+        indexes = (models.Index(fields=("organization", "id"), name="topic_pages"),)
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,1 @@
+"""What every write leaves behind: audit, outbox, idempotent answers, long-running operations."""

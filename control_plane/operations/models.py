@@ -1,0 +1,142 @@
+"""What writes leave behind: audit, outbox, answers of idempotent requests; and long operations.
+
+Invariants
+- An outbox entry is written in the transaction that changes what it is about. Its sequence counts
+  from 1 for each tenant without holes, since it is taken from the tenant's row under its lock, and
+  comes back with a transaction that is rolled back: who has seen n has seen all before n.
+- An entry is done when the cell has the generation that it names, or a later one. Who empties
+  Valkey loses nothing.
+- Audit events are never changed; when a tenant is purged, who acted becomes a pseudonym.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+from control_plane.tenancy.ids import ID_CHARACTERS_MAX, TypedIdField
+from control_plane.tenancy.models import TenantModel
+
+KEY_HASH_CHARACTERS = 64
+
+
+class OperationStatus(models.TextChoices):
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class Operation(TenantModel):
+    """Something that takes longer than a request."""
+
+    id = TypedIdField("op")
+    kind = models.CharField(max_length=40)
+    resource_id = models.CharField(max_length=ID_CHARACTERS_MAX)
+    status = models.CharField(
+        max_length=16, choices=OperationStatus.choices, default=OperationStatus.PENDING
+    )
+    arguments = models.JSONField(default=dict)
+    result = models.JSONField(default=dict)
+    error = models.CharField(max_length=1000, blank=True, default="")
+    actor_id = models.CharField(max_length=ID_CHARACTERS_MAX)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = (models.Index(fields=("organization", "id"), name="operation_pages"),)
+        ordering = ("id",)
+
+
+class ActorKind(models.TextChoices):
+    USER = "user"
+    API_KEY = "api_key"
+    OPERATOR = "operator"
+    SYSTEM = "system"
+
+
+class AuditEvent(models.Model):
+    """Who did what, when. Survives the tenant, so it holds ids and no foreign keys."""
+
+    id = TypedIdField("aud")
+    organization_id = models.CharField(max_length=ID_CHARACTERS_MAX, blank=True, default="")
+    at = models.DateTimeField(auto_now_add=True)
+    actor_kind = models.CharField(max_length=10, choices=ActorKind.choices)
+    actor_id = models.CharField(max_length=ID_CHARACTERS_MAX, blank=True, default="")
+    actor_name = models.CharField(max_length=254, blank=True, default="")
+    address = models.GenericIPAddressField(null=True, blank=True)
+    action = models.CharField(max_length=60)
+    resource_id = models.CharField(max_length=ID_CHARACTERS_MAX)
+    resource_name = models.CharField(max_length=254, blank=True, default="")
+    changes = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = (
+            models.Index(fields=("organization_id", "id"), name="audit_pages"),
+            models.Index(fields=("organization_id", "resource_id"), name="audit_of_resource"),
+        )
+        ordering = ("id",)
+
+
+class ResourceKind(models.TextChoices):
+    """What the outbox can be about; the names are those of the tables."""
+
+    TENANT = "tenant"
+    TOPIC = "topic"
+    CREDENTIAL = "credential"
+    GRANT = "grant"
+    QUOTA = "quota"
+
+
+class OutboxEntry(TenantModel):
+    """A cell has to be told of `resource_id` in at least this generation."""
+
+    id = models.BigAutoField(primary_key=True)
+    sequence = models.BigIntegerField()
+    kind = models.CharField(max_length=12, choices=ResourceKind.choices)
+    resource_id = models.CharField(max_length=ID_CHARACTERS_MAX)
+    generation = models.BigIntegerField()
+    attempts = models.IntegerField(default=0)
+    not_before = models.DateTimeField(auto_now_add=True)
+    last_error = models.CharField(max_length=1000, blank=True, default="")
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("organization", "sequence"), name="outbox_no_twice"),
+        )
+        indexes = (
+            models.Index(
+                fields=("not_before", "id"),
+                condition=models.Q(done_at=None),
+                name="outbox_pending",
+            ),
+            models.Index(
+                fields=("resource_id",),
+                condition=models.Q(done_at=None),
+                name="outbox_of_resource",
+            ),
+        )
+        ordering = ("id",)
+
+
+class IdempotentAnswer(models.Model):
+    """The answer to a request with an Idempotency-Key, for an hour.
+
+    The key is stored hashed, and the answer encrypted under a key derived from it: a secret that
+    was shown once can be had again by who knows the Idempotency-Key, and by no reader of this
+    table.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    actor_id = models.CharField(max_length=ID_CHARACTERS_MAX)
+    key_hash = models.CharField(max_length=KEY_HASH_CHARACTERS)
+    request_hash = models.CharField(max_length=KEY_HASH_CHARACTERS)
+    # Null while the request is on its way.
+    status_code = models.IntegerField(null=True)
+    answer = models.BinaryField(null=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("actor_id", "key_hash"), name="idempotency_key_once"),
+        )

@@ -1,0 +1,1 @@
+"""Plans, and what one tenant may use."""

@@ -1,0 +1,7 @@
+"""What other apps use of quotas."""
+
+from __future__ import annotations
+
+from control_plane.quotas.logic import default_plan, limits_in_force, limits_of, refuse_beyond
+
+__all__ = ["default_plan", "limits_in_force", "limits_of", "refuse_beyond"]

@@ -1,0 +1,73 @@
+"""Limits: a tenant's own where it has one, else its plan's; and what is refused beyond them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from control_plane.accounts.models import Organization
+from control_plane.operations.facade import Actor, ResourceKind, tenant_write
+from control_plane.quotas.models import LIMITS, Plan, TenantQuota
+from control_plane.tenancy.errors import Invalid, NotFound, QuotaExceeded, StaleGeneration
+
+LIMIT_MAX = 2**53
+"""The cell is told limits as doubles; up to here they are exact."""
+
+
+def default_plan() -> Plan:
+    """The plan of who signs up. Raises NotFound where an operator has left none."""
+    plan = Plan.objects.filter(is_default=True).first()
+    if plan is None:
+        raise NotFound("No plan is the default one. An operator has to choose one.")
+    return plan
+
+
+def limits_of(plan: Plan, quota: TenantQuota | None) -> dict[str, int]:
+    """What applies, by the names in LIMITS."""
+    limits: dict[str, int] = {}
+    for name in LIMITS:
+        own = getattr(quota, name) if quota is not None else None
+        limits[name] = getattr(plan, name) if own is None else own
+    return limits
+
+
+def limits_in_force(organization: Organization) -> dict[str, int]:
+    """What applies to the tenant."""
+    quota = TenantQuota.objects.of(organization.id).first()
+    return limits_of(organization.plan, quota)
+
+
+def refuse_beyond(organization: Organization, limit: str, wanted: int) -> None:
+    """Raise QuotaExceeded when the tenant would then have `wanted` of it. Call it inside its write,
+    whose lock makes the count hold."""
+    allowed = limits_in_force(organization)[limit]
+    if wanted > allowed:
+        raise QuotaExceeded(
+            f"{organization.slug} may have {allowed} {limit.replace('_', ' ')}, and this would "
+            f"make {wanted}."
+        )
+
+
+def do_set_quota(
+    actor: Actor, organization_id: str, limits: Mapping[str, int | None], generation: int | None
+) -> TenantQuota:
+    """Give the tenant limits of its own; None goes back to the plan's. An operator's."""
+    with tenant_write(actor, organization_id, even_if_suspended=True) as write:
+        quota = TenantQuota.objects.of(organization_id).get()
+        if generation is not None and quota.generation != generation:
+            raise StaleGeneration("The quota has been changed since it was read.")
+        changes: dict[str, Any] = {}
+        for name, limit in limits.items():
+            if name not in LIMITS:
+                raise Invalid(f"There is no limit {name}.", field=f"/spec/{name}")
+            if limit is not None and not 0 <= limit <= LIMIT_MAX:
+                raise Invalid("A limit is from 0 to 2^53.", field=f"/spec/{name}")
+            if getattr(quota, name) != limit:
+                changes[name] = [getattr(quota, name), limit]
+                setattr(quota, name, limit)
+        if changes:
+            quota.declare_again()
+            quota.save()
+            write.declare(ResourceKind.QUOTA, quota)
+        write.audit("quota.update", quota.id, changes=changes)
+    return quota

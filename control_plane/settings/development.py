@@ -1,0 +1,13 @@
+"""One machine, as `./tidewheel up` runs it: plain HTTP on loopback, mail to the console."""
+
+from __future__ import annotations
+
+from control_plane.settings.base import *  # noqa: F403
+from control_plane.settings.base import env
+
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = env.str("SECRET_KEY", default="for-development-only-" + "x" * 50)
+ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]"]
+EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
+REQUIRE_VERIFIED_EMAIL = env.bool("REQUIRE_VERIFIED_EMAIL", default=False)
+ACCOUNT_EMAIL_VERIFICATION = "mandatory" if REQUIRE_VERIFIED_EMAIL else "none"

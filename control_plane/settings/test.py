@@ -1,0 +1,18 @@
+"""Tests: a database that the fixtures name, caches in memory, cheap password hashes."""
+
+from __future__ import annotations
+
+from control_plane.settings.base import *  # noqa: F403
+from control_plane.settings.base import DATABASES
+
+DEBUG = False
+SECRET_KEY = "for-tests-only-" + "x" * 50
+ALLOWED_HOSTS = ["testserver"]
+EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "tests"}
+}
+CELERY_BROKER_URL = "memory://"
+# A pool of connections outlives the test database that it is connected to.
+DATABASES["default"]["OPTIONS"] = {}

@@ -1,0 +1,68 @@
+"""What a write is refused for: each has a code, words that a person can act on, and a status.
+
+Presentation makes an RFC 9457 problem of it; `field` is a JSON pointer into the request.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Refused(Exception):
+    """A write that is not done. Nothing has been changed."""
+
+    code: ClassVar[str] = "refused"
+    status: ClassVar[int] = 409
+
+    def __init__(self, detail: str, *, field: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.field = field
+
+
+class Invalid(Refused):
+    """A value that cannot be."""
+
+    code = "invalid"
+    status = 422
+
+
+class NotFound(Refused):
+    """No such thing in this tenant, whoever else may have one."""
+
+    code = "not-found"
+    status = 404
+
+
+class Conflict(Refused):
+    """The name is taken, or the thing is not in a state for this."""
+
+    code = "conflict"
+
+
+class Forbidden(Refused):
+    """Who asks may not do this."""
+
+    code = "forbidden"
+    status = 403
+
+
+class QuotaExceeded(Refused):
+    """The tenant may not have more of it: a larger plan helps, and waiting does not."""
+
+    code = "quota-exceeded"
+    status = 402
+
+
+class TenantSuspended(Refused):
+    """The tenant may read, and change nothing."""
+
+    code = "tenant-suspended"
+    status = 403
+
+
+class StaleGeneration(Refused):
+    """The thing is not what the caller has seen (If-Match): read it again."""
+
+    code = "stale"
+    status = 412

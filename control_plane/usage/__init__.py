@@ -1,0 +1,1 @@
+"""What tenants have used, pulled from cells."""

@@ -1,0 +1,166 @@
+"""Keys: secrets are shown once, verifiers are what a broker accepts; nobody gives what he lacks."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from datetime import timedelta
+
+import pytest
+from django.core import serializers
+from django.utils import timezone
+
+from control_plane.access.logic import (
+    do_create_grant,
+    do_create_key,
+    do_create_service_account,
+    do_delete_service_account,
+    do_revoke_key,
+    do_rotate_key,
+    do_update_service_account,
+    is_valid,
+)
+from control_plane.access.models import ApiKey, Grant, ServiceAccount
+from control_plane.access.secrets_of_keys import secret_hash
+from control_plane.operations.models import AuditEvent, OutboxEntry
+from control_plane.tenancy.errors import Conflict, Forbidden, Invalid, NotFound
+from data_plane.broker.authentication.scram import is_password_of
+from data_plane.cell.credentials import ScramVerifier
+from tests.control_plane.tenants import Tenant, make_cell, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def acme() -> Tenant:
+    make_cell()
+    return make_tenant("acme")
+
+
+def make_account(tenant: Tenant, name: str = "app", role: str = "developer") -> ServiceAccount:
+    return do_create_service_account(tenant.actor, tenant.id, name, "", role, "owner")
+
+
+def test_of_a_secret_only_what_recognises_it_is_kept(acme: Tenant) -> None:
+    account = make_account(acme)
+    key, secret = do_create_key(
+        acme.actor, acme.id, account.id, "owner", scopes=["kafka", "rest"], name="ci"
+    )
+    assert key.secret_hash == secret_hash(secret)
+    kept = serializers.serialize(
+        "json",
+        [
+            *ApiKey.objects.of(acme.id),
+            *OutboxEntry.objects.of(acme.id),
+            *AuditEvent.objects.filter(organization_id=acme.id),
+        ],
+    )
+    assert secret not in kept
+    audited = json.dumps(list(AuditEvent.objects.values_list("changes", flat=True)))
+    assert "stored_key" not in audited
+    assert key.secret_hash not in audited
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_broker_accepts_the_secret_by_its_verifiers(acme: Tenant, mechanism: str) -> None:
+    account = make_account(acme)
+    key, secret = do_create_key(acme.actor, acme.id, account.id, "owner")
+    kept = key.verifiers[mechanism]
+    verifier = ScramVerifier(
+        b64decode(kept["salt"]),
+        b64decode(kept["stored_key"]),
+        b64decode(kept["server_key"]),
+        kept["iterations"],
+    )
+    assert is_password_of(mechanism, verifier, secret.encode())
+    assert not is_password_of(mechanism, verifier, secret.encode() + b"x")
+
+
+def test_a_key_for_rest_alone_is_no_login(acme: Tenant) -> None:
+    account = make_account(acme)
+    key, _ = do_create_key(acme.actor, acme.id, account.id, "owner", scopes=["rest"])
+    assert key.verifiers == {}
+    assert not OutboxEntry.objects.of(acme.id).filter(resource_id=key.id).exists()
+
+
+def test_a_rotated_key_goes_on_until_the_overlap_is_over(acme: Tenant) -> None:
+    account = make_account(acme)
+    old, _ = do_create_key(acme.actor, acme.id, account.id, "owner")
+    new, _ = do_rotate_key(acme.actor, acme.id, old.id, "owner", timedelta(hours=1))
+    old.refresh_from_db()
+    now = timezone.now()
+    assert is_valid(old, now)
+    assert is_valid(new, now)
+    assert not is_valid(old, now + timedelta(hours=1))
+    assert (old.generation, new.generation, new.rotated_from_id) == (2, 1, old.id)
+
+
+def test_a_rotation_never_prolongs_a_key(acme: Tenant) -> None:
+    account = make_account(acme)
+    end = timezone.now() + timedelta(minutes=5)
+    old, _ = do_create_key(acme.actor, acme.id, account.id, "owner", expires_at=end)
+    do_rotate_key(acme.actor, acme.id, old.id, "owner", timedelta(days=1))
+    old.refresh_from_db()
+    assert old.expires_at == end
+
+
+def test_a_revoked_key_is_told_to_the_cell_once(acme: Tenant) -> None:
+    account = make_account(acme)
+    key, _ = do_create_key(acme.actor, acme.id, account.id, "owner")
+    for _ in range(2):
+        do_revoke_key(acme.actor, acme.id, key.id)
+    generations = OutboxEntry.objects.of(acme.id).filter(resource_id=key.id)
+    assert list(generations.values_list("generation", flat=True)) == [1, 2]
+    with pytest.raises(Conflict):
+        do_rotate_key(acme.actor, acme.id, key.id, "owner", timedelta(0))
+
+
+def test_nobody_gives_rights_that_he_lacks(acme: Tenant) -> None:
+    with pytest.raises(Forbidden):
+        do_create_service_account(acme.actor, acme.id, "app", "", "admin", "developer")
+    admins = make_account(acme, role="admin")
+    with pytest.raises(Forbidden):
+        do_create_key(acme.actor, acme.id, admins.id, "developer")
+    with pytest.raises(Forbidden):
+        do_update_service_account(acme.actor, acme.id, admins.id, {"role": "viewer"}, "developer")
+
+
+def test_a_service_account_goes_with_its_keys_and_grants(acme: Tenant) -> None:
+    account = make_account(acme)
+    key, _ = do_create_key(acme.actor, acme.id, account.id, "owner")
+    grant = do_create_grant(
+        acme.actor,
+        acme.id,
+        account.id,
+        role="consumer",
+        resource_type="topic",
+        pattern_type="prefixed",
+        resource_name="orders",
+    )
+    do_delete_service_account(acme.actor, acme.id, account.id, "owner")
+    assert ApiKey.objects.of(acme.id).get(id=key.id).status == "deleting"
+    assert Grant.objects.of(acme.id).get(id=grant.id).status == "deleting"
+    make_account(acme)
+    with pytest.raises(NotFound):
+        do_create_key(acme.actor, acme.id, account.id, "owner")
+
+
+def test_a_grant_that_means_nothing_is_refused(acme: Tenant) -> None:
+    account = make_account(acme)
+    with pytest.raises(Invalid):
+        do_create_grant(
+            acme.actor,
+            acme.id,
+            account.id,
+            role="consumer",
+            resource_type="transactional_id",
+            pattern_type="literal",
+            resource_name="t",
+        )
+
+
+def test_networks_are_checked(acme: Tenant) -> None:
+    account = make_account(acme)
+    with pytest.raises(Invalid) as refusal:
+        do_create_key(acme.actor, acme.id, account.id, "owner", networks=["10.0.0.0/99"])
+    assert refusal.value.field == "/networks"

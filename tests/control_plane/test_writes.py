@@ -1,0 +1,219 @@
+"""What every write of the control plane holds to: one transaction of row, audit and outbox; limits;
+nothing of another tenant."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+import control_plane
+from control_plane.accounts.logic import do_create_organization, do_suspend
+from control_plane.messaging.logic import (
+    TopicSpec,
+    do_create_topic,
+    do_delete_topic,
+    do_undelete_topic,
+    do_update_topic,
+)
+from control_plane.messaging.models import Topic
+from control_plane.operations.facade import ResourceKind, tenant_write
+from control_plane.operations.models import AuditEvent, OutboxEntry
+from control_plane.quotas.logic import do_set_quota
+from control_plane.tenancy.errors import (
+    Conflict,
+    Invalid,
+    NotFound,
+    QuotaExceeded,
+    StaleGeneration,
+    TenantSuspended,
+)
+from control_plane.tenancy.ids import is_id, new_id
+from control_plane.tenancy.models import UnscopedQuery
+from tests.control_plane.tenants import Tenant, make_cell, make_tenant
+
+# Who sees rows of all tenants, and what for. Nothing of it gets into an answer to a tenant.
+ACROSS_TENANTS = {
+    "accounts/logic.py": "a person's own organizations; an invitation by its token",
+    "cells/logic.py": "how full cells are",
+    "operations/logic.py": "writing outbox entries",
+}
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def acme() -> Tenant:
+    make_cell()
+    return make_tenant("acme")
+
+
+def sequences(tenant: Tenant) -> list[int]:
+    entries = OutboxEntry.objects.of(tenant.id).order_by("sequence")
+    return list(entries.values_list("sequence", flat=True))
+
+
+def test_ids_say_what_they_are_and_sort_by_time() -> None:
+    ids = [new_id("top") for _ in range(100)]
+    assert len(set(ids)) == 100
+    assert all(is_id(an_id, "top") and not is_id(an_id, "org") for an_id in ids)
+    # The time is 48 bits from the third on of 130: it is in the first ten characters.
+    assert [an_id[:14] for an_id in ids] == sorted(an_id[:14] for an_id in ids)
+
+
+def test_migrations_are_those_of_the_models() -> None:
+    call_command("makemigrations", check=True, dry_run=True, verbosity=0)
+
+
+def test_rows_of_tenants_are_not_reached_without_a_tenant() -> None:
+    with pytest.raises(UnscopedQuery):
+        Topic.objects.all()
+    with pytest.raises(UnscopedQuery):
+        Topic.objects.filter(name="orders")
+
+
+def test_who_asks_across_tenants_is_known() -> None:
+    room = Path(control_plane.__file__).parent
+    asking = {
+        path.relative_to(room).as_posix()
+        for path in room.rglob("*.py")
+        if "across_tenants()" in path.read_text(encoding="utf-8")
+    }
+    assert asking == ACROSS_TENANTS.keys() | {"tenancy/models.py"}
+
+
+def test_a_write_leaves_row_audit_and_outbox(acme: Tenant) -> None:
+    topic = do_create_topic(
+        acme.actor, acme.id, "orders", TopicSpec(3, configs={"retention.ms": 1000})
+    )
+    row = Topic.objects.of(acme.id).get(id=topic.id)
+    assert (row.partitions, row.configs) == (3, {"retention.ms": "1000"})
+    event = AuditEvent.objects.get(resource_id=topic.id)
+    assert (event.action, event.actor_id) == ("topic.create", acme.owner.id)
+    entry = OutboxEntry.objects.of(acme.id).get(resource_id=topic.id)
+    assert (entry.kind, entry.generation, entry.done_at) == ("topic", 1, None)
+
+
+def test_a_write_that_fails_leaves_nothing_and_no_hole(acme: Tenant) -> None:
+    before = sequences(acme)
+    events = AuditEvent.objects.count()
+    topic = Topic(organization=acme.organization, name="x", partitions=1)
+
+    def fail() -> None:
+        with tenant_write(acme.actor, acme.id) as write:
+            topic.save(force_insert=True)
+            write.declare(ResourceKind.TOPIC, topic)
+            write.audit("topic.create", topic.id)
+            write.finish()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not Topic.objects.of(acme.id).exists()
+    assert AuditEvent.objects.count() == events
+    do_create_topic(acme.actor, acme.id, "orders", TopicSpec())
+    assert sequences(acme) == [*before, before[-1] + 1]
+    assert before == list(range(1, len(before) + 1))
+
+
+def test_a_write_without_audit_is_a_bug_and_rolled_back(acme: Tenant) -> None:
+    topic = Topic(organization=acme.organization, name="x", partitions=1)
+    with pytest.raises(AssertionError), tenant_write(acme.actor, acme.id):
+        topic.save(force_insert=True)
+    assert not Topic.objects.of(acme.id).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_writes_side_by_side_neither_pass_a_limit_nor_leave_holes() -> None:
+    make_cell()
+    acme = make_tenant("acme")
+    do_set_quota(acme.actor, acme.id, {"topics": 5}, None)
+    refused: list[str] = []
+
+    def make(number: int) -> None:
+        try:
+            do_create_topic(acme.actor, acme.id, f"t{number}", TopicSpec())
+        except QuotaExceeded as error:
+            refused.append(error.detail)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Topic.objects.of(acme.id).count() == 5
+    assert len(refused) == 3
+    assert sequences(acme) == list(range(1, len(sequences(acme)) + 1))
+
+
+def test_a_name_is_taken_within_a_tenant_only(acme: Tenant) -> None:
+    other = make_tenant("other")
+    do_create_topic(acme.actor, acme.id, "orders", TopicSpec())
+    do_create_topic(other.actor, other.id, "orders", TopicSpec())
+    with pytest.raises(Conflict, match="There is a topic orders"):
+        do_create_topic(acme.actor, acme.id, "orders", TopicSpec())
+
+
+def test_a_topic_of_somebody_else_is_not_found(acme: Tenant) -> None:
+    other = make_tenant("other")
+    topic = do_create_topic(acme.actor, acme.id, "orders", TopicSpec())
+    for attempt in (do_update_topic, do_delete_topic, do_undelete_topic):
+        with pytest.raises(NotFound):
+            attempt(other.actor, other.id, topic.id)
+
+
+def test_the_same_again_makes_no_generation(acme: Tenant) -> None:
+    topic = do_create_topic(acme.actor, acme.id, "orders", TopicSpec(2))
+    same = do_update_topic(acme.actor, acme.id, topic.id, partitions=2, configs={})
+    assert same.generation == 1
+    more = do_update_topic(acme.actor, acme.id, topic.id, partitions=4)
+    assert (more.generation, more.status) == (2, "provisioning")
+    with pytest.raises(StaleGeneration):
+        do_update_topic(acme.actor, acme.id, topic.id, partitions=5, generation=1)
+    with pytest.raises(Invalid, match="never less"):
+        do_update_topic(acme.actor, acme.id, topic.id, partitions=3)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "__consumer_offsets", "ü", "x" * 250, "a\n"]
+)
+def test_names_that_cannot_be(acme: Tenant, name: str) -> None:
+    with pytest.raises(Invalid) as refusal:
+        do_create_topic(acme.actor, acme.id, name, TopicSpec())
+    assert refusal.value.field == "/name"
+
+
+def test_deleted_topics_can_be_had_back_until_their_purge(acme: Tenant) -> None:
+    topic = do_create_topic(acme.actor, acme.id, "orders", TopicSpec())
+    do_delete_topic(acme.actor, acme.id, topic.id)
+    with pytest.raises(Conflict, match="can be had back"):
+        do_create_topic(acme.actor, acme.id, "orders", TopicSpec())
+    assert do_undelete_topic(acme.actor, acme.id, topic.id).purge_after is None
+    purged = do_delete_topic(acme.actor, acme.id, topic.id, purge=True)
+    assert (purged.status, purged.generation) == ("deleting", 2)
+    with pytest.raises(Conflict, match="being purged"):
+        do_undelete_topic(acme.actor, acme.id, topic.id)
+
+
+def test_who_is_suspended_changes_nothing(acme: Tenant) -> None:
+    do_suspend(acme.actor, acme.id, "the bill is not paid")
+    with pytest.raises(TenantSuspended, match="the bill is not paid"):
+        do_create_topic(acme.actor, acme.id, "orders", TopicSpec())
+
+
+@pytest.mark.parametrize(
+    "slug", ["default", "ab", "Acme", "a" * 40, "-acme", "acme-", "9x9", "a\n"]
+)
+def test_slugs_that_cannot_be(acme: Tenant, slug: str) -> None:
+    with pytest.raises(Invalid):
+        do_create_organization(acme.actor, acme.owner, "Acme", slug)
+
+
+def test_a_slug_is_taken_for_all(acme: Tenant) -> None:
+    with pytest.raises(Conflict):
+        do_create_organization(acme.actor, acme.owner, "Acme again", "acme")
