@@ -655,8 +655,9 @@ def test_a_group_is_coordinated_where_its_tenant_and_name_belong() -> None:
     groups = [f"group {number}" for number in range(20)]
     answer = player.second.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, *groups))
     leaders = (NODE_ID, OTHER_NODE_ID)
+    tenant_id = player.services.image.tenants[SECOND].tenant_id
     assert [(found.key, found.node_id) for found in answer.coordinators] == [
-        (group, leaders[partition_for_group(SECOND, group, 2)]) for group in groups
+        (group, leaders[partition_for_group(tenant_id, group, 2)]) for group in groups
     ]
 
 

@@ -78,6 +78,30 @@ def test_tenants_come_and_go_with_the_image() -> None:
         player.client_of("fourth").send(ApiKey.METADATA, 13, named(None))
 
 
+def test_no_log_is_opened_for_whoever_names_another_tenant_s_topic() -> None:
+    player = NamespacePlayer()
+    partitions = player.services.partitions
+    for owner, stranger in ((player.second, player.first), (player.first, player.second)):
+        topic_id = owner.ask(ApiKey.CREATE_TOPICS, 7, created("x")).topics[0].topic_id
+        opened_count = len(partitions)
+        (topic,) = stranger.ask(ApiKey.PRODUCE, 13, produced(13, "x", topic_id, b"no")).responses
+        assert topic.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        for rack_id in ("", "rack"):
+            request = fetched(13, "x", topic_id)
+            request.rack_id = rack_id
+            (topic,) = stranger.ask(ApiKey.FETCH, 13, request).responses
+            assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert len(partitions) == opened_count
+        # Nor is it found when it is open.
+        (topic,) = owner.ask(ApiKey.PRODUCE, 13, produced(13, "x", topic_id, b"yes")).responses
+        assert topic.partition_responses[0].error_code == ErrorCode.NONE
+        assert len(partitions) == opened_count + 1
+        (topic,) = stranger.ask(ApiKey.FETCH, 13, fetched(13, "x", topic_id)).responses
+        assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        (topic,) = stranger.ask(ApiKey.PRODUCE, 13, produced(13, "x", topic_id, b"no")).responses
+        assert topic.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
 def test_a_tenant_is_told_its_own_cluster_id() -> None:
     player = NamespacePlayer()
     for client, cluster_id in ((player.first, "cluster"), (player.second, "second-cluster")):

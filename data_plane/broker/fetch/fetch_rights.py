@@ -100,11 +100,13 @@ class FetchRights:
     ) -> Partition | None:
         """The replica to read at, or None; `error` then says why."""
         partitions = self._services.partitions
+        # An id may be anybody's, and followers fetch everybody's.
+        tenant = None if self.is_follower else self.tenant
         if projected is not None:
-            source = (projected.source_topic_id, projected.source_index)
+            source = (projected.source_topic_id, projected.source_index, tenant)
             partition = partitions.get(*source)
         elif uses_topic_ids:
-            source = (target.topic_id, target.index)
+            source = (target.topic_id, target.index, tenant)
             partition = partitions.get(*source)
         else:
             partition = partitions.get_by_name(self.tenant, target.topic, target.index)
@@ -115,8 +117,7 @@ class FetchRights:
                 partition = partitions.replica_by_name(self.tenant, target.topic, target.index)
         if partition is None or not self.may_read(partition):
             return None
-        # An id may be anybody's.
-        return partition if self.is_follower or partition.tenant == self.tenant else None
+        return partition if tenant is None or partition.tenant == tenant else None
 
     def error(
         self, target: FetchPartition, projected: ProjectedPartition | None, uses_topic_ids: bool

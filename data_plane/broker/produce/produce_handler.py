@@ -398,7 +398,7 @@ class _Produce:
         """The partition to append to, or None when the answer says why not."""
         partitions = self._services.partitions
         index = piece.partition_index
-        partition = partitions.get(topic_id, index)
+        partition = partitions.get(topic_id, index, self._tenant)
         # An id may be anybody's.
         is_ours = partition is not None and partition.tenant == self._tenant
         if partition is None or partition.leader_error is not ErrorCode.NONE or not is_ours:

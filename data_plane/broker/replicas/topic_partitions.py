@@ -145,12 +145,16 @@ class TopicPartitions:
 
     # Lookups
 
-    def get(self, topic_id: bytes | UUID, index: int) -> Partition | None:
-        """The partition this broker leads, or None; `error` then says why."""
+    def get(
+        self, topic_id: bytes | UUID, index: int, tenant: str | None = None
+    ) -> Partition | None:
+        """The partition this broker leads, or None; `error` then says why. Of another one's topic
+        than `tenant`'s no log is opened; one that is open is found, so whoever names a tenant
+        compares it with the partition's."""
         # Those that have the bytes at hand ask most often; `replica` makes them of a UUID.
         partition = self._leading_by_id.get((topic_id, index))  # type: ignore[arg-type]
         if partition is None:
-            partition = self.replica(topic_id, index)
+            partition = self.replica(topic_id, index, tenant)
             if partition is not None and partition.leader_id != self._node_id:
                 return None
         return partition
@@ -164,14 +168,17 @@ class TopicPartitions:
                 return None
         return partition
 
-    def replica(self, topic_id: bytes | UUID, index: int) -> Partition | None:
-        """The local replica, whatever its role; None when there is none or its disk failed."""
+    def replica(
+        self, topic_id: bytes | UUID, index: int, tenant: str | None = None
+    ) -> Partition | None:
+        """The local replica, whatever its role; None when there is none or its disk failed. As for
+        `tenant` see `get`."""
         if isinstance(topic_id, UUID):
             topic_id = topic_id.bytes
         partition = self._replicas.get((topic_id, index))
         if partition is None and topic_id != ZERO_ID:
             topic = self._image.topics_by_id.get(UUID(bytes=topic_id))
-            if topic is not None:
+            if topic is not None and tenant in (None, topic.tenant):
                 partition = self._open(topic, index)
         return partition
 
