@@ -270,8 +270,8 @@ def _add_metrics(collector: BrokerCollector, services: Services) -> None:
         ("tidewheel_fetch_sessions", "Fetch sessions.", lambda: len(sessions.cache)),
         (
             "tidewheel_fetch_session_partitions",
-            "Partitions in fetch sessions.",
-            sessions.cache.partitions_count,
+            "Partitions that fetch sessions, and polls without one, remember.",
+            lambda: sessions.kept.count,
         ),
         ("tidewheel_parked_fetches", "Long polls waiting.", lambda: len(sessions.parked)),
     ]

@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_plane.broker.fetch import kept_partitions
 from data_plane.broker.fetch.cold_reads import ANSWER_BYTES_MIN
-from data_plane.broker.fetch.fetch_sessions import EVICTION_AGE_MS, FetchSessionCache
+from data_plane.broker.fetch.fetch_sessions import EVICTION_AGE_MS, FetchSessionCache, FetchSet
+from data_plane.broker.fetch.kept_partitions import ClosingSets, KeptPartitions
 from data_plane.broker.request import budget as budget_module
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.budget import Budget, TooManyNamespaces
+from data_plane.broker.request.principal import Principal
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel_types import FetchPartitionView, FetchTopicView
 from tests.broker.broker_player import BrokerPlayer, values_of
 from tests.broker.test_fetch import fill
 from tests.broker.test_fetch_sessions import make_set
@@ -125,6 +129,115 @@ def test_a_session_is_known_to_its_namespace_alone() -> None:
     assert cache.find(session.session_id, 1, False, 0, namespace="acme") is session
     cache.end(session.session_id, "acme")
     assert len(cache) == 0
+
+
+def test_a_session_is_known_to_its_principal_alone() -> None:
+    cache = FetchSessionCache(10, random.Random(1))
+    session = make_set(5, 0)
+    alice, bob = Principal("User", "alice"), Principal("User", "bob")
+    assert cache.keep(session, 0, "acme", alice)
+    found = cache.find(session.session_id, 1, False, 0, namespace="acme", principal=bob)
+    assert found is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    cache.end(session.session_id, "acme", bob)
+    found = cache.find(session.session_id, 1, False, 0, namespace="acme", principal=alice)
+    assert found is session
+    cache.end(session.session_id, "acme", alice)
+    assert len(cache) == 0
+
+
+def test_a_full_cache_gives_a_newcomer_a_session_of_who_has_most() -> None:
+    cache = FetchSessionCache(6, random.Random(1))
+    greedy = [make_set(1, 0) for _ in range(6)]
+    for session in greedy:
+        assert cache.keep(session, 0, "greedy")
+    # It has used its first one since.
+    cache.find(greedy[0].session_id, 1, False, 0, namespace="greedy")
+    assert not cache.keep(make_set(1, 0), 0, "greedy")
+    for name in ("acme", "globex", "acme", "globex"):
+        assert cache.keep(make_set(1, 0), 0, name)
+    assert not cache.keep(make_set(1, 0), 0, "acme"), "now each has as much"
+    assert [cache.slots.of(name).used for name in ("greedy", "acme", "globex")] == [2, 2, 2]
+    assert [one.session_id in cache._sessions for one in greedy] == [True] + [False] * 4 + [True]
+
+
+class Kept:
+    """Sets of ten partitions that tenants have kept."""
+
+    def __init__(self, partitions_max: int) -> None:
+        self.kept = KeptPartitions(partitions_max)
+        self.given_up: list[FetchSet] = []
+
+    def keep(self, tenant: str) -> FetchSet | None:
+        fetch_set = make_set(10, 0)
+        fetch_set.tenant = tenant
+        if not self.kept.take(fetch_set):
+            return None
+
+        def give_up() -> None:
+            self.given_up.append(fetch_set)
+            fetch_set.close()
+
+        self.kept.may_give_up(fetch_set, give_up)
+        return fetch_set
+
+    def used(self, *tenants: str) -> list[int]:
+        return [self.kept.budget.of(tenant).used for tenant in tenants]
+
+
+def test_who_has_most_partitions_gives_up_some_for_a_newcomer() -> None:
+    world = Kept(120)
+    first = [world.keep("first") for _ in range(12)]
+    assert world.keep("first") is None
+    assert world.used("first") == [120], "who is alone has all"
+    while world.keep("second"):
+        pass
+    assert world.used("first", "second") == [60, 60]
+    while world.keep("third"):
+        pass
+    assert world.used("first", "second", "third") == [40, 40, 40]
+    assert [world.keep(tenant) for tenant in ("first", "second", "third")] == [None] * 3
+    # The oldest ones go.
+    assert [one for one in first if one in world.given_up] == first[:8]
+
+
+def test_a_set_that_is_closed_counts_no_more_and_is_not_given_up() -> None:
+    world = Kept(30)
+    kept = [one for _ in range(3) if (one := world.keep("first")) is not None]
+    world.kept.forget(kept[0])
+    assert world.keep("second") is not None
+    assert world.given_up == [kept[1]]
+    assert world.kept.count == 30
+    kept[0].close()
+    assert world.kept.count == 20
+
+
+def test_a_set_that_grows_beyond_the_room_counts_as_before() -> None:
+    kept = KeptPartitions(10)
+    one = make_set(10, 0)
+    assert kept.take(one)
+    wanted = [FetchPartitionView(index, -1, 0, -1, -1, 1, bytes(16), -1) for index in range(3)]
+    one.name_changes([FetchTopicView("more", bytes(16), wanted)])
+    assert not kept.take(one)
+    assert kept.count == 10
+    for topic, index in (("more", 0), ("more", 1), ("topic", 0)):
+        one.forget(topic, bytes(16), index)
+    assert kept.take(one)
+    assert kept.count == 10
+    one.close()
+    assert kept.count == 0
+
+
+def test_sets_that_are_let_go_of_in_turns_count_until_then() -> None:
+    kept = KeptPartitions(kept_partitions.CLOSED_PER_TURN_MAX * 3)
+    closing = ClosingSets(kept)
+    large = make_set(kept_partitions.CLOSED_PER_TURN_MAX * 2 + 1, 0)
+    closing.close(large)
+    counts = [kept.count]
+    while closing.partitions_count:
+        closing.run()
+        counts.append(kept.count)
+    turn = kept_partitions.CLOSED_PER_TURN_MAX
+    assert counts == [2 * turn + 1, turn + 1, 1, 0]
 
 
 # What clients leave unread

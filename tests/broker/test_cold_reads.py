@@ -51,7 +51,7 @@ def test_a_fetch_behind_one_that_reads_from_disk_gets_its_own_partitions(
     third = broker.fetch({("orders", 0): 40})
     broker.run_jobs()
     assert sorted(parts(third.response)) == [0]
-    assert broker.sessions.connection_partitions_count == 1
+    assert broker.sessions.kept.count == 1
 
 
 def test_cold_reads_of_one_fetch_share_what_memory_is_left(broker: BrokerPlayer) -> None:

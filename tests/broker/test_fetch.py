@@ -599,10 +599,10 @@ def test_the_partitions_of_a_connection_are_remembered_until_it_closes(
     found = parts(broker.fetch(wanted).response)
     assert [len(values_of(found[index].records)) for index in range(3)] == [0, 1, 0]
     assert broker.connection.fetch_set is kept
-    assert broker.sessions.kept_partitions_count() == 3
+    assert broker.sessions.kept.count == 3
     for callback in list(broker.connection.on_close):
         callback()
-    assert broker.sessions.kept_partitions_count() == 0
+    assert broker.sessions.kept.count == 0
     assert not any(broker.partition("orders", index).watchers for index in range(3))
 
 
@@ -611,7 +611,7 @@ def test_what_a_poll_does_not_name_any_more_is_forgotten(broker: BrokerPlayer) -
     found = parts(broker.fetch({("orders", 1): 0, ("orders", 2): 0}).response)
     assert sorted(found) == [1, 2]
     assert not broker.partition("orders", 0).watchers
-    assert broker.sessions.kept_partitions_count() == 2
+    assert broker.sessions.kept.count == 2
     # As many as before, but others.
     found = parts(broker.fetch({("orders", 0): 0, ("orders", 2): 0}).response)
     assert sorted(found) == [0, 2]
@@ -647,18 +647,16 @@ def test_polls_of_one_connection_may_overlap(broker: BrokerPlayer) -> None:
     assert not broker.partition("orders", 1).watchers
 
 
-def test_remembered_partitions_are_bounded(
-    broker: BrokerPlayer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("data_plane.broker.fetch.fetch_sets.KEPT_PARTITIONS_MAX", 3)
+def test_remembered_partitions_are_bounded(broker: BrokerPlayer) -> None:
+    broker.sessions.kept.budget.max = 3
     connections = [broker.connect() for _ in range(3)]
     two: Wanted = {("orders", 0): 0, ("orders", 1): 0}
     broker.fetch(two, connection=connections[0])
-    assert broker.sessions.kept_partitions_count() == 2
+    assert broker.sessions.kept.count == 2
     # No room for two more: served, but not remembered.
     assert len(parts(broker.fetch(two, connection=connections[1]).response)) == 2
     assert broker.fetch(two, session_epoch=0, connection=connections[2]).response.session_id == 0
-    assert broker.sessions.kept_partitions_count() == 2
+    assert broker.sessions.kept.count == 2
     assert len(broker.partition("orders").watchers) == 1
     one: Wanted = {("orders", 2): 0}
     response = broker.fetch(one, session_epoch=0, connection=connections[2]).response
@@ -670,7 +668,7 @@ def test_remembered_partitions_are_bounded(
     assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     more: Wanted = {**two, **one, ("orders", 7): 0}
     assert len(parts(broker.fetch(more, connection=connections[0]).response)) == 4
-    assert broker.sessions.kept_partitions_count() == 0
+    assert broker.sessions.kept.count == 0
     assert not broker.partition("orders").watchers
 
 

@@ -11,7 +11,7 @@ from data_plane.broker.fetch import (
     fetch_handler,
     fetch_poll,
     fetch_reads,
-    fetch_sessions,
+    kept_partitions,
     large_fetches,
 )
 from data_plane.wire.errors import ErrorCode
@@ -35,8 +35,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerPlayer]:
     monkeypatch.setattr(fetch_reads, "LOOKED_AT_MAX", LOOKED_AT_MAX)
     for name in ("NAMED_MAX", "LOOKED_AT_MAX", "TOLD_MAX"):
         monkeypatch.setattr(large_fetches, name, getattr(large_fetches, name) // 10)
-    closed_max = fetch_sessions.CLOSED_PER_TURN_MAX // 10
-    monkeypatch.setattr(fetch_sessions, "CLOSED_PER_TURN_MAX", closed_max)
+    closed_max = kept_partitions.CLOSED_PER_TURN_MAX // 10
+    monkeypatch.setattr(kept_partitions, "CLOSED_PER_TURN_MAX", closed_max)
     player = BrokerPlayer()
     player.services.components.append(player.sessions)
     player.create_topic("orders", COUNT)
@@ -161,7 +161,7 @@ def test_a_poll_without_session_waits(
     assert values_of(told[1].records) == ([] if ending == "time" else [(0, b"a")])
     # The connection's set is free for the next poll.
     assert broker.connection.fetch_set.parked is None
-    assert broker.sessions.kept_partitions_count() == COUNT
+    assert broker.sessions.kept.count == COUNT
 
 
 def test_partitions_that_are_no_longer_named_are_forgotten(
@@ -171,7 +171,7 @@ def test_partitions_that_are_no_longer_named_are_forgotten(
     fewer = all_of(count=COUNT // 2)
     assert len(parts(send_and_count(broker, turns, fewer).response)) == COUNT // 2
     check(turns)
-    assert broker.sessions.kept_partitions_count() == COUNT // 2
+    assert broker.sessions.kept.count == COUNT // 2
     assert not broker.partition("orders", COUNT - 1).watchers
 
 
@@ -220,10 +220,10 @@ def test_cut_short(broker: BrokerPlayer, turns_count: int, ending: str, epoch: i
     for callback in on_close:
         callback()
     broker.run_jobs()
-    for _ in range(COUNT // fetch_sessions.CLOSED_PER_TURN_MAX):
+    for _ in range(COUNT // kept_partitions.CLOSED_PER_TURN_MAX):
         broker.pass_time(1)
     assert not poll.is_answered
-    assert broker.sessions.kept_partitions_count() == 0
+    assert broker.sessions.kept.count == 0
     assert not broker.partition("orders").watchers
 
 
@@ -233,20 +233,20 @@ def test_a_large_set_lets_go_over_many_turns(
 ) -> None:
     """What its partitions say until then is heard by nobody."""
     opened = broker.answered(broker.fetch(all_of(), session_epoch=epoch)).response
-    assert broker.sessions.kept_partitions_count() == COUNT
-    turns_count = COUNT // fetch_sessions.CLOSED_PER_TURN_MAX
+    assert broker.sessions.kept.count == COUNT
+    turns_count = COUNT // kept_partitions.CLOSED_PER_TURN_MAX
     if epoch == 0:
         turns.sent(lambda: broker.fetch({}, session_id=opened.session_id, session_epoch=-1))
     else:
         connection = broker.connection
         turns.take(lambda: [callback() for callback in list(connection.on_close)])
-    assert broker.sessions.kept_partitions_count() >= COUNT, "what is not let go of counts"
+    assert broker.sessions.kept.count >= COUNT, "what is not let go of counts"
     turns.ticked(1)
     broker.produce("orders", [b"a"], index=0)
     turns.ticked(2 * turns_count)
-    assert broker.sessions.kept_partitions_count() == 0
+    assert broker.sessions.kept.count == 0
     assert not any(broker.partition("orders", index).watchers for index in range(COUNT))
-    assert max(turns.calls_counts) <= 3 * fetch_sessions.CLOSED_PER_TURN_MAX
+    assert max(turns.calls_counts) <= 3 * kept_partitions.CLOSED_PER_TURN_MAX
     assert broker.sessions.next_deadline_ms() is None
     assert len(turns.calls_counts) == 1 + turns_count
 
@@ -255,7 +255,7 @@ def test_a_stop_lets_go_of_everything(broker: BrokerPlayer) -> None:
     opened = broker.answered(broker.fetch(all_of(), session_epoch=0)).response
     broker.fetch({}, session_id=opened.session_id, session_epoch=-1)
     broker.sessions.stop(broker.now_ms)
-    assert broker.sessions.kept_partitions_count() == 0
+    assert broker.sessions.kept.count == 0
     assert not broker.partition("orders").watchers
 
 
@@ -273,13 +273,11 @@ def test_a_session_whose_change_is_cut_short_is_over(broker: BrokerPlayer) -> No
     assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_more_partitions_than_are_remembered(
-    broker: BrokerPlayer, turns: BrokerTurns, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("data_plane.broker.fetch.fetch_sets.KEPT_PARTITIONS_MAX", COUNT - 1)
+def test_more_partitions_than_are_remembered(broker: BrokerPlayer, turns: BrokerTurns) -> None:
+    broker.sessions.kept.budget.max = COUNT - 1
     poll = send_and_count(broker, turns, all_of(), session_epoch=0, max_wait_ms=WAIT_MS)
     broker.pass_time(WAIT_MS)
     response = turns.answered(poll).response
     assert (len(parts(response)), response.session_id) == (COUNT, 0)
-    turns.ticked(COUNT // fetch_sessions.CLOSED_PER_TURN_MAX)
+    turns.ticked(COUNT // kept_partitions.CLOSED_PER_TURN_MAX)
     assert not broker.partition("orders").watchers

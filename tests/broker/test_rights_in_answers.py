@@ -271,6 +271,44 @@ def test_a_session_hears_of_each_refusal_and_of_what_it_may_read_again(world: Wo
     assert told.records
 
 
+@pytest.mark.parametrize("is_large", [False, True])
+def test_no_partition_is_remembered_for_who_may_not_read_it(world: World, is_large: bool) -> None:
+    world.grant(may(AclOperation.READ, "x"))
+    kept = world.player.services.fetches.kept
+    partitions_count = LARGE_FETCH_BYTES // 20 if is_large else 1
+
+    def ask(name: str, epoch: int, session_id: int = 0) -> Any:
+        request = story.fetched(12, name, world.topic_id)
+        request.topics[0].partitions = [
+            FetchPartition(partition=index, partition_max_bytes=1)
+            for index in range(partitions_count)
+        ]
+        request.session_id, request.session_epoch, request.max_wait_ms = session_id, epoch, 0
+        pending = world.player.first.send(ApiKey.FETCH, 12, request)
+        while not pending.is_answered:
+            world.player.run_jobs()
+            world.player.pass_time(1)
+        world.player.services.fetches.closing.run_all()
+        return pending.response
+
+    # Neither as a session nor with the connection.
+    for epoch in (0, -1):
+        answer = ask(HIDDEN, epoch)
+        assert answer.session_id == 0
+        assert {part.error_code for part in answer.responses[0].partitions} == {REFUSED}
+        assert kept.count == 0
+    session_id = ask("x", 0).session_id
+    assert session_id
+    assert kept.count == partitions_count
+    answer = ask(HIDDEN, 1, session_id)
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert kept.count == 0
+    ask("x", -1)
+    assert kept.count == partitions_count
+    ask(HIDDEN, -1)
+    assert kept.count == 0
+
+
 def test_other_brokers_may_do_everything(world: World) -> None:
     world.grant()
     broker = world.player.connect()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -21,7 +22,7 @@ from data_plane.wire.messages.list_groups_request import ListGroupsRequest
 from data_plane.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from data_plane.wire.messages.update_features_request import UpdateFeaturesRequest
 from data_plane.wire.registry import ApiKey
-from tests.broker.namespace_player import SECOND, NamespacePlayer
+from tests.broker.namespace_player import SECOND, Client, NamespacePlayer
 from tests.broker.test_namespaces import (
     by_ids,
     coordinators,
@@ -100,6 +101,38 @@ def test_no_log_is_opened_for_whoever_names_another_tenant_s_topic() -> None:
         assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
         (topic,) = stranger.ask(ApiKey.PRODUCE, 13, produced(13, "x", topic_id, b"no")).responses
         assert topic.partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_what_a_connection_reads_is_given_up_for_a_tenant_that_has_less() -> None:
+    player = NamespacePlayer()
+    kept = player.services.fetches.kept
+    kept.budget.max = 2
+    for client in (player.first, player.second):
+        client.ask(ApiKey.CREATE_TOPICS, 7, created("x"))
+    greedy = [player.client_of("default") for _ in range(3)]
+
+    def poll(client: Client) -> Any:
+        (topic,) = client.ask(ApiKey.FETCH, 12, fetched(12, "x", UUID(int=0))).responses
+        return topic.partitions[0].error_code
+
+    for client in greedy:
+        assert poll(client) == ErrorCode.NONE
+    assert kept.budget.of("default").used == 2
+    waiting = fetched(12, "x", UUID(int=0))
+    waiting.max_wait_ms = 60_000
+    pending = greedy[0].send(ApiKey.FETCH, 12, waiting)
+    assert not pending.is_answered
+    # It is given up, and counts until it is answered.
+    assert poll(player.second) == ErrorCode.NONE
+    assert kept.budget.of(SECOND).used == 0
+    player.produce("x", [b"v"])
+    assert greedy[0].take(pending).responses[0].partitions[0].records
+    assert poll(player.second) == ErrorCode.NONE
+    shares = [kept.budget.of(name).used for name in ("default", SECOND)]
+    assert shares == [1, 1]
+    for client in greedy:
+        assert poll(client) == ErrorCode.NONE
+    assert [kept.budget.of(name).used for name in ("default", SECOND)] == shares
 
 
 def test_a_tenant_is_told_its_own_cluster_id() -> None:

@@ -5,12 +5,13 @@ Each look at the partitions asks anew: rights may go while a poll waits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from data_plane.broker.fetch.fetch_sessions import FetchPartition, FetchSet
 from data_plane.broker.request.api import RequestContext
 from data_plane.cell.acls import AclOperation
+from data_plane.wire.kernel_types import FetchTopicView
 
 Targets = Sequence[FetchPartition]
 
@@ -37,6 +38,22 @@ def readable_of(
         may_read = name is None or context.may_to_topic(AclOperation.READ, name)
         (readable if may_read else refused).append(target)
     return readable, refused
+
+
+def may_read_all(context: RequestContext, topics: Iterable[FetchTopicView]) -> bool:
+    """Whether its sender may read what a request names. Nothing else is remembered for him."""
+    if context.names.rights.is_open or context.connection.is_inter_broker:
+        return True
+    for topic in topics:
+        name = topic.name
+        if not name:
+            known = context.topics.by_id(UUID(bytes=topic.topic_id))
+            if known is None:
+                continue
+            name = known.name
+        if not context.may_to_topic(AclOperation.READ, name):
+            return False
+    return True
 
 
 def _name_of(context: RequestContext, fetch_set: FetchSet, target: FetchPartition) -> str | None:

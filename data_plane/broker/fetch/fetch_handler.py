@@ -24,6 +24,7 @@ whose log ends it reports; in a session, what it does not name has not changed.
 from __future__ import annotations
 
 from data_plane.broker.fetch import fetch_sets
+from data_plane.broker.fetch.fetch_authorization import may_read_all
 from data_plane.broker.fetch.fetch_poll import Poll
 from data_plane.broker.fetch.fetch_reads import LARGE_FETCH_BYTES
 from data_plane.broker.fetch.fetch_response import (
@@ -63,21 +64,21 @@ def handle_fetch(
     is_full = EPOCH_FINAL <= view.session_epoch <= EPOCH_INITIAL
     if is_full:
         fetch_set = fetch_sets.for_full(fetches, context, view, now_ms)
-        before_count = fetch_set.partitions_count
         fetch_set.name_all(view.topics)
-        if not fetch_set.is_kept or fetch_set.partitions_count != before_count:
-            fetch_sets.keep(fetches, context, view, fetch_set, before_count, now_ms)
+        if not fetch_set.is_kept or fetch_set.has_changed:
+            may_read = may_read_all(context, view.topics)
+            fetch_sets.keep(fetches, context, view, fetch_set, now_ms, may_read=may_read)
     else:
         found = fetch_sets.of_session(fetches, context, view, now_ms)
         if isinstance(found, ErrorCode):
             return encode_refusal(services, context, found)
         fetch_set = found
-        before_count = fetch_set.partitions_count
         fetch_set.name_changes(view.topics)
         if view.forgotten_topics:
             fetch_set.forget_all(view.forgotten_topics)
-        if fetch_set.partitions_count != before_count:
-            error = fetch_sets.keep_session(fetches, fetch_set, before_count)
+        if fetch_set.has_changed:
+            may_read = may_read_all(context, view.topics)
+            error = fetch_sets.keep_session(fetches, fetch_set, may_read=may_read)
             if error is not ErrorCode.NONE:
                 return encode_refusal(services, context, error)
     if view.isolation_level != fetch_set.isolation_level:

@@ -17,13 +17,15 @@ Invariants
 - Sessions are numbered from 1 at random, epochs from 1 to 2^31-1 and round to 1 again.
 - The cache holds at most max.incremental.fetch.session.cache.slots sessions. When it is full a new
   session takes the slot of one unused for two minutes, or else of the smallest one older than that
-  and smaller than itself, or else it gets no session, as in Kafka.
+  and smaller than itself, as in Kafka; or else one of a tenant that has more sessions than its own
+  would have; or else it gets no session.
+- A session is its tenant's and its principal's; nobody else finds it.
 """
 
 from __future__ import annotations
 
 import random
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
@@ -32,6 +34,7 @@ from data_plane.broker.fetch.projection import ProjectedPartition
 from data_plane.broker.request.authorizer import Policy
 from data_plane.broker.request.budget import Budget, Share, TooManyNamespaces
 from data_plane.broker.request.namespaces import DEFAULT_NAMESPACE
+from data_plane.broker.request.principal import ANONYMOUS, Principal
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import (
@@ -53,12 +56,6 @@ HIGH_WATERMARK_NOT_SAID = 2**63 - 1
 
 # A topic's name and id, one of which is empty.
 TopicKey = tuple[str, bytes]
-
-# Partitions that all sessions and connections together may remember, at some 400 bytes each.
-KEPT_PARTITIONS_MAX = 250_000
-
-# Partitions that sets which are over let go of in one turn of the loop, at some 0.6 µs each.
-CLOSED_PER_TURN_MAX = 2_000
 
 
 def next_epoch(epoch: int) -> int:
@@ -180,14 +177,18 @@ class FetchSet:
         "dirty",
         "epoch",
         "generation",
+        "has_changed",
         "is_being_read",
         "is_follower",
         "is_kept",
         "isolation_level",
+        "kept_share",
         "last_used_ms",
+        "on_connection_closed",
         "parked",
         "partitions_count",
         "policy",
+        "principal",
         "session_id",
         "share",
         "tenant",
@@ -202,8 +203,9 @@ class FetchSet:
         # Whose topics are named in it.
         self.tenant = tenant
         self.session_id = NO_SESSION_ID
-        # Of a session: its namespace's share of all.
+        # Of a session: its namespace's share of all, and who goes on with it.
         self.share: Share | None = None
+        self.principal: Principal | None = None
         self.is_follower = is_follower
         self.epoch = EPOCH_FINAL
         self.uses_topic_ids = uses_topic_ids
@@ -211,8 +213,11 @@ class FetchSet:
         self.last_used_ms = now_ms
         self.topics: dict[TopicKey, dict[int, FetchPartition]] = {}
         self.partitions_count = 0
-        # What a connection's set counts for among all that is remembered.
+        # There are others than when it was looked at whether it may be kept.
+        self.has_changed = True
+        # For how much it counts among all that is remembered, and in whose share.
         self.counted = 0
+        self.kept_share: Share | None = None
         self.dirty: dict[FetchPartition, None] = {}
         # What its partitions were held against last, where not everybody may do everything.
         self.policy: Policy | None = None
@@ -221,6 +226,8 @@ class FetchSet:
         self.isolation_level = -1
         # Whether it outlives its poll: a session's, or a connection's last one.
         self.is_kept = False
+        # What a connection's set has had itself called for when that ends.
+        self.on_connection_closed: Callable[[], None] = self.close
         # Its poll is to be answered, and waits for records from the disk.
         self.is_being_read = False
         # Of a follower: where it stands is to be reported with its next request, named or not.
@@ -250,6 +257,7 @@ class FetchSet:
                 target = FetchPartition(self, *key, wanted)
                 group[wanted.partition] = target
                 self.partitions_count += 1
+                self.has_changed = True
                 dirty[target] = None
             elif target.wanted != wanted:
                 target.wanted = wanted
@@ -313,6 +321,7 @@ class FetchSet:
         if not group:
             del self.topics[key]
         self.partitions_count -= 1
+        self.has_changed = True
         self.dirty.pop(target, None)
         self.unreported.pop(target, None)
         target.unwatch()
@@ -343,46 +352,17 @@ class FetchSet:
                 room -= 1
             if group:
                 topics[key] = group
-        self.partitions_count -= count_max - room
-        return count_max - room
-
-
-class ClosingSets:
-    """Sets that nobody uses any more. Large ones let go of their partitions turn by turn."""
-
-    def __init__(self) -> None:
-        self._sets: deque[FetchSet] = deque()
-        # What they have not let go of yet.
-        self.partitions_count = 0
-
-    def close(self, fetch_set: FetchSet) -> None:
-        """Stop watching, now or soon. The set must not be used afterwards."""
-        if fetch_set.partitions_count <= CLOSED_PER_TURN_MAX:
-            fetch_set.close()
-            return
-        fetch_set.parked = None
-        self.partitions_count += fetch_set.partitions_count
-        self._sets.append(fetch_set)
-
-    def run(self) -> None:
-        """A turn's work."""
-        room = CLOSED_PER_TURN_MAX
-        while self._sets and room > 0:
-            first = self._sets[0]
-            count = first.let_go(room)
-            self.partitions_count -= count
-            room -= count
-            if not first.partitions_count:
-                self._sets.popleft()
-
-    def run_all(self) -> None:
-        """There will be no turns any more."""
-        while self._sets:
-            self.run()
+        gone_count = count_max - room
+        self.partitions_count -= gone_count
+        if self.kept_share is not None:
+            given_back = min(gone_count, self.counted) if self.partitions_count else self.counted
+            self.counted -= given_back
+            self.kept_share.give_back(given_back)
+        return gone_count
 
 
 class FetchSessionCache:
-    """All sessions of the broker, least recently used first. A namespace knows its own alone."""
+    """All sessions of the broker, least recently used first."""
 
     def __init__(
         self,
@@ -400,9 +380,6 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def partitions_count(self) -> int:
-        return sum(session.partitions_count for session in self._sessions.values())
-
     def find(
         self,
         session_id: int,
@@ -411,10 +388,11 @@ class FetchSessionCache:
         now_ms: int,
         *,
         namespace: str = DEFAULT_NAMESPACE,
+        principal: Principal = ANONYMOUS,
         is_follower: bool = False,
     ) -> FetchSet | ErrorCode:
         """The session that an incremental request goes on with, advanced to its next epoch."""
-        session = self._of(namespace, session_id)
+        session = self._of(namespace, principal, session_id)
         if session is None or session.is_follower != is_follower:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if session.epoch != epoch:
@@ -426,13 +404,19 @@ class FetchSessionCache:
         self._sessions.move_to_end(session_id)
         return session
 
-    def _of(self, namespace: str, session_id: int) -> FetchSet | None:
+    def _of(self, namespace: str, principal: Principal, session_id: int) -> FetchSet | None:
         session = self._sessions.get(session_id)
         if session is None or session.share is None or session.share.namespace != namespace:
             return None
-        return session
+        return session if session.principal == principal else None
 
-    def keep(self, fetch_set: FetchSet, now_ms: int, namespace: str = DEFAULT_NAMESPACE) -> bool:
+    def keep(
+        self,
+        fetch_set: FetchSet,
+        now_ms: int,
+        namespace: str = DEFAULT_NAMESPACE,
+        principal: Principal = ANONYMOUS,
+    ) -> bool:
         """Make a full poll a session, when there is or can be made a slot for it. A namespace that
         has as many slots as it may have makes room among its own sessions."""
         try:
@@ -442,7 +426,7 @@ class FetchSessionCache:
         if share.left() <= 0 and not self._evict(fetch_set, now_ms, share):
             return False
         share.add(1)
-        fetch_set.share = share
+        fetch_set.share, fetch_set.principal = share, principal
         session_id = NO_SESSION_ID
         while session_id == NO_SESSION_ID or session_id in self._sessions:
             session_id = self._random.randint(1, 2**31 - 1)
@@ -452,9 +436,9 @@ class FetchSessionCache:
         self._sessions[session_id] = fetch_set
         return True
 
-    def end(self, session_id: int, namespace: str) -> None:
+    def end(self, session_id: int, namespace: str, principal: Principal = ANONYMOUS) -> None:
         """As `remove`, because a client says so."""
-        if self._of(namespace, session_id) is not None:
+        if self._of(namespace, principal, session_id) is not None:
             self.remove(session_id)
 
     def remove(self, session_id: int) -> None:
@@ -492,9 +476,23 @@ class FetchSessionCache:
                     or (newcomer.is_follower and not session.is_follower)
                 )
             ]
-            if not evictable:
-                return False
-            victim = min(evictable, key=lambda session: session.partitions_count)
+            if evictable:
+                victim = min(evictable, key=lambda session: session.partitions_count)
+            else:
+                surplus = _of_whoever_has_more(sessions, share)
+                if surplus is None:
+                    return False
+                victim = surplus
         self.evictions_count += 1
         self.remove(victim.session_id)
         return True
+
+
+def _of_whoever_has_more(sessions: Sequence[FetchSet], share: Share) -> FetchSet | None:
+    """The least recently used one, of `sessions` in that order, of the namespace that has most of
+    them; None where it has no more than the newcomer's would have then."""
+    shares = [session.share for session in sessions if session.share is not None]
+    greediest = max(shares, key=lambda one: one.used, default=share)
+    if greediest.used <= share.used + 1:
+        return None
+    return next(session for session in sessions if session.share is greediest)

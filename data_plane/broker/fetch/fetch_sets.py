@@ -11,15 +11,16 @@ slices (large_fetches.py).
 
 from __future__ import annotations
 
+from functools import partial
+
 from data_plane.broker.fetch.fetch_response import SESSIONS_VERSION, TOPIC_IDS_VERSION
 from data_plane.broker.fetch.fetch_sessions import (
     EPOCH_INITIAL,
-    KEPT_PARTITIONS_MAX,
     NO_SESSION_ID,
     FetchSet,
 )
 from data_plane.broker.fetch.open_fetches import OpenFetches
-from data_plane.broker.request.api import RequestContext
+from data_plane.broker.request.api import ConnectionInfo, RequestContext
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FetchRequestView
 
@@ -31,7 +32,7 @@ def for_full(
     uses_topic_ids = context.api_version >= TOPIC_IDS_VERSION
     is_follower = view.replica_id >= 0
     if view.session_id != NO_SESSION_ID:
-        fetches.cache.end(view.session_id, context.namespace)
+        fetches.cache.end(view.session_id, context.tenant, context.principal)
     if view.session_epoch != EPOCH_INITIAL or context.api_version < SESSIONS_VERSION:
         kept: FetchSet | None = context.connection.fetch_set
         # A second poll while the first one is open has a set of its own.
@@ -51,27 +52,20 @@ def keep(
     context: RequestContext,
     view: FetchRequestView,
     fetch_set: FetchSet,
-    before_count: int,
     now_ms: int,
+    *,
+    may_read: bool,
 ) -> None:
-    """All partitions are named; there were `before_count`."""
+    """All partitions are named; `may_read`: and none that its sender may not read."""
+    fetch_set.has_changed = False
     if view.session_epoch == EPOCH_INITIAL and context.api_version >= SESSIONS_VERSION:
-        kept_count = fetches.kept_partitions_count() + fetch_set.partitions_count
-        if fetch_set.partitions_count and kept_count <= KEPT_PARTITIONS_MAX:
-            fetches.cache.keep(fetch_set, now_ms, context.namespace)
+        if may_read and fetch_set.partitions_count and fetches.kept.take(fetch_set):
+            _keep_as_session(fetches, context, fetch_set, now_ms)
     elif context.connection.fetch_set is fetch_set:
-        fetches.connection_partitions_count += fetch_set.partitions_count - fetch_set.counted
-        fetch_set.counted = fetch_set.partitions_count
-        if (
-            fetch_set.partitions_count > before_count
-            and fetches.kept_partitions_count() > KEPT_PARTITIONS_MAX
-        ):
-            _drop_from_connection(fetches, context)
-    elif (
-        context.connection.fetch_set is None
-        and fetches.kept_partitions_count() + fetch_set.partitions_count <= KEPT_PARTITIONS_MAX
-    ):
-        _keep_with_connection(fetches, context, fetch_set)
+        if not may_read or not fetches.kept.take(fetch_set):
+            _drop_from_connection(fetches, context.connection)
+    elif may_read and context.connection.fetch_set is None and fetches.kept.take(fetch_set):
+        _keep_with_connection(fetches, context.connection, fetch_set)
 
 
 def of_session(
@@ -83,7 +77,8 @@ def of_session(
         view.session_epoch,
         context.api_version >= TOPIC_IDS_VERSION,
         now_ms,
-        namespace=context.namespace,
+        namespace=context.names.tenant,
+        principal=context.connection.principal,
         is_follower=view.replica_id >= 0,
     )
     if not isinstance(fetch_set, ErrorCode) and fetch_set.parked is not None:
@@ -94,14 +89,13 @@ def of_session(
     return fetch_set
 
 
-def keep_session(fetches: OpenFetches, fetch_set: FetchSet, before_count: int) -> ErrorCode:
-    """Its changes are named; there were `before_count` partitions. An error is the whole answer."""
+def keep_session(fetches: OpenFetches, fetch_set: FetchSet, *, may_read: bool) -> ErrorCode:
+    """Its changes are named; `may_read`: and none that its sender may not read. An error is the
+    whole answer."""
     cache = fetches.cache
-    if (
-        fetch_set.partitions_count > before_count
-        and fetches.kept_partitions_count() > KEPT_PARTITIONS_MAX
-    ):
-        # The client opens a new session, and gets none as long as memory is short.
+    fetch_set.has_changed = False
+    if not may_read or not fetches.kept.take(fetch_set):
+        # The client opens a new session, and gets none while that is so.
         cache.remove(fetch_set.session_id)
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     if not fetch_set.partitions_count:
@@ -111,26 +105,39 @@ def keep_session(fetches: OpenFetches, fetch_set: FetchSet, before_count: int) -
     return ErrorCode.NONE
 
 
-def _keep_with_connection(
-    fetches: OpenFetches, context: RequestContext, fetch_set: FetchSet
+def _keep_as_session(
+    fetches: OpenFetches, context: RequestContext, fetch_set: FetchSet, now_ms: int
 ) -> None:
-    connection = context.connection
+    cache = fetches.cache
+    if cache.keep(fetch_set, now_ms, context.tenant, context.principal):
+        fetches.kept.may_give_up(fetch_set, partial(cache.remove, fetch_set.session_id))
+
+
+def _keep_with_connection(
+    fetches: OpenFetches, connection: ConnectionInfo, fetch_set: FetchSet
+) -> None:
     connection.fetch_set = fetch_set
     fetch_set.is_kept = True
-    fetch_set.counted = fetch_set.partitions_count
-    fetches.connection_partitions_count += fetch_set.counted
 
     def closed() -> None:
         if connection.fetch_set is fetch_set:
-            _drop_from_connection(fetches, context)
+            _drop_from_connection(fetches, connection)
             fetches.closing.close(fetch_set)
 
+    def give_up() -> None:
+        _drop_from_connection(fetches, connection)
+        if fetch_set.parked is None and not fetch_set.is_being_read:
+            fetches.closing.close(fetch_set)
+
+    fetch_set.on_connection_closed = closed
     connection.on_close[closed] = None
+    fetches.kept.may_give_up(fetch_set, give_up)
 
 
-def _drop_from_connection(fetches: OpenFetches, context: RequestContext) -> None:
+def _drop_from_connection(fetches: OpenFetches, connection: ConnectionInfo) -> None:
     """Let the set go with its poll."""
-    fetch_set: FetchSet = context.connection.fetch_set
-    context.connection.fetch_set = None
+    fetch_set: FetchSet = connection.fetch_set
+    connection.fetch_set = None
     fetch_set.is_kept = False
-    fetches.connection_partitions_count -= fetch_set.counted
+    connection.on_close.pop(fetch_set.on_connection_closed, None)
+    fetches.kept.forget(fetch_set)

@@ -29,6 +29,7 @@ from typing import Any, cast
 
 from data_plane.broker.fetch import fetch_sets
 from data_plane.broker.fetch.cold_reads import ColdRead
+from data_plane.broker.fetch.fetch_authorization import may_read_all
 from data_plane.broker.fetch.fetch_poll import Poll
 from data_plane.broker.fetch.fetch_reads import FetchReads
 from data_plane.broker.fetch.fetch_response import (
@@ -205,20 +206,21 @@ class LargeFetch:
             return
         self._fetch_set = fetch_set
         fetch_set.parked = self
-        before_count = fetch_set.partitions_count
+        may_read = True
         if is_full:
-            yield from self._name_all(fetch_set, topics)
+            may_read = yield from self._name_all(fetch_set, topics)
         else:
             for piece in topics:
                 fetch_set.name_changes(piece)
+                may_read = may_read and may_read_all(context, piece)
                 yield self._pause
             for gone in forgotten:
                 fetch_set.forget_all(gone)
                 yield self._pause
         if is_full:
-            fetch_sets.keep(fetches, context, view, fetch_set, before_count, self._now_ms)
+            fetch_sets.keep(fetches, context, view, fetch_set, self._now_ms, may_read=may_read)
         else:
-            error = fetch_sets.keep_session(fetches, fetch_set, before_count)
+            error = fetch_sets.keep_session(fetches, fetch_set, may_read=may_read)
             if error is not ErrorCode.NONE:
                 self._refuse(error)
                 return
@@ -246,17 +248,22 @@ class LargeFetch:
             cast(list[list[ForgottenTopicView]], _pieces(view.forgotten_topics)),
         )
 
-    def _name_all(self, fetch_set: FetchSet, topics: Sequence[Sequence[FetchTopicView]]) -> Steps:
-        """As `FetchSet.name_all`."""
+    def _name_all(
+        self, fetch_set: FetchSet, topics: Sequence[Sequence[FetchTopicView]]
+    ) -> Generator[Callable[[OnDone], None], Any, bool]:
+        """As `FetchSet.name_all`; whether all may be read."""
         fetch_set.generation += 1
         named_count = 0
+        may_read = True
         for piece in topics:
+            may_read = may_read and may_read_all(self._context, piece)
             named_count += sum(fetch_set.name(topic) for topic in piece)
             yield self._pause
         if named_count != fetch_set.partitions_count:
             for targets in sliced(list(fetch_set.partitions()), NAMED_MAX):
                 fetch_set.forget_unnamed(targets)
                 yield self._pause
+        return may_read
 
     def _refuse(self, error: ErrorCode) -> None:
         self.deferred.complete(encode_refusal(self._services, self._context, error))

@@ -8,11 +8,12 @@ from __future__ import annotations
 from data_plane.broker.fetch.cold_reads import ColdReads
 from data_plane.broker.fetch.fetch_rights import RightsOfRequests
 from data_plane.broker.fetch.fetch_sessions import (
-    ClosingSets,
     FetchPartition,
     FetchSessionCache,
+    FetchSet,
     ParkedPoll,
 )
+from data_plane.broker.fetch.kept_partitions import ClosingSets, KeptPartitions
 from data_plane.broker.fetch.leader_throttle import LeaderThrottle
 from data_plane.broker.services import Services
 from data_plane.replica.partition import Partition
@@ -23,20 +24,19 @@ class OpenFetches:
 
     def __init__(self, services: Services) -> None:
         slots_max = services.config.get_int("max.incremental.fetch.session.cache.slots")
-        self.closing = ClosingSets()
-        self.cache = FetchSessionCache(slots_max, services.random, self.closing.close)
+        # What sessions and connections remember, or have not let go of.
+        self.kept = KeptPartitions()
+        self.closing = ClosingSets(self.kept)
+        self.cache = FetchSessionCache(slots_max, services.random, self._close_session)
         self.throttle = LeaderThrottle(services)
         self.rights = RightsOfRequests(services, self.throttle)
         self.cold_reads = ColdReads(services)
         self.parked: dict[ParkedPoll, None] = {}
         self._now_ms = 0
-        # Partitions in sets that connections keep.
-        self.connection_partitions_count = 0
 
-    def kept_partitions_count(self) -> int:
-        """Partitions that sessions and connections remember, or have not let go of."""
-        kept_count = self.cache.partitions_count() + self.connection_partitions_count
-        return kept_count + self.closing.partitions_count
+    def _close_session(self, fetch_set: FetchSet) -> None:
+        self.kept.forget(fetch_set)
+        self.closing.close(fetch_set)
 
     def look_up_again(self, partition: Partition) -> None:
         """A projection is to be read where `partition` was read as it is: whoever reads it asks
