@@ -36,6 +36,7 @@ from typing import NamedTuple
 
 from data_plane.log import held_records, segment_age
 from data_plane.log.batch_walk import BatchWalk, pieces_around
+from data_plane.log.cleaned_end import note_cleaned_end
 from data_plane.log.cold_files import Retired, cold_file
 from data_plane.log.compaction_swap import discard, swap_in
 from data_plane.log.compaction_writer import CompactedSegment, GroupWriter
@@ -316,6 +317,8 @@ class CompactionJob:
             return
         try:
             if self._is_done:
+                if self._results:
+                    note_cleaned_end(log, self._end_offset)
                 self._note_clean(*self._swap_in())
             else:
                 for result in self._results:

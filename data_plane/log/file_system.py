@@ -71,6 +71,8 @@ class SyncSite(Enum):
     COMPACTED_NAMES = "the .cleaned files' new names .swap, before the originals go"
     COMPACTED_SWAP = "the end of a swap, before the next one of the segment begins"
     APPEND_TIME = "when records without timestamps were appended"
+    CLEANED_END = "up to where a log is cleaned, before anything cleaned comes into it"
+    CLEANED_END_FOLDER = "the rename of that"
     GAPS = "which wide gaps of offsets are no lost files, before a flush relies on it"
     DELETED_FOLDER = "the rename that deletes a partition"
     DAMAGE = "which logs are damaged, before they are filled again"

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from data_plane.log.batch_walk import BadRange, BatchWalk, pieces_around
 from data_plane.log.checkpoints import encode_value, write_file, write_unsynced
+from data_plane.log.cleaned_end import note_nothing_cleaned, read_cleaned_end
 from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX
 from data_plane.log.errors import CorruptSegment
@@ -139,6 +140,9 @@ def load(log: LogState, summary: LogSummary | None) -> LoadedLog:
         base_offset = max(log_start, log.log_start_offset)
         segments = [Segment(log.log_directory, log.folder, base_offset, base_offset, 0)]
         log.dirty |= Dirty.FOLDER
+        note_nothing_cleaned(log)
+    else:
+        log.cleaned_end = read_cleaned_end(log, names)
     log_start = max(log_start, segments[0].base_offset)
     segments = without_deleted(log, segments, log_start)
     active = segments[-1]

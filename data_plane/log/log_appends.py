@@ -11,6 +11,7 @@ import struct
 from typing import NamedTuple
 
 from data_plane.log import held_records, loading, validation
+from data_plane.log.cleaned_end import note_fetched
 from data_plane.log.config import INT32_MAX, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
 from data_plane.log.file_system import File, SyncSite
@@ -155,8 +156,10 @@ def append_as_follower(
     now_ms: int,
     wall_ms: int | None = None,
     leader_epoch: int = INT32_MAX,
+    leader_high_watermark: int = 0,
 ) -> AppendResult:
-    """Store batches of the leader as they are, gaps included.
+    """Store batches of the leader as they are, gaps included. Those below `leader_high_watermark`
+    may have been compacted.
 
     A batch that is cut off at the end is left out, and so is everything from a batch on whose
     epoch is above `leader_epoch`: the leader that was asked cannot have it. Raises AppendError:
@@ -182,6 +185,9 @@ def append_as_follower(
         )
     if wall_ms is None:
         wall_ms = now_ms
+    is_behind = headers[0].base_offset < leader_high_watermark
+    if is_behind or log.log_end_offset < log.cleaned_end:
+        note_fetched(log, headers, leader_high_watermark)
     for run in _without_far_gaps(headers, log.log_end_offset):
         last = run[-1]
         _store(log, buf, run[0].position, last.end_position, run, last.next_offset, now_ms, wall_ms)

@@ -77,6 +77,7 @@ class LogState(ABC):
         "_fold_factories",
         "begun_anew_count",
         "checkpointed_recovery_point",
+        "cleaned_end",
         "cleaner_offset",
         "compacting",
         "config",
@@ -194,6 +195,9 @@ class LogState(ABC):
         # Up to where compaction has been, and whether a job is under way. See compaction.py.
         self.cleaner_offset = -1
         self.compacting = False
+        # Where records are missing below it, newer ones below it have replaced them. See
+        # cleaned_end.py.
+        self.cleaned_end = 0
         # The first superseded record that was left for a fold, -1 for none; the first one of a
         # round of passes that has not come to its end, INT64_MAX for none, None without such a
         # round; and what the folds have held, one for the next pass and one for later. See

@@ -23,6 +23,7 @@ import struct
 from data_plane.log import loading, partition_files
 from data_plane.log.batch_walk import BadRange, BatchWalk, find_sound_batch
 from data_plane.log.checkpoints import TEMPORARY_SUFFIX, read_value
+from data_plane.log.cleaned_end import note_nothing_cleaned, read_cleaned_end
 from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX, INT64_MAX
 from data_plane.log.errors import CorruptSegment
@@ -82,6 +83,7 @@ def recover(
     if is_successor:
         log.forget_summary()
         summary = None
+    log.cleaned_end = read_cleaned_end(log, names)
     log_start = read_log_start(fs, log.folder, names, synced_only=True)
     log.durable_log_start = log_start
     if may_lose:
@@ -196,6 +198,7 @@ def _start_anew(log: LogState, segments: list[Segment], log_start: int) -> Loade
         log.log_directory.fs, log.folder, log.new_folds(), SyncSite.RECOVERY_FOLDER
     )
     log.gaps = []
+    note_nothing_cleaned(log)
     segment = loading.create_segment(log, log_start)
     return LoadedLog([segment], log.new_folds(), LeaderEpochs(), log_start, log_start)
 

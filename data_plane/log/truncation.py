@@ -17,6 +17,7 @@ import contextlib
 
 from data_plane.log import loading, partition_files
 from data_plane.log.checkpoints import encode_value, write_checkpoint
+from data_plane.log.cleaned_end import note_nothing_cleaned
 from data_plane.log.config import INT64_MAX
 from data_plane.log.file_system import SyncSite
 from data_plane.log.fold_snapshots import cancel_pending, write_pending
@@ -120,6 +121,7 @@ def _begin_anew(log: LogState, segments: list[Segment], offset: int) -> None:
         _delete_segments(log, [*(segment for segment, _ in pending), *segments])
     cancel_pending(log, -1)
     delete_derived(log.log_directory.fs, log.folder, log.folds, SyncSite.TRUNCATED_FOLDER)
+    note_nothing_cleaned(log)
     segment = loading.create_segment(log, offset)
     log.set_folds(log.new_folds())
     log.epochs = LeaderEpochs()

@@ -19,13 +19,21 @@ def append_from_leader(
     leader_epoch: int,
     now_ms: int,
     wall_ms: int,
+    leader_high_watermark: int = 0,
 ) -> None:
-    """Store the batches that the leader of `leader_epoch` sent for a fetch from the log end.
+    """Store the batches that the leader of `leader_epoch` sent for a fetch from the log end; what
+    lies below its high watermark it may have compacted.
 
     Raises AppendError and LogDirFailure."""
     try:
         log.append_as_follower(
-            buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms, wall_ms=wall_ms
+            buf,
+            start,
+            end,
+            leader_epoch=leader_epoch,
+            leader_high_watermark=leader_high_watermark,
+            now_ms=now_ms,
+            wall_ms=wall_ms,
         )
     except AppendError as error:
         is_empty = log.log_start_offset == log.log_end_offset
@@ -39,7 +47,13 @@ def append_from_leader(
         # batch is stored whole; the log start follows the leader's afterwards.
         log.truncate_fully_and_start_at(first.base_offset)
         log.append_as_follower(
-            buf, start, end, leader_epoch=leader_epoch, now_ms=now_ms, wall_ms=wall_ms
+            buf,
+            start,
+            end,
+            leader_epoch=leader_epoch,
+            leader_high_watermark=leader_high_watermark,
+            now_ms=now_ms,
+            wall_ms=wall_ms,
         )
 
 
@@ -62,13 +76,13 @@ def truncate_for_divergence(log: Log, epoch: int, end_offset: int) -> CutJob | N
     and ends at `end_offset`; where that takes long it is not done, and the job that does it comes
     back.
 
-    A compacted log that is to be cut below its high watermark, which an unclean election or lost
-    disks make necessary, begins anew: its cleaner has dropped records for newer ones that go now.
+    A log that is to be cut where it has been cleaned, which an unclean election or lost disks make
+    necessary, begins anew: records are missing for newer ones that go now.
 
     Never a damaged batch below that, which may hold committed records: who counts on this replica
     has to be told first, and that is the repair's. Raises DamagedLog then, and LogDirFailure."""
     offset = truncation.truncation_offset(log, (epoch, end_offset))
-    begins_anew = log.config.compact and offset < log.high_watermark
+    begins_anew = offset < log.cleaned_end
     takes_long = not begins_anew and log.needs_long_cut(offset)
     if not takes_long and not begins_anew:
         log.check_before_truncation(offset)
@@ -101,7 +115,8 @@ def cut_damaged(log: Log, offset: int) -> CutJob | None:
 
     A compacted log begins anew: a tombstone that the leader's compaction has dropped since would be
     missed by a log that keeps what lay before it. Raises LogDirFailure."""
-    if log.config.compact or offset <= log.log_start_offset:
+    is_cleaned = log.config.compact or offset < log.cleaned_end
+    if is_cleaned or offset <= log.log_start_offset:
         log.truncate_fully_and_start_at(log.log_start_offset)
     elif log.needs_long_cut(offset):
         return log.cut_job(offset)

@@ -402,7 +402,9 @@ class Partition:
         if start < end:
             try:
                 wall_ms = self._host.wall_ms(now_ms)
-                following.append_from_leader(log, buf, start, end, leader_epoch, now_ms, wall_ms)
+                following.append_from_leader(
+                    log, buf, start, end, leader_epoch, now_ms, wall_ms, leader_high_watermark
+                )
             finally:
                 # It moves back where the first batch reaches below the log start.
                 self.high_watermark = min(self.high_watermark, log.high_watermark)

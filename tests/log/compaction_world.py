@@ -110,7 +110,7 @@ class CompactionWorld:
         choice = self.rng.randrange(4)
         if choice == 0:
             # In the middle of the swap.
-            self.fs.power_loss_at = self.fs.operations + self.rng.randrange(14)
+            self.fs.power_loss_at = self.fs.operations + self.rng.randrange(18)
         job.finish()
         if choice == 1:
             self.lose_power()
@@ -235,7 +235,7 @@ class RetainingWorld(CompactionWorld):
         for _ in range(self.rng.randrange(4)):
             self.rng.choice((self.append, self.flush, self.retain, self.retain))()
         if self.rng.randrange(4) == 0:
-            self.fs.power_loss_at = self.fs.operations + self.rng.randrange(14)
+            self.fs.power_loss_at = self.fs.operations + self.rng.randrange(18)
         job.finish()
         if self.rng.randrange(4) == 0:
             self.lose_power()

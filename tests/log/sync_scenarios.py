@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
+from data_plane.log.cleaned_end import note_cleaned_end
 from data_plane.log.config import INT32_MAX
 from data_plane.log.damage import NOT_DAMAGED, note_damage
 from data_plane.log.errors import LogDirFailure
@@ -68,6 +69,8 @@ def two_swaps(seed: int, site: SyncSite | None) -> None:
         world.append()
     world.flush()
     world.checkpoint()
+    # That syncs the folder, too, which the second one must not rely on.
+    note_cleaned_end(world.log, world.log.log_end_offset)
     for share in (0.5, 1.0):
         world.log.high_watermark = int(world.log.log_end_offset * share)
         # Larger segments let the second one take in more than the first one did.
@@ -97,6 +100,7 @@ def swap(seed: int, site: SyncSite | None) -> None:
     job = world.log.compaction_job(world.now_ms)
     assert job is not None
     job.run()
+    note_cleaned_end(world.log, world.log.high_watermark)
     world.fs.power_loss_at = world.fs.operations + world.rng.randrange(4, 22)
     try:
         job.finish()
@@ -237,6 +241,24 @@ def gaps(seed: int, site: SyncSite | None) -> None:
         offsets = found
 
 
+def cleaned_end(seed: int, site: SyncSite | None) -> None:
+    """A follower of a leader that has compacted its log, and power loss: where something is
+    missing, it is known up to where the leader had been."""
+    one = OneLog(cleanup_policy=frozenset({"compact"}))
+    one.fs.forgotten_site = site
+    rng = random.Random(seed)
+    batch = batch_of(bytes(SECTOR_VALUE_BYTES), keys=[b"k"])
+    one.log.append_as_follower(batch, 0, len(batch), now_ms=one.now_ms)
+    one.log.flush()
+    batch[0:8] = (7).to_bytes(8, "big")
+    one.log.append_as_follower(batch, 0, len(batch), leader_high_watermark=9, now_ms=one.now_ms)
+    if rng.random() < 0.3:
+        one.log.flush()
+    one.lose_power(rng)
+    if one.log.log_end_offset > 1:
+        assert one.log.cleaned_end == 9, "nobody knows that something is missing"
+
+
 def append_times(seed: int, site: SyncSite | None) -> None:
     """Records without timestamps are as old as their append, also after power loss: neither older,
     nor for ever young."""
@@ -279,6 +301,7 @@ ALL_SCENARIOS: list[Scenario] = [
     snapshots,
     segments,
     gaps,
+    cleaned_end,
     append_times,
     damage,
 ]
@@ -302,6 +325,8 @@ SCENARIO_OF: dict[SyncSite, Scenario] = {
     SyncSite.COMPACTED_INDEX_NAMES: swap,
     SyncSite.COMPACTED_NAMES: swap,
     SyncSite.COMPACTED_SWAP: two_swaps,
+    SyncSite.CLEANED_END: cleaned_end,
+    SyncSite.CLEANED_END_FOLDER: cleaned_end,
     SyncSite.GAPS: gaps,
     SyncSite.APPEND_TIME: append_times,
     SyncSite.DAMAGE: damage,
