@@ -269,6 +269,13 @@ class MetadataImage:
         """The overrides of a broker, "" for all brokers."""
         return self.config_of(DEFAULT_TENANT, ResourceType.BROKER, name)
 
+    def configures_alike(self, other: MetadataImage, node_id: int) -> bool:
+        """Whether a broker has the same overrides in both. Those of groups are no broker's."""
+        return self.configs is other.configs or all(
+            self.config_of_broker(name) == other.config_of_broker(name)
+            for name in ("", str(node_id))
+        )
+
     def digest(self) -> str:
         """SHA-256 over the canonical form, in hexadecimal."""
         return hashlib.sha256(encode_image(self)).hexdigest()

@@ -6,10 +6,12 @@ from unittest import mock
 
 import pytest
 
+from data_plane.broker.admin.alter_configs import CONFIGURED_GROUPS_MAX
 from data_plane.broker.admin.log_threshold import LogThreshold
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.config.topic_definitions import TOPIC_DEFINITIONS
 from data_plane.broker.replicas.log_maintenance import NEVER_MS, LogMaintenance, cleaner_backoff_ms
+from data_plane.cell.changes import AlterConfigs
 from data_plane.cell.metadata import ResourceType
 from data_plane.log.lanes import Lane
 from data_plane.wire.errors import ErrorCode
@@ -587,6 +589,27 @@ def test_a_group_keeps_its_values(player: AdminPlayer) -> None:
         ("consumer.session.timeout.ms", "50000", 8),
         ("group.consumer.session.timeout.ms", "45000", 5),
     ]
+
+
+def test_so_many_groups_have_a_configuration(player: AdminPlayer) -> None:
+    player.make_tenant("acme")
+    values = (("consumer.session.timeout.ms", "46000"),)
+    changes = [
+        AlterConfigs(tenant, GROUP, f"g{number}", values)
+        for tenant, count in (("default", CONFIGURED_GROUPS_MAX - 1), ("acme", 2))
+        for number in range(count)
+    ]
+    image = player.services.store.apply(changes, player.services.image.version, "configure")
+    player.services.apply_image(image, player.now_ms)
+    wish = ("consumer.session.timeout.ms", SET, "50000")
+    assert player.alter(GROUP, "last", wish)[0] == ErrorCode.NONE
+    code, message = player.alter(GROUP, "more", wish)
+    assert code == ErrorCode.POLICY_VIOLATION
+    assert f"{CONFIGURED_GROUPS_MAX} groups" in (message or "")
+    assert player.alter(GROUP, "g0", wish)[0] == ErrorCode.NONE
+    assert player.alter(GROUP, "more", (wish[0], DELETE, None))[0] == ErrorCode.NONE
+    assert player.alter(GROUP, "g0", (wish[0], DELETE, None))[0] == ErrorCode.NONE
+    assert player.alter(GROUP, "more", wish)[0] == ErrorCode.NONE
 
 
 def test_values_take_effect_on_open_logs_at_once(player: AdminPlayer) -> None:

@@ -311,6 +311,31 @@ def test_settings_are_in_force_for_all_logs_when_the_version_is() -> None:
     assert max(b - a for a, b in itertools.pairwise(changed)) <= CHANGES_PER_STEP_MAX
 
 
+def test_what_a_group_is_configured_to_is_no_partition_s_business() -> None:
+    broker = BrokerPlayer()
+    broker.create_topic("t", COUNT)
+    while not broker.services.images.is_settled:
+        broker.pass_time(1)
+    partitions = broker.services.partitions
+    for type_, name, is_work in (
+        (ResourceType.GROUP, "g", False),
+        (ResourceType.BROKER, "99", False),
+        (ResourceType.BROKER, str(NODE_ID), True),
+        (ResourceType.BROKER, "", True),
+    ):
+        old = broker.services.image
+        resource = ConfigResource("default", type_, name)
+        configs = {**old.configs, resource: {"log.retention.ms": "1000"}}
+        new = replace(old, version=old.version + 1, configs=configs)
+        assert ImageSteps(old, new, NODE_ID).fits_in_one is not is_work
+        assert walk(old, new, 1)[-1] == new
+        partitions.apply_step(new, broker.now_ms)
+        assert partitions.has_work_left is is_work, resource
+        while partitions.has_work_left:
+            partitions.do_work_left(COUNT, broker.now_ms)
+        broker.services.image = new
+
+
 # Commits.
 
 

@@ -39,7 +39,7 @@ from data_plane.broker.services import Services
 from data_plane.broker.topics.ownership import refuse_declared_configs
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.changes import AlterConfigs, Change
-from data_plane.cell.metadata import MetadataImage, ResourceType
+from data_plane.cell.metadata import ConfigResource, MetadataImage, ResourceType
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
 from data_plane.cell.settings import MIN_INSYNC_REPLICAS
 from data_plane.cell.tenants import DEFAULT_TENANT
@@ -61,6 +61,13 @@ ALTER_MIN_VERSION, ALTER_MAX_VERSION = 0, 2
 INCREMENTAL_MIN_VERSION, INCREMENTAL_MAX_VERSION = 0, 1
 
 UNKNOWN_WARNINGS_MAX = 10
+
+# Groups of a tenant that have a configuration of their own.
+CONFIGURED_GROUPS_MAX = 1_000
+_TOO_MANY_GROUPS = Refusal(
+    ErrorCode.POLICY_VIOLATION,
+    f"{CONFIGURED_GROUPS_MAX} groups have a configuration, which is the maximum.",
+)
 """In the log, for one request."""
 
 
@@ -190,6 +197,7 @@ def _alter(
         outcomes.clear()
         levels.clear()
         changes: list[AlterConfigs] = []
+        groups_left = None
         counts = Counter((resource.type, resource.name) for resource in resources)
         for resource in resources:
             try:
@@ -201,6 +209,12 @@ def _alter(
                     levels.append(_decide_level(services, resource))
                 else:
                     change = _decide(services, image, tenant, resource, incremental)
+                    if _is_new_group(image, change):
+                        if groups_left is None:
+                            groups_left = _groups_left(image, tenant)
+                        if groups_left <= 0:
+                            raise _TOO_MANY_GROUPS
+                        groups_left -= 1
                     if change.values:
                         changes.append(change)
             except Refusal as refusal:
@@ -224,6 +238,19 @@ def _alter(
             respond([_Outcome(resource, refusal or failed) for resource, refusal in outcomes])
 
     services.metadata.write(decide, done)
+
+
+def _is_new_group(image: MetadataImage, change: AlterConfigs) -> bool:
+    """Whether a group would be configured that is not."""
+    resource = ConfigResource(change.tenant, change.resource_type, change.resource_name)
+    is_group = change.resource_type == ResourceType.GROUP
+    return is_group and bool(change.values) and resource not in image.configs
+
+
+def _groups_left(image: MetadataImage, tenant: str) -> int:
+    """How many more a tenant may configure. One is kept whether there is such a group or not."""
+    there = (one.type == ResourceType.GROUP and one.tenant == tenant for one in image.configs)
+    return CONFIGURED_GROUPS_MAX - sum(there)
 
 
 def _decide(

@@ -76,7 +76,7 @@ class ImageSteps:
         self._whole_cost = 0
         if image.topics_by_tenant is not goal.topics_by_tenant:
             self._compare_topics(image, goal, node_id)
-        if image.configs is not goal.configs and image.configs != goal.configs:
+        if not image.configures_alike(goal, node_id):
             self._parts.append(_Part(_Kind.CONFIGS, changes_max))
             self._whole_cost += sum(len(topic.partitions) for topic in goal.topics_by_id.values())
         if image.brokers is not goal.brokers:
@@ -106,7 +106,6 @@ class ImageSteps:
                 brokers=image.brokers,
                 topics_by_tenant=image.topics_by_tenant,
                 topics_by_id=image.topics_by_id,
-                configs=image.configs,
             )
         # What may be done, and by whom, waits for no partition.
         image = replace(

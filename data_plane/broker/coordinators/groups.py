@@ -273,8 +273,10 @@ class GroupService:
         deleted: dict[str, dict[str, uuid.UUID]] = {}
         for topic, other in changed_topics(old, new):
             if other is None or other.topic_id != topic.topic_id:
-                tenant = old.tenant(topic.tenant)
-                assert tenant is not None, "it cannot be deleted before its topics"
+                # On the way to an image its topics may be there before their tenant is.
+                tenant = old.tenant(topic.tenant) or new.tenant(topic.tenant)
+                if tenant is None:
+                    continue
                 deleted.setdefault(tenant.tenant_id, {})[topic.name] = topic.topic_id
         for tenant_id, topics in deleted.items():
             self.carry_out(self.coordinator.topics_deleted(tenant_id, topics, now_ms), now_ms)

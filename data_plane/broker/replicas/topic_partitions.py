@@ -260,7 +260,7 @@ class TopicPartitions:
                 for topic, before in changed_topics(image, old):
                     if before is None or before.topic_id != topic.topic_id:
                         self._note_hosted(topic, changed)
-        if old.configs != image.configs:
+        if not old.configures_alike(image, self._node_id):
             self._unconfigured = dict.fromkeys(image.topics_by_id, 0)
         if old.brokers is not image.brokers:
             # Who is not fenced any more, or fenced now, matters where somebody is out of the ISR.
