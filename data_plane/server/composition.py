@@ -29,6 +29,8 @@ from data_plane.broker.fetch import fetch_handler, list_offsets, offset_for_lead
 from data_plane.broker.fetch.open_fetches import OpenFetches
 from data_plane.broker.produce import init_producer_id, produce_handler
 from data_plane.broker.produce.init_producer_id import ProducerIds
+from data_plane.broker.quotas.quota_manager import BrokerQuotas
+from data_plane.broker.quotas.quota_metrics import add_quota_metrics
 from data_plane.broker.replicas.fsync_batches import RETRY_MS as SYNC_RETRY_MS
 from data_plane.broker.replicas.fsync_batches import GroupCommit
 from data_plane.broker.replicas.log_maintenance import LogMaintenance
@@ -209,6 +211,8 @@ def _add_components(
     services.fetches = OpenFetches(services)
     services.authentication = Authentication(services, ports.now_ms)
     services.groups = GroupService(services)
+    quotas = BrokerQuotas(services, ports.now_ms, ports.clock_ns)
+    services.quotas = quotas
     services.components += [
         guard,
         LogMaintenance(services, ports.maintenance_lanes),
@@ -218,6 +222,7 @@ def _add_components(
     ]
     guard.add_metrics(collector)
     _add_metrics(collector, services)
+    add_quota_metrics(collector, quotas)
 
 
 def _tell_of_partitions(logs: LogManager, log: Logger) -> Callable[[str, int, LogError], None]:

@@ -7,6 +7,7 @@ everything below behaves the same. Nothing else reaches the world by another way
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -46,7 +47,8 @@ class NoPeers:
 class Ports:
     """See the module.
 
-    - `now_ms` reads the steady clock, `wall_ms` the one that people set.
+    - `now_ms` reads the steady clock, `wall_ms` the one that people set, `clock_ns` one that is
+      good for short durations only.
     - `executor` runs what requests wait for, `maintenance_lanes` the rest: each lane one job after
       the other.
     - `store_executor` runs calls of a shared store, which a slow disk must not hold up; None when
@@ -80,3 +82,4 @@ class Ports:
     turns: Turns = field(default_factory=UnwatchedTurns)
     features: SupportedFeatures = SUPPORTED_FEATURES
     plug_ins: Sequence[PlugIn] = ()
+    clock_ns: Callable[[], int] = time.perf_counter_ns

@@ -60,6 +60,10 @@ class FixedQuotas:
         self.produce_ms = 0
         self.fetch_ms = 0
         self.fetch_bytes = 1 << 30
+        self.mutation_ms = 0
+        self.handled_ns = 0
+        self.clock_reads = 0
+        self.noted_ms: list[int] = []
         self.asked: list[tuple[str, int]] = []
 
     def record_request(self, context: RequestContext) -> int:
@@ -70,9 +74,23 @@ class FixedQuotas:
         self.asked.append(("produce", request_bytes))
         return self.produce_ms
 
-    def record_fetch(self, context: RequestContext, answer_bytes: int) -> int:
+    def record_fetch(self, context: RequestContext, answer_bytes: int, wait_ms: int) -> int:
         self.asked.append(("fetch", answer_bytes))
         return self.fetch_ms
+
+    def record_mutations(self, context: RequestContext, partitions: int, is_strict: bool) -> int:
+        self.asked.append(("mutations", partitions))
+        return self.mutation_ms
+
+    def record_handler_time(self, context: RequestContext, duration_ns: int) -> None:
+        self.handled_ns += duration_ns
+
+    def clock_ns(self) -> int:
+        self.clock_reads += 1
+        return self.clock_reads * 1000
+
+    def note_throttled(self, context: RequestContext, throttle_ms: int) -> None:
+        self.noted_ms.append(throttle_ms)
 
     def fetch_bytes_max(self, context: RequestContext) -> int:
         return self.fetch_bytes

@@ -34,6 +34,12 @@ from data_plane.cell.acls import (
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import describe_cluster_request, describe_quorum_request
+from data_plane.wire.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from data_plane.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -42,6 +48,7 @@ from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
 from data_plane.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
 from data_plane.wire.messages.describe_acls_request import DescribeAclsRequest
+from data_plane.wire.messages.describe_client_quotas_request import DescribeClientQuotasRequest
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
 from data_plane.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -210,6 +217,12 @@ def of_groups(world: World) -> list[Maker]:
     ]
 
 
+def quota_of(user: str) -> AlterClientQuotasRequest:
+    entity = [EntityData(entity_type="user", entity_name=user)]
+    removed = OpData(key="producer_byte_rate", remove=True)
+    return AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[removed])])
+
+
 OF_ADMINISTRATORS: list[Maker] = [
     (
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
@@ -221,6 +234,8 @@ OF_ADMINISTRATORS: list[Maker] = [
             deletions=[ScramCredentialDeletion(name="nobody", mechanism=1)]
         ),
     ),
+    (ApiKey.DESCRIBE_CLIENT_QUOTAS, lambda v: DescribeClientQuotasRequest()),
+    (ApiKey.ALTER_CLIENT_QUOTAS, lambda v: quota_of("nobody")),
     (ApiKey.DESCRIBE_CLUSTER, lambda v: describe_cluster_request.DescribeClusterRequest()),
     (
         ApiKey.DESCRIBE_QUORUM,

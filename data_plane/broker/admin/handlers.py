@@ -1,7 +1,6 @@
 """The administrative APIs, all of them, for the composition root.
 
-Deliberately absent, and so not advertised: client quotas and delegation tokens, which come with
-tenancy.
+Deliberately absent, and so not advertised: delegation tokens.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from data_plane.broker.admin import (
     acls,
     alter_configs,
+    client_quotas,
     delete_records,
     describe_cluster,
     describe_configs,
@@ -40,6 +40,7 @@ _MODULES = (
     delete_records,
     describe_configs,
     alter_configs,
+    client_quotas,
     describe_cluster,
     acls,
     log_dirs,

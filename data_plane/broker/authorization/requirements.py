@@ -113,6 +113,8 @@ REQUIREMENTS: Final[dict[ApiKey, Requirement]] = {
     ApiKey.OFFSET_DELETE: Requirement(
         "DELETE group, READ topic", f"{GROUP}, {TOPIC}", group_guards.offset_delete
     ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Requirement("DESCRIBE_CONFIGS cluster", CLUSTER, _itself),
+    ApiKey.ALTER_CLIENT_QUOTAS: Requirement("ALTER_CONFIGS cluster", CLUSTER, _itself),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Requirement("DESCRIBE cluster", CLUSTER, _itself),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Requirement("ALTER cluster", CLUSTER, _itself),
     ApiKey.DESCRIBE_QUORUM: Requirement("DESCRIBE cluster", CLUSTER, cluster_guards.describe),

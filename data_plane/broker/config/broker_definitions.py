@@ -18,6 +18,7 @@ from data_plane.broker.config.coordinator_definitions import COORDINATOR_DEFINIT
 from data_plane.broker.config.definition import ConfigDefinition, by_name
 from data_plane.broker.config.listener_definitions import LISTENER_DEFINITIONS
 from data_plane.broker.config.log_definitions import LOG_DEFINITIONS
+from data_plane.broker.config.quota_definitions import QUOTA_DEFINITIONS
 from data_plane.broker.config.refused_properties import REFUSED_PROPERTIES
 from data_plane.broker.config.replication_definitions import REPLICATION_DEFINITIONS
 from data_plane.broker.config.tuning_definitions import TUNING_DEFINITIONS
@@ -33,6 +34,7 @@ BROKER_DEFINITIONS = MappingProxyType(
         CONTROLLER_DEFINITIONS,
         COORDINATOR_DEFINITIONS,
         REPLICATION_DEFINITIONS,
+        QUOTA_DEFINITIONS,
         UNSERVED_DEFINITIONS,
         TUNING_DEFINITIONS,
     )

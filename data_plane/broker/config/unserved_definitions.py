@@ -15,26 +15,10 @@ from data_plane.broker.config.definition import (
 CLUSTER = Update.CLUSTER_WIDE
 
 _TRANSACTIONS = "transactions are not served yet"
-_QUOTAS = "quotas are not served yet"
+_QUOTAS = "quotas of addresses and of replication are not served"
 _KERBEROS = "it tunes logins with Kerberos, of which there are none"
 
 UNSERVED_DEFINITIONS = (
-    define(
-        "controller.quota.window.num",
-        "INT",
-        11,
-        "Sizes the window of a quota.",
-        at_least(1),
-        moot=_QUOTAS,
-    ),
-    define(
-        "controller.quota.window.size.seconds",
-        "INT",
-        1,
-        "Sizes the window of a quota.",
-        at_least(1),
-        moot=_QUOTAS,
-    ),
     define(
         "max.connection.creation.rate",
         "INT",
@@ -43,17 +27,6 @@ UNSERVED_DEFINITIONS = (
         at_least(0),
         CLUSTER,
         _QUOTAS,
-    ),
-    define(
-        "quota.window.num", "INT", 11, "Sizes the window of a quota.", at_least(1), moot=_QUOTAS
-    ),
-    define(
-        "quota.window.size.seconds",
-        "INT",
-        1,
-        "Sizes the window of a quota.",
-        at_least(1),
-        moot=_QUOTAS,
     ),
     define(
         "replication.quota.window.num",

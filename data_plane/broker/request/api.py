@@ -107,6 +107,8 @@ class ConnectionInfo:
     sasl: Any = None
     # What takes the next frame of a stranger, which has no header then; None when it has one.
     take_token: Callable[[bytes, int], Any] | None = None
+    # For how long its client has to wait for what it has had made and deleted, until it is told.
+    mutation_wait_ms: int = 0
     # Whose topics, groups and limits are meant.
     namespace: str = DEFAULT_NAMESPACE
 

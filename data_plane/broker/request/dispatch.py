@@ -68,6 +68,9 @@ class Dispatcher:
         self.has_called_handlers = False
         # Of the request that was handled last.
         self.last_api_key = -1
+        # While the time that a request takes is measured, and whose it is.
+        self._is_measuring = False
+        self._measured_context: RequestContext | None = None
 
     def dispatch(
         self,
@@ -82,6 +85,8 @@ class Dispatcher:
         Returns the response's buffers, a Deferred of them, or None when there is no answer.
         Raises CloseConnection (with the reason for the log) or WireError when the connection
         must be closed."""
+        if self._services.quotas.is_active and not self._is_measuring:
+            return self._measured(connection, buf, position, end, now_ms)
         is_stranger = not connection.gate.is_authenticated
         if is_stranger and connection.take_token is not None:
             token: Deferred[Any] = connection.take_token(bytes(buf[position:end]), now_ms)
@@ -122,6 +127,8 @@ class Dispatcher:
         except KeyError:
             raise CloseConnection(f"tenant {connection.namespace} is no more") from None
         context = RequestContext(api_key, version, correlation_id, client_id, connection, names)
+        if self._is_measuring:
+            self._measured_context = context
         if entry.raw_handler is not None:
             try:
                 answer = entry.raw_handler(self._services, context, buf, position, end, now_ms)
@@ -135,6 +142,26 @@ class Dispatcher:
             later = self._call_in_slices(entry, entry.slices, spec, context, buf, position, end)
             return self._throttled(context, later) if self._services.quotas.is_active else later
         return self._call(entry, spec, context, Reader(buf, position, end), now_ms)
+
+    def _measured(
+        self,
+        connection: ConnectionInfo,
+        buf: bytearray | memoryview,
+        position: int,
+        end: int,
+        now_ms: int,
+    ) -> Frames | Deferred[Any] | None:
+        """As `dispatch`; the time that it takes is counted. While a quota manager is active."""
+        quotas = self._services.quotas
+        self._is_measuring = True
+        begun_ns = quotas.clock_ns()
+        try:
+            return self.dispatch(connection, buf, position, end, now_ms)
+        finally:
+            self._is_measuring = False
+            context, self._measured_context = self._measured_context, None
+            if context is not None and not connection.is_inter_broker:
+                quotas.record_handler_time(context, quotas.clock_ns() - begun_ns)
 
     def _throttled(
         self, context: RequestContext, answer: Frames | Deferred[Any] | None

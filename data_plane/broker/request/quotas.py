@@ -29,13 +29,28 @@ class QuotaManager(Protocol):
     def record_produce(self, context: RequestContext, request_bytes: int) -> int:
         """A Produce of so many bytes is answered."""
 
-    def record_fetch(self, context: RequestContext, answer_bytes: int) -> int:
-        """An answer with so many bytes of records is about to leave. When the client has to wait it
-        leaves without them, and they do not count."""
+    def record_fetch(self, context: RequestContext, answer_bytes: int, wait_ms: int) -> int:
+        """An answer with so many bytes of records is about to leave. When the client has to wait,
+        for this or since it has to for `wait_ms` anyway, the answer leaves without them, and they
+        do not count."""
 
     def fetch_bytes_max(self, context: RequestContext) -> int:
         """How many bytes of records an answer may have at most: one that has more would have to
         wait again and again. A single batch may be larger all the same."""
+
+    def record_mutations(self, context: RequestContext, partitions: int, is_strict: bool) -> int:
+        """So many partitions are to be made or deleted. Where it `is_strict` and the client has to
+        wait, they do not count, and must be refused. The answer says how long in any case."""
+
+    def record_handler_time(self, context: RequestContext, duration_ns: int) -> None:
+        """The loop was busy for so long with a request; what that means the client is told with its
+        next answer."""
+
+    def clock_ns(self) -> int:
+        """For durations."""
+
+    def note_throttled(self, context: RequestContext, throttle_ms: int) -> None:
+        """That is what its client is told, after all that was asked about the answer."""
 
 
 class NoQuotas:
@@ -49,8 +64,20 @@ class NoQuotas:
     def record_produce(self, context: RequestContext, request_bytes: int) -> int:
         return 0
 
-    def record_fetch(self, context: RequestContext, answer_bytes: int) -> int:
+    def record_fetch(self, context: RequestContext, answer_bytes: int, wait_ms: int) -> int:
         return 0
 
     def fetch_bytes_max(self, context: RequestContext) -> int:
         return FETCH_BYTES_UNLIMITED
+
+    def record_mutations(self, context: RequestContext, partitions: int, is_strict: bool) -> int:
+        return 0
+
+    def record_handler_time(self, context: RequestContext, duration_ns: int) -> None:
+        """Nobody asks."""
+
+    def clock_ns(self) -> int:
+        return 0
+
+    def note_throttled(self, context: RequestContext, throttle_ms: int) -> None:
+        """Nobody is."""

@@ -58,7 +58,7 @@ def throttle_request(services: Services, context: RequestContext) -> int:
     quotas = services.quotas
     if not quotas.is_active or context.connection.is_inter_broker:
         return 0
-    return _mute(context, quotas.record_request(context))
+    return _mute(services, context, quotas.record_request(context))
 
 
 def throttle_produce(services: Services, context: RequestContext, request_bytes: int) -> int:
@@ -67,7 +67,8 @@ def throttle_produce(services: Services, context: RequestContext, request_bytes:
     if not quotas.is_active or context.connection.is_inter_broker:
         return 0
     request_ms = quotas.record_request(context)
-    return _mute(context, max(request_ms, quotas.record_produce(context, request_bytes)))
+    produce_ms = quotas.record_produce(context, request_bytes)
+    return _mute(services, context, max(request_ms, produce_ms))
 
 
 def throttle_fetch(services: Services, context: RequestContext, answer_bytes: int) -> int:
@@ -75,10 +76,9 @@ def throttle_fetch(services: Services, context: RequestContext, answer_bytes: in
     quotas = services.quotas
     if not quotas.is_active or context.connection.is_inter_broker:
         return 0
-    throttle_ms = quotas.record_request(context)
-    if throttle_ms <= 0:
-        throttle_ms = quotas.record_fetch(context, answer_bytes)
-    return _mute(context, throttle_ms)
+    request_ms = quotas.record_request(context)
+    fetch_ms = quotas.record_fetch(context, answer_bytes, request_ms)
+    return _mute(services, context, max(request_ms, fetch_ms))
 
 
 def throttle_message(services: Services, context: RequestContext, response: Any) -> None:
@@ -103,9 +103,10 @@ def throttle_frames(
     return frames
 
 
-def _mute(context: RequestContext, throttle_ms: int) -> int:
+def _mute(services: Services, context: RequestContext, throttle_ms: int) -> int:
     if throttle_ms <= 0:
         return 0
     throttle_ms = min(throttle_ms, THROTTLE_MS_MAX)
+    services.quotas.note_throttled(context, throttle_ms)
     context.connection.mute(throttle_ms)
     return throttle_ms

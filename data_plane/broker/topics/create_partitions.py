@@ -14,6 +14,7 @@ from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX
+from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.ownership import refuse_if_declared
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
 from data_plane.cell.changes import AddPartitions, Assignment, Change
@@ -38,10 +39,11 @@ def handle_create_partitions(
 ) -> Deferred[CreatePartitionsResponse]:
     deferred: Deferred[CreatePartitionsResponse] = Deferred()
     results: dict[str, CreatePartitionsTopicResult] = {}
+    mutations = Mutations(services, context)
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         results.clear()
-        changes = _decide_all(services, context, image, request, results)
+        changes = _decide_all(services, context, image, request, results, mutations)
         return () if request.validate_only else changes
 
     def done(error: BaseException | None) -> None:
@@ -62,6 +64,7 @@ def _decide_all(
     image: MetadataImage,
     request: CreatePartitionsRequest,
     results: dict[str, CreatePartitionsTopicResult],
+    mutations: Mutations,
 ) -> list[Change]:
     topics = context.topics.within(image)
     names = Counter(topic.name for topic in request.topics)
@@ -80,6 +83,7 @@ def _decide_all(
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
             refuse_if_declared(image, context.namespace, name, "given partitions")
             change = _decide(new, topic, wanted, budget)
+            mutations.count(name, len(change.assignments))
         except Refusal as refusal:
             results[name] = _failure(name, refusal)
         else:

@@ -27,6 +27,7 @@ from data_plane.broker.request.topic_names import (
     invalid_name_reason,
 )
 from data_plane.broker.services import Services
+from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.changes import Assignment, Change, ChangePartition, CreateTopic
@@ -87,11 +88,12 @@ def handle_create_topics(
         refused = _take_refused(context, request)
     deferred: Deferred[list[bytearray]] = Deferred()
     creations: dict[str, _Creation] = {}
+    mutations = Mutations(services, context)
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         creations.clear()
         topics = context.topics.within(image)
-        changes = _decide_creations(services, image, topics, request, creations)
+        changes = _decide_creations(services, image, topics, request, creations, mutations)
         return () if request.validate_only else changes
 
     def done(error: BaseException | None) -> None:
@@ -138,6 +140,7 @@ def _decide_creations(
     topics: Topics,
     request: CreateTopicsRequest,
     creations: dict[str, _Creation],
+    mutations: Mutations,
 ) -> list[Change]:
     """Fill `creations` and return the changes of the topics that pass."""
     names = Counter(topic.name for topic in request.topics)
@@ -159,6 +162,7 @@ def _decide_creations(
             if names[name] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             change, states = decision.decide(topic)
+            mutations.count(name, len(change.assignments))
         except Refusal as refusal:
             creations[name] = _create_failure(name, refusal)
         else:

@@ -14,6 +14,7 @@ from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.namespaces import Topics
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
+from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.ownership import refuse_if_declared
 from data_plane.cell.changes import Change, DeleteTopic
 from data_plane.cell.metadata import MetadataImage, TopicImage
@@ -45,10 +46,11 @@ def handle_delete_topics(
         )
     deferred: Deferred[DeleteTopicsResponse] = Deferred()
     results: list[DeletableTopicResult] = []
+    mutations = Mutations(services, context)
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         results.clear()
-        return _decide_deletions(context, image, wanted, results)
+        return _decide_deletions(context, image, wanted, results, mutations)
 
     def done(error: BaseException | None) -> None:
         if error is not None:
@@ -81,6 +83,7 @@ def _decide_deletions(
     image: MetadataImage,
     wanted: Sequence[DeleteTopicState],
     results: list[DeletableTopicResult],
+    mutations: Mutations,
 ) -> list[Change]:
     topics = context.topics.within(image)
     provided = _Provided(topics, wanted)
@@ -97,6 +100,7 @@ def _decide_deletions(
         try:
             topic = _topic_to_delete(topics, state, provided)
             refuse_if_declared(image, context.namespace, topic.name, "deleted")
+            mutations.count(topic.topic_id, len(topic.partitions))
         except Refusal as refusal:
             topic_id = state.topic_id
             if topic_id == ZERO_ID and state.name in provided.names_of_ids:
