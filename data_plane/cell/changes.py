@@ -224,11 +224,7 @@ class _Draft:
     def capacity(self, name: str) -> int:
         """What all registered brokers together have of it, by their properties."""
         configs = self._image.configs if self._configs is None else self._configs
-
-        def of(broker: str) -> Mapping[str, str]:
-            return configs.get(ConfigResource(DEFAULT_TENANT, ResourceType.BROKER, broker), {})
-
-        return capacity({node_id: of(str(node_id)) for node_id in self.brokers}, of(""), name)
+        return _capacity(self.brokers, configs, name)
 
     def finish(self) -> MetadataImage:
         topics = self.topics()
@@ -248,6 +244,20 @@ class _Draft:
             acls=self.acls,
             client_quotas=self.client_quotas,
         )
+
+
+def _capacity(
+    brokers: Iterable[int], configs: Mapping[ConfigResource, Mapping[str, str]], name: str
+) -> int:
+    def of(broker: str) -> Mapping[str, str]:
+        return configs.get(ConfigResource(DEFAULT_TENANT, ResourceType.BROKER, broker), {})
+
+    return capacity({node_id: of(str(node_id)) for node_id in brokers}, of(""), name)
+
+
+def capacity_of(image: MetadataImage, name: str) -> int:
+    """What all registered brokers together have of it, by their properties."""
+    return _capacity(image.brokers, image.configs, name)
 
 
 def apply_changes(image: MetadataImage, changes: Iterable[Change]) -> MetadataImage:

@@ -36,6 +36,7 @@ CREDENTIALS_MAX: Final = 100_000
 LOGIN_CHARACTERS_MAX: Final = 255
 NETWORKS_MAX: Final = 100
 DECOY_KEY_BYTES: Final = 32
+EXPIRES_AT_MS_MAX: Final = (1 << 53) - 1
 
 
 class ScramVerifier(NamedTuple):
@@ -50,7 +51,7 @@ class ScramVerifier(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Credential:
     """A login. `verifiers` are by mechanism; `networks` (CIDR) are where it may come from, anywhere
-    when there are none."""
+    when there are none; from the date `expires_at_ms` on (0: never) it is as disabled."""
 
     login: str
     tenant: str
@@ -58,6 +59,16 @@ class Credential:
     verifiers: Mapping[str, ScramVerifier] = field(default_factory=dict)
     networks: tuple[str, ...] = ()
     unknown_fields: str = ""
+    is_disabled: bool = False
+    expires_at_ms: int = 0
+
+    def why_not_valid(self, wall_ms: int) -> str:
+        """Why nobody logs in with it at this date; "" when somebody does."""
+        if self.is_disabled:
+            return "the credential is disabled"
+        if 0 < self.expires_at_ms <= wall_ms:
+            return "the credential has expired"
+        return ""
 
     def may_come_from(self, host: str) -> bool:
         """Whether `host`, an IP address, is in one of its networks."""
@@ -123,6 +134,8 @@ def why_invalid_credential(credentials: Credentials, new: Credential) -> str:
         reason = _why_invalid_verifier(mechanism, verifier)
         if reason:
             return f"the login {login}: {reason}"
+    if not 0 <= new.expires_at_ms <= EXPIRES_AT_MS_MAX:
+        return f"the login {login} expires at {new.expires_at_ms}"
     return _why_invalid_networks(new.networks)
 
 
@@ -164,6 +177,10 @@ def encode_credential(credential: Credential) -> dict[str, Any]:
     }
     if credential.networks:
         named["networks"] = list(credential.networks)
+    if credential.is_disabled:
+        named["disabled"] = True
+    if credential.expires_at_ms:
+        named["expires_at_ms"] = credential.expires_at_ms
     return named
 
 
@@ -182,7 +199,9 @@ def decode_credential(item: Mapping[str, Any]) -> Credential:
             for mechanism, (salt, stored_key, server_key, iterations) in verifiers.items()
         },
         tuple(item.get("networks", ())),
-        unknown_in(item, *known, "networks"),
+        unknown_in(item, *known, "networks", "disabled", "expires_at_ms"),
+        item.get("disabled", False),
+        item.get("expires_at_ms", 0),
     )
 
 

@@ -22,6 +22,7 @@ from data_plane.broker.authentication import sasl_handlers
 from data_plane.broker.authentication.authentication import Authentication
 from data_plane.broker.cell.deletion_guard import DeletionGuard
 from data_plane.broker.cell.metadata_writer import MetadataWriter
+from data_plane.broker.cell.tenant_deletions import TenantDeletions
 from data_plane.broker.config.effective import EffectiveConfig
 from data_plane.broker.coordinators import group_handlers
 from data_plane.broker.coordinators.groups import GroupService
@@ -219,6 +220,7 @@ def _add_components(
         services.groups,
         services.fetches,
         services.producer_ids,
+        TenantDeletions(services),
     ]
     guard.add_metrics(collector)
     _add_metrics(collector, services)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -15,92 +13,19 @@ from data_plane.broker.admin.declarations import decide_declarations, decide_del
 from data_plane.broker.admin.declared import Outcome, Removal, Resource, Result, Unavailable
 from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.cell.changes import (
-    Change,
     DeleteTopic,
-    UpdateFeature,
     apply_change,
     apply_changes,
 )
 from data_plane.cell.declarations import API_OWNER, CLIENT_OWNER
-from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL, TENANCY_LEVEL
-from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.features import OPEN_LEVEL
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
-from data_plane.wire.messages.create_partitions_request import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
-from data_plane.wire.registry import ApiKey
-from tests.broker.admin_player import DELETE, SET, TOPIC, AdminPlayer, new_topic
+from tests.broker.admin_player import DELETE, SET, TOPIC, new_topic
+from tests.broker.declaring_player import DeclaringPlayer
 
 ORDERS = Resource("r1", 1, "default", "orders", TopicSpecification(2))
 E = ErrorCode
-
-
-class DeclaringPlayer(AdminPlayer):
-    """A broker to which topics are declared."""
-
-    def __init__(self, level: int = TENANCY_LEVEL) -> None:
-        super().__init__()
-        self.commit(lambda image: [UpdateFeature(METADATA_VERSION, level)])
-
-    def commit(self, decide: Callable[[MetadataImage], Sequence[Change]]) -> None:
-        errors: list[BaseException | None] = []
-        self.services.metadata.write(decide, errors.append)
-        self.run_jobs()
-        (error,) = errors
-        if error is not None:
-            raise error
-
-    def declare(self, *wanted: Resource) -> list[Result]:
-        results: list[Result] = []
-
-        def decide(image: MetadataImage) -> Sequence[Change]:
-            results.clear()
-            return decide_declarations(self.services, image, wanted, results)
-
-        self.commit(decide)
-        return results
-
-    def declare_one(self, wanted: Resource) -> Outcome:
-        (result,) = self.declare(wanted)
-        assert result.resource_id == wanted.resource_id
-        return result.outcome
-
-    def delete(
-        self, resource_id: str, generation: int, *, keeps_topic: bool = False
-    ) -> list[Result]:
-        results: list[Result] = []
-
-        def decide(image: MetadataImage) -> Sequence[Change]:
-            results.clear()
-            removal = Removal(resource_id, generation, keeps_topic)
-            return decide_deletions(self.services, image, [removal], results)
-
-        self.commit(decide)
-        return results
-
-    def topic_id(self, name: str) -> UUID:
-        topic = self.services.image.topic("default", name)
-        assert topic is not None
-        return topic.topic_id
-
-    def configs(self, topic: str) -> Mapping[str, str]:
-        return self.services.image.topics_of("default")[topic].configs
-
-    def partitions(self, topic: str) -> int:
-        return len(self.services.image.topics_of("default")[topic].partitions)
-
-    def delete_as_client(self, name: str) -> tuple[int, str | None]:
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
-        (result,) = self.ask(ApiKey.DELETE_TOPICS, 6, request).responses
-        return result.error_code, result.error_message
-
-    def grow_as_client(self, name: str, count: int) -> tuple[int, str | None]:
-        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=count)])
-        (result,) = self.ask(ApiKey.CREATE_PARTITIONS, 3, request).results
-        return result.error_code, result.error_message
 
 
 def with_configs(generation: int, **configs: str) -> Resource:

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from data_plane.broker.authentication import password_checks
-from data_plane.broker.authentication.authentication import CLOSED_PER_TURN_MAX
+from data_plane.broker.authentication.authentication import CLOSED_PER_TURN_MAX, EXPIRY_LOOK_MS_MAX
 from data_plane.broker.authentication.failure_delays import (
     DELAY_MS_MAX,
     PAIRS_MAX,
@@ -384,6 +384,66 @@ def test_a_login_of_a_tenant_that_is_not_served_is_refused() -> None:
     if served:
         assert connection.info.namespace == "acme"
         assert connection.info.principal == Principal("User", "alice")
+
+
+def test_who_is_disabled_is_out_and_stays_out() -> None:
+    broker = SaslBroker(ALICE)
+    connection = broker.connect()
+    assert is_let_in(connection, SHA_256, "alice", "secret")
+    broker.commit(PutCredential(replace(ALICE, is_disabled=True)))
+    assert connection.is_closed
+    assert not is_let_in(broker.connect(), SHA_256, "alice", "secret")
+    broker.commit(PutCredential(ALICE))
+    broker.pass_time(DELAY_MS_MAX)
+    assert is_let_in(broker.connect(), SHA_256, "alice", "secret")
+
+
+def test_a_credential_is_over_at_its_date() -> None:
+    broker = SaslBroker()
+    wall_ms = broker.services.wall_clock.wall_ms(broker.player.now_ms)
+    ends_ms = wall_ms + 2 * EXPIRY_LOOK_MS_MAX + 5
+    broker.commit(PutCredential(replace(ALICE, expires_at_ms=ends_ms)))
+    connection = broker.connect()
+    assert is_let_in(connection, SHA_256, "alice", "secret")
+    for wait_ms in (EXPIRY_LOOK_MS_MAX, EXPIRY_LOOK_MS_MAX, 4):
+        broker.pass_time(wait_ms)
+        assert not connection.is_closed
+    broker.pass_time(1)
+    assert connection.is_closed
+    assert not is_let_in(broker.connect(), SHA_256, "alice", "secret")
+
+
+def test_a_date_that_is_changed_is_the_one_that_holds() -> None:
+    broker = SaslBroker()
+    wall_ms = broker.services.wall_clock.wall_ms(broker.player.now_ms)
+    broker.commit(PutCredential(replace(ALICE, expires_at_ms=wall_ms + 1_000)))
+    connection = broker.connect()
+    assert is_let_in(connection, SHA_256, "alice", "secret")
+    broker.commit(PutCredential(replace(ALICE, expires_at_ms=wall_ms + 9_000)))
+    broker.pass_time(8_999)
+    assert not connection.is_closed
+    broker.pass_time(1)
+    assert connection.is_closed
+
+
+@pytest.mark.parametrize("state", ["blocked", "deleting"])
+def test_nobody_speaks_for_a_tenant_that_is_blocked(state: str) -> None:
+    acme = TenantImage("acme", "acme-cluster")
+    broker = SaslBroker(ALICE)
+    broker.commit(PutTenant(acme), PutCredential(credential("bob", "secret", tenant="acme")))
+    bob, alice = broker.connect(), broker.connect()
+    assert is_let_in(bob, SHA_256, "bob@acme", "secret")
+    assert is_let_in(alice, SHA_256, "alice", "secret")
+    broker.commit(PutTenant(replace(acme, state="read-only")))
+    assert not bob.is_closed
+    broker.commit(PutTenant(replace(acme, state=state)))
+    assert bob.is_closed
+    assert not alice.is_closed
+    assert not is_let_in(broker.connect(), SHA_256, "bob@acme", "secret")
+    default = broker.services.image.tenant("default")
+    assert default is not None
+    broker.commit(PutTenant(replace(default, state="blocked")))
+    assert not alice.is_closed
 
 
 # Sessions

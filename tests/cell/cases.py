@@ -223,6 +223,8 @@ def credentials(draw: st.DrawFn, image: MetadataImage) -> Credential:
         principal,
         {mechanism: draw(verifiers(mechanism)) for mechanism in sorted(mechanisms)},
         draw(st.sampled_from([(), ("10.0.0.0/8", "::1/128")])),
+        is_disabled=draw(st.booleans()),
+        expires_at_ms=draw(st.sampled_from([0, 1, 1 << 50])),
     )
 
 

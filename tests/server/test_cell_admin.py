@@ -88,7 +88,9 @@ def items(cell: CellAdminStub, page_size: int = 0) -> dict[str, messages.Item]:
     found: dict[str, messages.Item] = {}
     token = ""
     while True:
-        request = messages.ListRequest(page_size=page_size, page_token=token)
+        request = messages.ListRequest(
+            page_size=page_size, page_token=token, kind=messages.KIND_TOPIC
+        )
         page = cell.List(request, timeout=DEADLINE_S)
         for item in page.items:
             assert item.resource.name not in found
@@ -197,7 +199,7 @@ def test_the_cell_is_described(cell: CellAdminStub, broker: BrokerProcess) -> No
         ([topic("a", 1, 0)], r"resources\[0\].topic.partitions: 0 is less than 1"),
         (
             [messages.Resource(resource_id="a", generation=1, tenant="default", name="a")],
-            r"resources\[0\]: has no specification: one of topic",
+            r"resources\[0\]: has no specification: one of tenant_spec, topic",
         ),
         ([messages.Resource(resource_id="a", generation=1, name="a")], "tenant: is missing"),
         ([taken_over(b"x")], r"resources\[0\].topic: take_over_topic_id has 1 bytes"),

@@ -4,13 +4,16 @@ A tenant sees and changes its own ACLs, by the names that its clients use. They 
 broker when the answer leaves. What each may be is Kafka's: cell/acls.py says what an ACL may be,
 acl_filters.py what a filter means.
 
+ACLs that a control plane has declared are not deleted here; each is answered by itself, with
+POLICY_VIOLATION and its resource.
+
 Bounds, each answered with POLICY_VIOLATION: a tenant has ACLS_MAX ACLs at most; the filters of one
 DeleteAcls look at LOOKED_AT_MAX patterns and entries, and mean MATCHES_MAX ACLs, at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from data_plane.broker.admin.acl_filters import AclFilter
@@ -18,6 +21,7 @@ from data_plane.broker.request.api import Deferred, HandlerTable, LongAnswer, Re
 from data_plane.broker.request.authorizer import CLUSTER_NAME
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
+from data_plane.broker.topics.ownership import managed
 from data_plane.cell.acls import (
     ACLS_MAX,
     NO_ACLS,
@@ -88,7 +92,7 @@ def handle_create_acls(
         return _created(refusal for _ in request.creations)
     tenant = context.namespace
     wanted = [_acl_of(creation) for creation in request.creations]
-    refusals = [_why_not_created(tenant, acl) for acl in wanted]
+    refusals = [why_not_created(tenant, acl) for acl in wanted]
     deferred: Deferred[CreateAclsResponse] = Deferred()
     outcomes: list[Refusal | None] = []
 
@@ -124,7 +128,8 @@ def _acl_of(creation: AclCreation) -> Acl:
     )
 
 
-def _why_not_created(tenant: str, acl: Acl) -> Refusal | None:
+def why_not_created(tenant: str, acl: Acl) -> Refusal | None:
+    """Why a tenant cannot have this ACL, in Kafka's words where it has some."""
     pattern, entry = acl
     reason = ""
     if pattern.resource_type == AclResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
@@ -217,10 +222,17 @@ def handle_delete_acls(
     filters = [_filter_of(each) for each in request.filters]
     deferred: Deferred[DeleteAclsResponse] = Deferred()
     results: list[list[Acl] | Refusal] = []
+    managed_acls: dict[Acl, Refusal] = {}
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         results[:] = _meant(filters, image.acls.get(tenant, NO_ACLS))
+        managed_acls.clear()
         matches = [acl for result in results if not isinstance(result, Refusal) for acl in result]
+        for acl in matches:
+            granters = image.declarations.granters(tenant, acl)
+            if granters:
+                managed_acls[acl] = managed(min(granters), "The ACL", "deleted")
+        matches = [acl for acl in matches if acl not in managed_acls]
         return [RemoveAcls(tenant, tuple(dict.fromkeys(matches)))] if matches else []
 
     def done(error: BaseException | None) -> None:
@@ -232,7 +244,7 @@ def handle_delete_acls(
                     if isinstance(result, Refusal)
                     else _failed(failure)
                     if failure is not None
-                    else _deleted(result)
+                    else _deleted(result, managed_acls)
                     for result in results
                 ]
             )
@@ -267,22 +279,24 @@ def _failed(refusal: Refusal) -> DeleteAclsFilterResult:
     )
 
 
-def _deleted(acls: Iterable[Acl]) -> DeleteAclsFilterResult:
+def _deleted(acls: Iterable[Acl], refusals: Mapping[Acl, Refusal]) -> DeleteAclsFilterResult:
     return DeleteAclsFilterResult(
-        error_message=None,
-        matching_acls=[
-            DeleteAclsMatchingAcl(
-                error_message=None,
-                resource_type=pattern.resource_type,
-                resource_name=pattern.name,
-                pattern_type=pattern.pattern_type,
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
-            )
-            for pattern, entry in acls
-        ],
+        error_message=None, matching_acls=[_match(acl, refusals.get(acl)) for acl in acls]
+    )
+
+
+def _match(acl: Acl, refusal: Refusal | None) -> DeleteAclsMatchingAcl:
+    pattern, entry = acl
+    return DeleteAclsMatchingAcl(
+        error_code=0 if refusal is None else int(refusal.code),
+        error_message=None if refusal is None else refusal.message,
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission,
     )
 
 

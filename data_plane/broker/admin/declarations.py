@@ -33,6 +33,10 @@ from data_plane.broker.admin.declared import (
     Result,
     Unavailable,
 )
+from data_plane.broker.admin.declared_credentials import CredentialDecision
+from data_plane.broker.admin.declared_grants import GrantsDecision
+from data_plane.broker.admin.declared_quotas import QuotaDecision
+from data_plane.broker.admin.declared_tenants import TenantDecision
 from data_plane.broker.admin.declared_topics import TopicDecision
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.services import Services
@@ -40,7 +44,10 @@ from data_plane.cell.changes import Change, apply_changes
 from data_plane.cell.declarations import (
     API_OWNER,
     CLIENT_OWNER,
+    CREDENTIAL_KIND,
+    GRANTS_KIND,
     KINDS,
+    QUOTA_KIND,
     RESOURCES_MAX,
     SPECIFICATION_CHARACTERS_MAX,
     TENANT_KIND,
@@ -51,10 +58,15 @@ from data_plane.cell.declarations import (
 )
 from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.tenants import DELETING_TENANT
 from data_plane.wire.errors import ErrorCode
 
 _DECISIONS: Final[Mapping[str, NewDecision]] = {
+    TENANT_KIND: TenantDecision,
     TOPIC_KIND: TopicDecision,
+    CREDENTIAL_KIND: CredentialDecision,
+    GRANTS_KIND: GrantsDecision,
+    QUOTA_KIND: QuotaDecision,
 }
 
 
@@ -189,8 +201,14 @@ class _Batch:
 
     def _check_tenant(self, resource: Resource) -> None:
         """That the tenant of a thing may have some. Raises Refusal."""
-        if resource.thing.kind != TENANT_KIND and self._image.tenant(resource.tenant) is None:
+        if resource.thing.kind == TENANT_KIND:
+            return
+        tenant = self._image.tenant(resource.tenant)
+        if tenant is None:
             message = f"There is no tenant '{resource.tenant}'."
+            raise Refusal(ErrorCode.INVALID_REQUEST, message)
+        if tenant.state == DELETING_TENANT:
+            message = f"The tenant '{resource.tenant}' is being deleted."
             raise Refusal(ErrorCode.INVALID_REQUEST, message)
 
     def _decision(self, kind: str) -> KindDecision:

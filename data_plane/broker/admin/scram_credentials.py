@@ -7,6 +7,9 @@ the request are. A client sends the salted password, of which only the verifier 
 Beyond Kafka a salted password must have the size of its hash, and a user of the tenant `default`
 no `@` in its name: that would be the login of another tenant's user.
 
+What a control plane has declared is not changed here: POLICY_VIOLATION names its resource. Where it
+has declared no verifiers, users change theirs; the last one stays.
+
 Deliberately absent: networks of credentials and logins by other names, which the metadata has and
 this API has not. What is altered here leaves them alone.
 """
@@ -18,10 +21,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from data_plane.broker.admin.declared_credentials import declares_verifiers
 from data_plane.broker.authentication.scram import verifier_of
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
+from data_plane.broker.topics.ownership import managed
 from data_plane.cell.acls import AclOperation, AclResourceType
 from data_plane.cell.changes import Change
 from data_plane.cell.credentials import (
@@ -37,6 +42,7 @@ from data_plane.cell.credentials import (
     login_of,
     why_invalid_credential,
 )
+from data_plane.cell.declarations import CREDENTIAL_KIND
 from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.tenants import DEFAULT_TENANT
@@ -187,6 +193,8 @@ def decide_alterations(
     credentials = dict(image.credentials)
     for name, of_user in wanted.items():
         if outcomes[name] is None:
+            outcomes[name] = _why_managed(image, tenant, name, of_user)
+        if outcomes[name] is None:
             outcomes[name] = _alter(credentials, tenant, name, of_user.values(), changes.append)
     return outcomes, changes
 
@@ -221,6 +229,23 @@ def _why_not(image: MetadataImage, tenant: str, alteration: _Alteration) -> Refu
     if len(upsertion.salted_password) != size:
         return _unacceptable(f"A salted password of {alteration.mechanism_name} has {size} bytes")
     return None
+
+
+def _why_managed(
+    image: MetadataImage, tenant: str, name: str, of_user: Mapping[int, _Alteration]
+) -> Refusal | None:
+    """Why a control plane's credential is not altered like this."""
+    login = login_of(tenant, name)
+    owned = image.declarations.owner_of(CREDENTIAL_KIND, tenant, login)
+    if owned is None:
+        return None
+    if declares_verifiers(owned):
+        return managed(owned.resource_id, f"User '{name}'", "altered")
+    left = set(image.credentials[login].verifiers)
+    for alteration in of_user.values():
+        change = left.discard if alteration.upsertion is None else left.add
+        change(alteration.mechanism_name)
+    return None if left else managed(owned.resource_id, f"User '{name}'", "deleted")
 
 
 def _alter(

@@ -3,8 +3,9 @@
 Credentials are those of the image, so users log in while the metadata store cannot be reached.
 
 Who is logged in is known by login. When an image arrives in which the credential that proved a
-connection is gone or has become another one, the connection is closed, and its parked fetches with
-it: a few hundred at a time, so that a login of thousands of connections does not stop the loop.
+connection is gone, is disabled or has become another one, the connection is closed, and its parked
+fetches with it: a few hundred at a time, so that a login of thousands of connections does not stop
+the loop. So is it when the credential expires, and when its tenant is blocked or deleted.
 
 A session has an end where connections.max.reauth.ms says so (KIP-368): after it the client must
 authenticate anew before anything else is answered.
@@ -26,6 +27,7 @@ from data_plane.broker.authentication.scram import NONCE_BYTES, decoy_verifier
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.timers import Timer
 from data_plane.cell.credentials import DECOY_KEY_BYTES, Credential, ScramVerifier
+from data_plane.cell.tenants import BLOCKED_TENANT, DEFAULT_TENANT, DELETING_TENANT
 
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 CLOSED_PER_TURN_MAX = 200
 # A client that authenticates anew more often is up to no good (as in Apache Kafka).
 REAUTHENTICATION_MS_MIN = 1_000
+# How long at most until an expiry is looked at: by then a wrong date may be a right one.
+EXPIRY_LOOK_MS_MAX = 3_600_000
+# Of tenants for which nobody speaks.
+SHUT_STATES = frozenset((BLOCKED_TENANT, DELETING_TENANT))
 
 
 class _Login(NamedTuple):
@@ -65,6 +71,8 @@ class Authentication:
         self._connections: dict[str, dict[int, ConnectionInfo]] = {}
         self._logins: dict[int, _Login] = {}
         self._to_close: deque[ConnectionInfo] = deque()
+        # Of logins with connections whose credentials expire.
+        self._expiries: dict[str, Timer] = {}
         services.image_listeners.append(self._follow)
 
     @property
@@ -86,10 +94,16 @@ class Authentication:
         return b64encode(self.random.randbytes(NONCE_BYTES)).decode()
 
     def why_not_served(self, credential: Credential) -> str:
-        """Why nobody of the credential's tenant is let in; "" when they are."""
-        if credential.tenant not in self._services.namespaces.names:
-            return f"there is no tenant {credential.tenant}"
-        return ""
+        """Why nobody is let in with this credential, or for its tenant; "" when somebody is."""
+        tenant = credential.tenant
+        if tenant not in self._services.namespaces.names:
+            return f"there is no tenant {tenant}"
+        if _is_shut(self._services.image, tenant):
+            return f"the tenant {tenant} is blocked"
+        return credential.why_not_valid(self._wall_ms())
+
+    def _wall_ms(self) -> int:
+        return self._services.wall_clock.wall_ms(self.now_ms())
 
     def may_authenticate_anew(self, connection: ConnectionInfo) -> bool:
         """Whether sessions have an end, so that clients authenticate anew."""
@@ -120,7 +134,31 @@ class Authentication:
             end = self.timers.schedule(now_ms + lifetime_ms, partial(_end_session, connection))
         self._logins[number] = _Login(credential, mechanism, now_ms, end)
         self._connections.setdefault(credential.login, {})[number] = connection
+        if credential.login not in self._expiries:
+            self._schedule_expiry(credential, now_ms)
         return lifetime_ms
+
+    def _schedule_expiry(self, credential: Credential, now_ms: int) -> None:
+        """Look again when it expires. The date may be set meanwhile, so the look may be early."""
+        if credential.expires_at_ms:
+            wait_ms = min(credential.expires_at_ms - self._wall_ms(), EXPIRY_LOOK_MS_MAX)
+            look = partial(self._look_at_expiry, credential.login)
+            when_ms = now_ms + max(wait_ms, 1)
+            self._expiries[credential.login] = self.timers.schedule(when_ms, look)
+
+    def _look_at_expiry(self, login: str, now_ms: int) -> None:
+        del self._expiries[login]
+        credential = self.find(login)
+        if credential is None:
+            return
+        if credential.why_not_valid(self._wall_ms()):
+            self._close_all_of(login, now_ms)
+        else:
+            self._schedule_expiry(credential, now_ms)
+
+    def _close_all_of(self, login: str, now_ms: int) -> None:
+        self._to_close.extend(self._connections.get(login, {}).values())
+        self._close_some(now_ms)
 
     def _lifetime_ms(self) -> int:
         return self._services.config.get_int("connections.max.reauth.ms")
@@ -138,18 +176,31 @@ class Authentication:
         del connections[number]
         if not connections:
             del self._connections[name]
+            expiry = self._expiries.pop(name, None)
+            if expiry is not None:
+                expiry.cancel()
 
     def _follow(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
         """Have the connections closed whose credentials are not what they were."""
-        if old.credentials is new.credentials:
-            return
-        for name, connections in self._connections.items():
-            credential = new.credentials.get(name)
-            if credential is old.credentials.get(name):
-                continue
-            for number, connection in connections.items():
-                if not _still_proves(credential, self._logins[number], connection.host):
-                    self._to_close.append(connection)
+        if old.credentials is not new.credentials:
+            for name, connections in list(self._connections.items()):
+                credential = new.credentials.get(name)
+                if credential is old.credentials.get(name):
+                    continue
+                for number, connection in connections.items():
+                    if not self._still_proves(credential, self._logins[number], connection.host):
+                        self._to_close.append(connection)
+                expiry = self._expiries.pop(name, None)
+                if expiry is not None:
+                    expiry.cancel()
+                if credential is not None:
+                    self._schedule_expiry(credential, now_ms)
+        shut = _newly_shut(old, new)
+        if shut:
+            for connections in self._connections.values():
+                for number, connection in connections.items():
+                    if self._logins[number].credential.tenant in shut:
+                        self._to_close.append(connection)
         self._close_some(now_ms)
 
     def _close_some(self, now_ms: int) -> None:
@@ -160,22 +211,38 @@ class Authentication:
                 continue
             current = self.find(login.credential.login)
             # The client may have authenticated anew meanwhile, with what holds now.
-            if not _still_proves(current, login, connection.host):
+            if not self._still_proves(current, login, connection.host):
                 connection.close(f"the credential {login.credential.login!r} was revoked")
+            elif _is_shut(self._services.image, login.credential.tenant):
+                connection.close(f"the tenant {login.credential.tenant} is blocked")
         if self._to_close:
             self.timers.schedule(now_ms, self._close_some)
 
+    def _still_proves(self, credential: Credential | None, login: _Login, host: str) -> bool:
+        if credential is None or not credential.may_come_from(host):
+            return False
+        if credential.why_not_valid(self._wall_ms()):
+            return False
+        old = login.credential
+        if (credential.tenant, credential.principal) != (old.tenant, old.principal):
+            # Made anew, for somebody else.
+            return False
+        if login.mechanism == PLAIN:
+            return credential.verifiers == old.verifiers
+        return credential.verifiers.get(login.mechanism) == old.verifiers[login.mechanism]
 
-def _still_proves(credential: Credential | None, login: _Login, host: str) -> bool:
-    if credential is None or not credential.may_come_from(host):
-        return False
-    old = login.credential
-    if (credential.tenant, credential.principal) != (old.tenant, old.principal):
-        # Made anew, for somebody else.
-        return False
-    if login.mechanism == PLAIN:
-        return credential.verifiers == old.verifiers
-    return credential.verifiers.get(login.mechanism) == old.verifiers[login.mechanism]
+
+def _is_shut(image: MetadataImage, tenant: str) -> bool:
+    """Whether nobody speaks for this tenant. `default` is never shut: who has not said who it is
+    speaks for it."""
+    stored = image.tenants.get(tenant)
+    return stored is not None and stored.state in SHUT_STATES and tenant != DEFAULT_TENANT
+
+
+def _newly_shut(old: MetadataImage, new: MetadataImage) -> set[str]:
+    if old.tenants is new.tenants:
+        return set()
+    return {name for name in new.tenants if _is_shut(new, name) and not _is_shut(old, name)}
 
 
 def _end_session(connection: ConnectionInfo, now_ms: int) -> None:

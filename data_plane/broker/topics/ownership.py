@@ -64,8 +64,13 @@ def refuse_declared_configs(
 def _refuse(image: MetadataImage, tenant: str, name: str, thing: str, verb: str) -> None:
     declaration = image.declarations.owner_of(TOPIC_KIND, tenant, name)
     if declaration is not None:
-        raise Refusal(
-            ErrorCode.POLICY_VIOLATION,
-            f"{thing} cannot be {verb} by a Kafka client: the control plane manages it (resource "
-            f"{declaration.resource_id}).",
-        )
+        raise managed(declaration.resource_id, thing, verb)
+
+
+def managed(resource_id: str, thing: str, verb: str) -> Refusal:
+    """What a Kafka client is told that contradicts a resource."""
+    return Refusal(
+        ErrorCode.POLICY_VIOLATION,
+        f"{thing} cannot be {verb} by a Kafka client: the control plane manages it (resource "
+        f"{resource_id}).",
+    )
