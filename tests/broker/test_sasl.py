@@ -7,6 +7,8 @@ from functools import partial
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from data_plane.broker.authentication import password_checks
 from data_plane.broker.authentication.authentication import CLOSED_PER_TURN_MAX, EXPIRY_LOOK_MS_MAX
@@ -45,6 +47,7 @@ from tests.broker.sasl_player import (
 
 ALICE = credential("alice", "secret")
 REFUSAL_MS = 100
+HOST = "10.0.0.1"
 FAILED = int(ErrorCode.SASL_AUTHENTICATION_FAILED)
 
 
@@ -338,7 +341,7 @@ def test_handshakes_beyond_the_budget_wait_for_their_turn() -> None:
         return number != BURST + 1
 
     for number in range(BURST + 4):
-        budget.begin(partial(wanted, number), partial(begun.append, number), 0)
+        budget.begin(HOST, partial(wanted, number), partial(begun.append, number), 0)
     assert begun == list(range(BURST))
     timers.run_due(1)
     assert begun[BURST:] == [BURST]
@@ -353,9 +356,53 @@ def test_handshakes_beyond_the_budget_wait_for_their_turn() -> None:
 def test_handshakes_that_wait_have_a_maximum() -> None:
     timers = TimerQueue()
     budget = HandshakeBudget(timers.schedule)
-    for _ in range(BURST + HANDSHAKES_WAITING_MAX):
-        assert budget.begin(lambda: True, lambda: None, 0)
-    assert not budget.begin(lambda: True, lambda: None, 0)
+    for _ in range(BURST + HANDSHAKES_WAITING_MAX // 2):
+        assert budget.begin(HOST, lambda: True, lambda: None, 0)
+    # The other half is for other addresses.
+    assert not budget.begin(HOST, lambda: True, lambda: None, 0)
+    begun: list[str] = []
+    others = [f"10.0.1.{number}" for number in range(3)]
+    for other in others:
+        assert budget.begin(other, lambda: True, partial(begun.append, other), 0)
+    # Nor do they wait for those that came before them.
+    timers.run_due(4)
+    assert begun == others
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()), max_size=300))
+def test_addresses_have_handshakes_in_turn(asked: list[tuple[int, int, bool]]) -> None:
+    timers = TimerQueue()
+    budget = HandshakeBudget(timers.schedule)
+    begun: list[tuple[int, int]] = []
+    wanted: dict[int, list[int]] = {}
+    for _ in range(BURST):
+        budget.begin(HOST, lambda: True, lambda: None, 0)
+    for number, (address, cost, is_wanted) in enumerate(asked):
+        start = partial(begun.append, (address, number))
+        assert budget.begin(str(address), partial(bool, is_wanted), start, 0, cost)
+        if is_wanted:
+            wanted.setdefault(address, []).append(number)
+    while len(budget):
+        deadline_ms = timers.next_deadline_ms()
+        assert deadline_ms is not None
+        timers.run_due(deadline_ms)
+    counts = dict.fromkeys(wanted, 0)
+    for address, number in begun:
+        assert number == wanted[address][counts[address]], "of one address in their order"
+        counts[address] += 1
+        waiting = [one for one in wanted if counts[one] < len(wanted[one])]
+        assert all(counts[address] <= counts[one] + 1 for one in waiting)
+    assert counts == {address: len(numbers) for address, numbers in wanted.items()}
+
+
+def test_who_authenticates_anew_does_not_wait_for_strangers() -> None:
+    broker = SaslBroker(ALICE, properties=SESSIONS)
+    connection = logged_in(broker)
+    broker.pass_time(2_000)
+    for _ in range(BURST + 10):
+        broker.connect().handshake(SHA_256)
+    assert connection.handshake(SHA_256).error_code == 0
 
 
 def test_a_handshake_that_waits_is_answered_in_its_turn() -> None:

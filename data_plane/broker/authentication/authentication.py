@@ -63,6 +63,8 @@ class Authentication:
         self.delays = FailureDelays()
         self.passwords = PasswordChecks(services.request_work, services.random)
         self.budget = HandshakeBudget(services.timers.schedule)
+        # Of who is authenticated already: strangers, however many, hold up none of these.
+        self.renewals = HandshakeBudget(services.timers.schedule)
         self.failures_count = 0
         self.successes_count = 0
         # Drawn when it is first needed.

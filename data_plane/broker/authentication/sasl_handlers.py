@@ -73,7 +73,8 @@ def handle_sasl_handshake(
             connection.take_token = _take_bare_tokens(connection)
         deferred.complete(SaslHandshakeResponse(mechanisms=mechanisms))
 
-    if not authentication.budget.begin(lambda: not connection.closed, start, now_ms):
+    budget = authentication.budget if before is None else authentication.renewals
+    if not budget.begin(connection.host, lambda: not connection.closed, start, now_ms):
         raise CloseConnection("too many SASL handshakes wait")
     return deferred
 
