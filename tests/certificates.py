@@ -24,6 +24,17 @@ class Authority:
             " -subj /CN=cell -keyout ca.key -out ca.pem"
         )
 
+    @property
+    def certificate(self) -> str:
+        return str(self.folder / "ca.pem")
+
+    def keystore(self, name: str, subject_alt_name: str = "IP:127.0.0.1") -> Path:
+        """A file with a certificate and its key, as a listener or a client of Kafka has them."""
+        files = self.issue(name, subject_alt_name)
+        path = self.folder / f"{name}.keystore.pem"
+        path.write_text(Path(files.key).read_text() + Path(files.certificate).read_text())
+        return path
+
     def issue(self, name: str, subject_alt_name: str) -> TlsFiles:
         self._openssl(
             "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from data_plane.cell.image_file import ImageFile
 from data_plane.cell.metadata import Endpoint
 from data_plane.log.file_system import FileSystem
-from data_plane.server.configuration import BrokerConfig, Listener
+from data_plane.server.configuration import BrokerConfig
+from data_plane.server.configured_listeners import Listener
 from data_plane.server.entry import Addresses
 from data_plane.server.listener import take_address
 

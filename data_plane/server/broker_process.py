@@ -31,6 +31,7 @@ from data_plane.log.file_system import OsFileSystem
 from data_plane.log.lanes import Lane
 from data_plane.server import configuration, descriptors
 from data_plane.server.addresses import TakenAddresses, take_addresses
+from data_plane.server.client_connections import ClientConnections
 from data_plane.server.clock import Clock
 from data_plane.server.composition import close_services, make_services
 from data_plane.server.configuration import BrokerConfig
@@ -104,18 +105,16 @@ class BrokerProcess:
 
     async def run(self) -> None:
         """Raises what `enter_cell` raises, and SupersededError after having stopped."""
-        loop = asyncio.get_running_loop()
-        self._loop = loop
+        self._loop = loop = asyncio.get_running_loop()
         watch = self._watch
         self._timer = TickTimer(loop, self._clock, self._tick, watch.note_lateness)
         if self._ready_fd is not None:
             self._ready_pipe = ReadyPipe(self._ready_fd, loop, self._abandoned)
         if WHY_INTERPRETED:
-            # Correct, and several times slower where every record is looked at.
+            # Several times slower where every record is looked at.
             self._log.warning("kernel_interpreted", reason=WHY_INTERPRETED)
         settings = self._settings
-        self._executor = ThreadExecutor(loop, WORKER_THREADS, "worker", self._end_pass_now, watch)
-        self._lanes = {lane: self._make_lane(lane) for lane in Lane}
+        self._make_workers()
         budget = descriptors.divide(descriptors.raise_limit())
         ports = self._real_ports(budget.open_segments_max)
         http = HttpListener({"/metrics": self._metrics_page, "/healthz": self._health_page}, watch)
@@ -125,7 +124,7 @@ class BrokerProcess:
         taken = await take_addresses(
             settings,
             ports.fs,
-            self._accept_client,
+            self._clients.accept,
             lambda: Connection(self._listeners[1], INTER_BROKER_SETTINGS),
             None if member is None or member.tls is None else member.tls.server,
         )
@@ -172,6 +171,14 @@ class BrokerProcess:
         http.close()
         if member is not None and member.superseded:
             raise SupersededError(f"broker {settings.node_id} has stopped: {member.superseded}")
+
+    def _make_workers(self) -> None:
+        loop, pass_ends = self._loop, self._end_pass_now
+        self._executor = ThreadExecutor(loop, WORKER_THREADS, "worker", pass_ends, self._watch)
+        self._lanes = {lane: self._make_lane(lane) for lane in Lane}
+        self._clients = ClientConnections(
+            self._settings, lambda: self._listener, self._executor, self._log
+        )
 
     def _make_lane(self, lane: Lane) -> ThreadExecutor:
         # A disk that hangs holds up no flush of another one.
@@ -247,14 +254,9 @@ class BrokerProcess:
                     dispatcher=self._listener.dispatcher,
                 )
             )
-        for server in taken.clients:
-            self._listener.adopt(server)
-        for server in taken.other_brokers:
-            self._listeners[1].adopt(server)
-
-    def _accept_client(self, address: configuration.Listener) -> Connection:
-        protocol, mechanisms = address.security_protocol, self._settings.sasl_mechanisms
-        return Connection(self._listener, listener_settings(address.name, protocol, mechanisms))
+        for listener, servers in zip(self._listeners, taken[:2], strict=False):
+            for server in servers:
+                listener.adopt(server)
 
     async def _enter(self, ports: Ports, addresses: Addresses) -> Entry | None:
         """Become a member; None when a signal came first. Waits for the store if it must."""
@@ -275,8 +277,6 @@ class BrokerProcess:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_requested.wait(), ENTRY_RETRY_S)
         return None
-
-    # Passes and the timer.
 
     def _end_pass(self, now_ms: int) -> None:
         services = self._services
@@ -328,6 +328,7 @@ class BrokerProcess:
             for listener in self._listeners:
                 self._watch.step(listener.sweep)
                 listener.sweep(now_ms)
+            self._clients.look_for_new_files(now_ms)
         except Exception as error:
             # A timer's bug must not stop the clock for everybody else.
             self._log.error("tick_failed", error=repr(error), exc_info=True)
@@ -406,10 +407,10 @@ class BrokerProcess:
         now_ms = self._clock.now_ms()
         services.stop(now_ms)
         services.wakes.run(now_ms)
-        await self._until(lambda: self._is_drained(), deadline_s)
+        await _until(lambda: self._is_drained(), deadline_s)
         for connection in self._connections():
             connection.close("the broker stops", is_expected=True)
-        await self._until(lambda: not self._connections(), deadline_s)
+        await _until(lambda: not self._connections(), deadline_s)
         for connection in self._connections():
             if connection.transport is not None:
                 connection.transport.abort()
@@ -434,7 +435,7 @@ class BrokerProcess:
             connection.stop_reading()
         # Some wait behind polls that wait.
         self._services.fetches.stop(self._clock.now_ms())
-        await self._until(
+        await _until(
             lambda: not any(connection.has_backlog for connection in self._connections()),
             deadline_s,
         )
@@ -455,14 +456,6 @@ class BrokerProcess:
 
     def _connections(self) -> list[Connection]:
         return [connection for listener in self._listeners for connection in listener.connections]
-
-    @staticmethod
-    async def _until(condition: Callable[[], bool], deadline_s: float) -> None:
-        # Polling is enough for a thing that happens once, when the process ends.
-        while not condition() and time.monotonic() < deadline_s:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-    # Pages.
 
     def _metrics_page(self) -> HttpResponse:
         if not self._is_open:
@@ -486,6 +479,12 @@ class BrokerProcess:
 
         services.metrics.register(ProcessCollector(self._listener, self._executor))
         services.metrics.register(LoopCollector(self._watch))
+
+
+async def _until(condition: Callable[[], bool], deadline_s: float) -> None:
+    # Polling is enough for a thing that happens once, when the process ends.
+    while not condition() and time.monotonic() < deadline_s:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
 
 
 def run_broker(

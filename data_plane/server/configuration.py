@@ -15,14 +15,12 @@ Deliberately absent: values set at run time by AlterConfigs, which live in the m
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from data_plane.broker.authentication.plain import PLAIN
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS, refusal_of
 from data_plane.broker.config.definition import ConfigDefinition, InvalidValue
 from data_plane.broker.config.effective import EffectiveConfig
@@ -31,22 +29,26 @@ from data_plane.broker.config.listener_definitions import (
     refuses_every_address,
 )
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
-from data_plane.broker.request.principal import SecurityProtocol
 from data_plane.server import cell_admin_settings
 from data_plane.server.cell_admin_settings import CellAdminSettings
+from data_plane.server.configured_listeners import (
+    Listener,
+    Problem,
+    client_listeners,
+    definition_for_listener,
+    is_every_interface,
+)
 from data_plane.server.inter_broker_tls import (
     AUTHORITY,
     CERTIFICATE,
     KEY,
     TlsFiles,
     find_problems,
-    is_loopback,
 )
 from data_plane.server.properties_file import MalformedProperties, parse_properties
 
 ENVIRONMENT_PREFIX = "TIDEWHEEL_BROKER_"
-# Kafka's names of listeners and hosts; an IPv6 address stands in brackets.
-_LISTENER = re.compile(r"([A-Za-z0-9_-]+)://(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]*):(\d{1,5})")
+# An IPv6 address stands in brackets.
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._-]*):(\d{1,5})")
 INTER_BROKER = "INTER_BROKER"
 # One heartbeat may be late, and one lost, before a broker counts as gone.
@@ -71,16 +73,6 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
-    """An address to listen on or to advertise. An empty host is every interface."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-
-
-@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """A validated configuration. `properties` are those that were given, under broker names.
 
@@ -91,7 +83,6 @@ class BrokerConfig:
     cluster_id: str | None
     rack: str | None
     listeners: tuple[Listener, ...]
-    sasl_mechanisms: tuple[str, ...]
     advertised_listeners: tuple[Listener, ...]
     inter_broker_listener: Listener
     inter_broker_tls: TlsFiles | None
@@ -193,7 +184,7 @@ def _checked_layer(
     seen: dict[str, Setting] = {}
     for setting in layer:
         name = _broker_name(setting.name, topics)
-        definition = BROKER_DEFINITIONS.get(name)
+        definition = BROKER_DEFINITIONS.get(name) or definition_for_listener(name)
         if definition is None:
             problems.append(f"{setting.source}: {_unknown(setting, topics)}")
             continue
@@ -244,7 +235,9 @@ def _invalid(definition: ConfigDefinition, setting: Setting, error: InvalidValue
 def _build(
     given: Mapping[str, Setting], topics: TopicProperties, problems: list[str]
 ) -> BrokerConfig | None:
-    properties = {name: setting.value for name, setting in given.items()}
+    values = {name: setting.value for name, setting in given.items()}
+    properties = {name: value for name, value in values.items() if name in BROKER_DEFINITIONS}
+    own = {name: value for name, value in values.items() if name not in BROKER_DEFINITIONS}
 
     def source(name: str) -> str:
         return given[name].source if name in given else "default"
@@ -264,10 +257,7 @@ def _build(
     node_id = resolver.get_int("node.id")
     if resolver.get("broker.id") not in (None, node_id):
         problem("broker.id", f"must be the same as node.id, which is {node_id}")
-    listeners = _listeners("listeners", resolver, problem)
-    advertised = _advertised(resolver, listeners, problem)
-    listeners = _with_protocols(resolver, listeners, problem)
-    _check_sasl(resolver, listeners, problem)
+    listeners, advertised = client_listeners(resolver, own, problem)
     _check_limits(resolver, problem)
     inter_broker = _inter_broker_listener(resolver, problem)
     inter_broker_tls = _inter_broker_tls(resolver, inter_broker.host, problem)
@@ -283,7 +273,6 @@ def _build(
         cluster_id=str(cluster_id) if cluster_id else None,
         rack=str(rack) if rack else None,
         listeners=listeners,
-        sasl_mechanisms=tuple(dict.fromkeys(resolver.get_list("sasl.enabled.mechanisms"))),
         advertised_listeners=advertised,
         inter_broker_listener=inter_broker,
         inter_broker_tls=inter_broker_tls,
@@ -301,104 +290,6 @@ def _build(
     )
 
 
-Problem = Callable[[str, str], None]
-
-
-def _listeners(name: str, resolver: EffectiveConfig, problem: Problem) -> tuple[Listener, ...]:
-    listeners: list[Listener] = []
-    for item in resolver.get_list(name):
-        match = _LISTENER.fullmatch(item)
-        if match is None or int(match[3]) > 65535:
-            problem(name, f"{item!r} is not of the form NAME://host:port")
-            continue
-        listener = Listener(match[1].upper(), match[2].strip("[]"), int(match[3]))
-        if any(other.name == listener.name for other in listeners):
-            problem(name, f"the listener name {listener.name} is there twice")
-        else:
-            listeners.append(listener)
-    if not listeners:
-        problem(name, "needs at least one listener, such as PLAINTEXT://127.0.0.1:9092")
-    return tuple(listeners)
-
-
-def _advertised(
-    resolver: EffectiveConfig, listeners: tuple[Listener, ...], problem: Problem
-) -> tuple[Listener, ...]:
-    if resolver.get("advertised.listeners") in (None, resolver.get("listeners")):
-        return listeners
-    advertised = _listeners("advertised.listeners", resolver, problem)
-    names = {listener.name for listener in listeners}
-    for listener in advertised:
-        if listener.name not in names:
-            problem("advertised.listeners", f"{listener.name} is not one of the listeners")
-        if _is_every_interface(listener.host):
-            problem(
-                "advertised.listeners",
-                f"{listener.name} needs an address that clients can connect to, "
-                f"not {listener.host or 'an empty one'}",
-            )
-    return advertised
-
-
-def _is_every_interface(host: str) -> bool:
-    if not host:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
-def _with_protocols(
-    resolver: EffectiveConfig, listeners: tuple[Listener, ...], problem: Problem
-) -> tuple[Listener, ...]:
-    """`listeners` with the security protocols that their names stand for."""
-    name = "listener.security.protocol.map"
-    protocols: dict[str, str] = {protocol.value: protocol.value for protocol in SecurityProtocol}
-    for item in filter(None, (part.strip() for part in resolver.get_str(name).split(","))):
-        listener, separator, protocol = item.partition(":")
-        if not separator:
-            problem(name, f"{item!r} is not of the form NAME:PROTOCOL")
-        protocols[listener.strip().upper()] = protocol.strip().upper()
-    served = {protocol.value: protocol for protocol in SecurityProtocol}
-    known: list[Listener] = []
-    for listener_config in listeners:
-        protocol = protocols.get(listener_config.name, "")
-        if protocol in served:
-            known.append(replace(listener_config, security_protocol=served[protocol]))
-        elif not protocol:
-            problem("listeners", f"{listener_config.name} has no entry in {name}")
-        else:
-            problem(
-                "listeners",
-                f"{listener_config.name} asks for {protocol}; only {', '.join(served)} is served"
-                " yet",
-            )
-    return tuple(known)
-
-
-def _check_sasl(
-    resolver: EffectiveConfig, listeners: tuple[Listener, ...], problem: Problem
-) -> None:
-    name = "sasl.enabled.mechanisms"
-    mechanisms = resolver.get_list(name)
-    for listener in listeners:
-        if not listener.security_protocol.has_sasl:
-            continue
-        if not mechanisms:
-            problem(name, f"clients of {listener.name} could not authenticate")
-        if (
-            PLAIN in mechanisms
-            and not listener.security_protocol.has_tls
-            and not is_loopback(listener.host)
-        ):
-            problem(
-                name,
-                f"PLAIN would send passwords in the clear to {listener.name}, which others can "
-                "reach: listen at 127.0.0.1, or give the listener TLS",
-            )
-
-
 def _inter_broker_listener(resolver: EffectiveConfig, problem: Problem) -> Listener:
     name = "inter.broker.listener"
     text = resolver.get_str(name)
@@ -407,7 +298,7 @@ def _inter_broker_listener(resolver: EffectiveConfig, problem: Problem) -> Liste
         problem(name, f"{text!r} is not of the form host:port")
         return Listener(INTER_BROKER, "", 0)
     listener = Listener(INTER_BROKER, match[1].strip("[]"), int(match[2]))
-    if _is_every_interface(listener.host):
+    if is_every_interface(listener.host):
         problem(name, f"{text!r} needs an address that the other brokers can connect to")
     return listener
 

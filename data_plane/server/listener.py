@@ -8,6 +8,7 @@ Bounds and their effect
   FRAME_BYTES_PER_MS_MIN;
 - a connection that is not authenticated AUTHENTICATION_MS_MAX after it was opened is closed, and
   the oldest of those when there are more than STRANGERS_MAX;
+- a client that leaves a TLS handshake unfinished for TLS_HANDSHAKE_MS_MAX is closed;
 - a closing connection that does not take its last bytes is aborted after CLOSE_DEADLINE_MS.
 
 Every close that the client did not ask for is logged with peer and reason; at most
@@ -40,6 +41,7 @@ from data_plane.server.clock import Clock
 from data_plane.server.connection import Connection
 from data_plane.server.loop_share import LoopShare
 from data_plane.server.receive_buffers import ReceiveMemory
+from data_plane.server.tls_connection import TlsConnection
 
 FRAME_DEADLINE_MS = 60_000
 FRAME_BYTES_PER_MS_MIN = 100
@@ -47,8 +49,9 @@ AUTHENTICATION_MS_MAX = 30_000
 # Connections that are not authenticated, at a time. Whoever wants to keep others out has to open so
 # many within the time that one of theirs needs to authenticate.
 STRANGERS_MAX = 10_000
+# Without what it waits for the broker itself.
+TLS_HANDSHAKE_MS_MAX = 10_000
 CLOSE_DEADLINE_MS = 10_000
-TLS_HANDSHAKE_TIMEOUT_S = 10.0
 SWEEP_INTERVAL_MS = 5_000
 CLOSE_LOGS_PER_SECOND_MAX = 50
 PLAINTEXT_SETTINGS = listener_settings("PLAINTEXT", SecurityProtocol.PLAINTEXT)
@@ -71,7 +74,7 @@ async def take_address(
         backlog=backlog,
         start_serving=False,
         ssl=tls,
-        ssl_handshake_timeout=None if tls is None else TLS_HANDSHAKE_TIMEOUT_S,
+        ssl_handshake_timeout=None if tls is None else TLS_HANDSHAKE_MS_MAX / 1000,
     )
     bound_port: int = server.sockets[0].getsockname()[1]
     return server, bound_port
@@ -112,6 +115,10 @@ class Listener:
         self.connections_budget = Budget()
         self.accepted_count = 0
         self.closed_for_cause_count = 0
+        # Of TLS.
+        self.handshakes_count = 0
+        self.failed_handshakes_count = 0
+        self._services = services
         config = services.config
         self.frame_bytes_max = config.get_int("socket.request.max.bytes")
         # Of clients that are not authenticated.
@@ -165,17 +172,20 @@ class Listener:
         self.accepted_count += 1
         peer = transport.get_extra_info("peername") or ("unknown", 0)
         host, port = str(peer[0]), int(peer[1])
-        principal = connection.settings.build_principal(AcceptedPeer(host, port))
+        settings = connection.settings
+        principal = None
+        if not settings.security_protocol.has_tls:
+            principal = settings.build_principal(AcceptedPeer(host, port))
         info = ConnectionInfo(
             connection_id=next(self._ids),
             peer=f"{host}:{port}",
-            listener=connection.settings.name,
+            listener=settings.name,
             host=host,
             port=port,
             principal=ANONYMOUS if principal is None else principal,
             gate=RequestGate(is_authenticated=principal is not None),
             is_inter_broker=self._is_inter_broker,
-            sasl_mechanisms=connection.settings.sasl_mechanisms,
+            sasl_mechanisms=settings.sasl_mechanisms,
         )
         refused = None
         if self._is_stopping:
@@ -204,6 +214,27 @@ class Listener:
         if principal is None:
             self._welcome(connection)
         return info
+
+    def begin_handshake(
+        self,
+        connection: Connection,
+        is_wanted: Callable[[], bool],
+        start: Callable[[], None],
+        cost: int,
+    ) -> bool:
+        """See HandshakeBudget.begin."""
+        info = connection.info
+        assert info is not None
+        budget = self._services.authentication.budget
+        return budget.begin(info.host, is_wanted, start, self.clock.now_ms(), cost)
+
+    def secured(self, connection: Connection, tls: ssl.SSLObject) -> None:
+        """Its TLS handshake is done."""
+        info = connection.info
+        assert info is not None
+        principal = connection.settings.build_principal(AcceptedPeer(info.host, info.port))
+        if principal is not None:
+            info.authenticate(principal)
 
     @property
     def strangers_count(self) -> int:
@@ -292,12 +323,11 @@ class Listener:
                     assert connection.transport is not None
                     connection.transport.abort()
                 continue
-            if (
-                connection in self._strangers
-                and now_ms - connection.opened_ms > AUTHENTICATION_MS_MAX
-            ):
-                connection.close(f"not authenticated after {now_ms - connection.opened_ms} ms")
-                continue
+            if connection in self._strangers:
+                too_slow = _why_too_slow(connection, now_ms)
+                if too_slow:
+                    connection.close(too_slow)
+                    continue
             half = connection.half_frame
             if half is not None:
                 allowed_ms = FRAME_DEADLINE_MS + half.total // FRAME_BYTES_PER_MS_MIN
@@ -314,3 +344,15 @@ class Listener:
                 connection.close(f"has taken nothing of its answers for {idle_ms_max} ms")
             elif connection.is_idle:
                 connection.close(f"idle for more than {idle_ms_max} ms", is_expected=True)
+
+
+def _why_too_slow(connection: Connection, now_ms: int) -> str:
+    """Why a stranger has had its time; "" when it has not."""
+    transport = connection.transport
+    if isinstance(transport, TlsConnection):
+        since_ms = transport.waiting_since_ms
+        if since_ms is not None and now_ms - since_ms > TLS_HANDSHAKE_MS_MAX:
+            return f"half a TLS handshake for {now_ms - since_ms} ms"
+    if now_ms - connection.opened_ms > AUTHENTICATION_MS_MAX:
+        return f"not authenticated after {now_ms - connection.opened_ms} ms"
+    return ""

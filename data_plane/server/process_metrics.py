@@ -52,6 +52,12 @@ class ProcessCollector(Collector):
                 "Closed for malformed frames, limits or deadlines.",
                 listener.closed_for_cause_count,
             ),
+            ("tidewheel_tls_handshakes", "TLS handshakes of clients.", listener.handshakes_count),
+            (
+                "tidewheel_failed_tls_handshakes",
+                "TLS handshakes that a client could not finish.",
+                listener.failed_handshakes_count,
+            ),
             ("process_cpu_seconds", "Processor time.", usage.ru_utime + usage.ru_stime),
         ):
             yield CounterMetricFamily(name, documentation, value=float(total))

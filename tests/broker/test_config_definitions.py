@@ -86,7 +86,7 @@ def test_every_property_that_should_have_an_effect_is_read_somewhere() -> None:
 
 def test_no_property_is_both_known_and_refused() -> None:
     assert not BROKER_DEFINITIONS.keys() & REFUSED_PROPERTIES.keys()
-    assert refusal_of("ssl.key.password")
+    assert refusal_of("ssl.keystore.password")
     assert refusal_of("process.roles")
     assert refusal_of("num.partitions") is None
     assert all(REFUSED_PROPERTIES.values())

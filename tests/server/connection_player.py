@@ -8,8 +8,10 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from data_plane.broker.authentication.handshake_budget import HandshakeBudget
 from data_plane.broker.request.api import Buffer, ConnectionInfo, Deferred
 from data_plane.broker.request.budget import Budget
+from data_plane.broker.request.principal import ANONYMOUS
 from data_plane.broker.request.request_gate import RequestGate
 from data_plane.broker.request.timers import TimerQueue
 from data_plane.broker.request.turns import Turns
@@ -128,6 +130,9 @@ class PlayedListener:
         self.passes = 0
         self.soon: list[Callable[[], None]] = []
         self.share = LoopShare(self.turns, self.call_soon)
+        self.handshakes = HandshakeBudget(self.timers.schedule)
+        self.handshakes_count = 0
+        self.failed_handshakes_count = 0
 
     def connection_opened(self, connection: Connection, transport: Any) -> ConnectionInfo:
         assert connection.join("default") is None
@@ -142,6 +147,19 @@ class PlayedListener:
 
     def no_longer_strange(self, connection: Connection) -> None:
         pass
+
+    def begin_handshake(
+        self,
+        connection: Connection,
+        is_wanted: Callable[[], bool],
+        start: Callable[[], None],
+        cost: int,
+    ) -> bool:
+        return self.handshakes.begin("peer", is_wanted, start, self.clock.now_ms(), cost)
+
+    def secured(self, connection: Connection, tls: Any) -> None:
+        assert connection.info is not None
+        connection.info.authenticate(ANONYMOUS)
 
     def end_pass(self, now_ms: int) -> None:
         self.passes += 1

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
+from data_plane.server.client_tls import ListenerTls
 from data_plane.server.configuration import (
     BrokerConfig,
     ConfigurationError,
-    Listener,
     load_configuration,
 )
+from data_plane.server.configured_listeners import Listener
 from data_plane.server.inter_broker_tls import TlsFiles
 from data_plane.server.properties_file import MalformedProperties, parse_properties
 
@@ -82,7 +83,8 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path: Path) -> None
             "nonsense",
             "cleanup.policy=foo",
             text=(
-                "# comment\nlog.retention.ms=abc\nssl.key.password=secret\nlog.dirs=/tmp/a,/tmp/a\n"
+                "# comment\nlog.retention.ms=abc\nssl.keystore.password=secret\n"
+                "log.dirs=/tmp/a,/tmp/a\n"
             ),
             environment={"TIDEWHEEL_BROKER_NUM_PARTITION": "3"},
             folder=tmp_path,
@@ -92,8 +94,8 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path: Path) -> None
         "--set nonsense: must have the form KEY=VALUE",
         f"{file}:2: Invalid value abc for configuration log.retention.ms: Not a number of type "
         "LONG (allowed: 1 or more, or -1)",
-        f"{file}:3: ssl.key.password is a property of Apache Kafka that is refused here: this "
-        "broker does not serve TLS yet, and ignoring it would send data in the clear",
+        f"{file}:3: ssl.keystore.password is a property of Apache Kafka that is refused here: this "
+        "broker does not have this part of TLS; ignoring it could let somebody in",
         "environment variable TIDEWHEEL_BROKER_NUM_PARTITION: unknown property num.partition; "
         "did you mean num.partitions?",
         "--set: unknown property log.retnetion.ms; did you mean log.retention.ms or "
@@ -112,7 +114,7 @@ def test_all_mistakes_are_told_at_once_with_their_places(tmp_path: Path) -> None
         ("listeners=PLAINTEXT://h:70000", "is not of the form NAME://host:port"),
         ("listeners=", "needs at least one listener"),
         ("listeners=PLAINTEXT://a:1,PLAINTEXT://b:2", "the listener name PLAINTEXT is there twice"),
-        ("listeners=SSL://a:1", "SSL has no entry in listener.security.protocol.map"),
+        ("listeners=USERS://a:1", "USERS has no entry in listener.security.protocol.map"),
         ("advertised.listeners=OTHER://h:1", "OTHER is not one of the listeners"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "needs an address that clients can connect"),
         ("advertised.listeners=PLAINTEXT://:1", "not an empty one"),
@@ -137,10 +139,10 @@ def test_what_is_wrong_is_said(flag: str, words: str) -> None:
 
 def test_a_protocol_that_is_not_served_is_refused() -> None:
     found = problems(
-        ["listeners=A://h:1", "listener.security.protocol.map=A:SASL_SSL"],
+        ["listeners=A://h:1", "listener.security.protocol.map=A:KERBEROS"],
     )
     assert found == [
-        "--set: listeners: A asks for SASL_SSL; only PLAINTEXT, SASL_PLAINTEXT is served yet"
+        "--set: listeners: A asks for KERBEROS; PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL are served"
     ]
 
 
@@ -156,7 +158,8 @@ def test_listeners_are_named_by_what_they_stand_for() -> None:
         True,
         True,
     ]
-    assert config.sasl_mechanisms == ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    assert config.listeners[1].sasl_mechanisms == ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    assert config.listeners[0].sasl_mechanisms == ()
 
 
 def test_passwords_are_not_sent_in_the_clear() -> None:
@@ -305,3 +308,61 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except MalformedProperties:
         return
     assert all(1 <= entry.line <= len(text) + 1 for entry in entries)
+
+
+def test_listeners_with_tls_have_a_certificate() -> None:
+    assert problems(["listeners=SSL://h:1"]) == [
+        "default: ssl.keystore.location: SSL needs a certificate: ssl.keystore.location, or "
+        "ssl.keystore.certificate.chain with ssl.keystore.key, not both"
+    ]
+    assert problems(["listeners=SSL://h:1", "ssl.keystore.key=x"]) == [
+        "default: ssl.keystore.certificate.chain: is missing: SSL needs the certificate and its key"
+    ]
+    config = load_configuration(
+        flags=["listeners=SSL://h:1,SASL_SSL://h:2", "ssl.keystore.location=/k.pem"]
+    )
+    assert [one.tls for one in config.listeners] == [ListenerTls("/k.pem")] * 2
+    # Passwords are safe in it.
+    flags = ["listeners=SASL_SSL://h:2", "ssl.keystore.location=/k.pem"]
+    load_configuration(flags=[*flags, "sasl.enabled.mechanisms=PLAIN"])
+
+
+def test_a_listener_can_have_properties_of_its_own() -> None:
+    flags = [
+        "listeners=INSIDE://127.0.0.1:1,USERS://h:2",
+        "listener.security.protocol.map=INSIDE:SASL_PLAINTEXT,USERS:SASL_SSL",
+        "ssl.keystore.location=/all.pem",
+        "ssl.client.auth=required",
+        "listener.name.inside.sasl.enabled.mechanisms=PLAIN",
+        "listener.name.users.ssl.keystore.location=/users.pem",
+    ]
+    inside, users = load_configuration(flags=flags).listeners
+    assert inside.sasl_mechanisms == ("PLAIN",)
+    assert users.sasl_mechanisms == ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    # Where SASL says who speaks a certificate is asked for by the listener's own property only.
+    assert users.tls == ListenerTls("/users.pem")
+    own = "listener.name.users.ssl.client.auth=required"
+    assert problems([*flags, own]) == [
+        "default: ssl.truststore.location: USERS needs the authorities of its clients: "
+        "ssl.truststore.location or ssl.truststore.certificates, not both"
+    ]
+    config = load_configuration(flags=[*flags, own, "ssl.truststore.location=/ca.pem"])
+    users_tls = config.listeners[1].tls
+    assert users_tls is not None
+    assert (users_tls.client_auth, users_tls.truststore) == ("required", "/ca.pem")
+    assert not any(name.startswith("listener.name") for name in config.properties)
+
+
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [
+        ("listener.name.nobody.ssl.client.auth=none", "there is no such listener"),
+        ("listener.name.plaintext.num.partitions=3", "refused"),
+        ("listener.name.plaintext.ssl.client.auth=maybe", "must be one of"),
+        ("ssl.keystore.type=JKS", "must be one of: PEM"),
+        ("ssl.enabled.protocols=SSLv3", "must be one of"),
+    ],
+)
+def test_what_cannot_be_of_tls_is_refused(flag: str, words: str) -> None:
+    (problem,) = problems([flag])
+    assert words in problem

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from data_plane.broker.authentication.authentication import Authentication
+from data_plane.broker.authentication.handshake_budget import BURST
 from data_plane.broker.request.principal import (
     ANONYMOUS,
     ListenerSettings,
@@ -17,6 +21,7 @@ from data_plane.broker.request.principal import (
     listener_settings,
 )
 from data_plane.server import listener as listener_module
+from data_plane.server.client_tls import ListenerTls, make_context
 from data_plane.server.connection import Connection
 from data_plane.server.listener import (
     AUTHENTICATION_MS_MAX,
@@ -26,10 +31,13 @@ from data_plane.server.listener import (
     FRAME_DEADLINE_MS,
     PLAINTEXT_SETTINGS,
     SWEEP_INTERVAL_MS,
+    TLS_HANDSHAKE_MS_MAX,
     Listener,
 )
 from data_plane.server.loop_share import LoopShare
+from data_plane.server.tls_connection import TlsConnection
 from tests.broker.broker_player import BrokerPlayer
+from tests.certificates import WHY_NO_CERTIFICATES, Authority
 from tests.server.connection_player import FixedClock, MemoryTransport, feed, frame
 
 
@@ -87,6 +95,14 @@ class Harness:
         transport = PeerTransport(host, self._port)
         connection.connection_made(transport)
         return connection, transport
+
+    def connect_tls(self, context: ssl.SSLContext) -> tuple[TlsConnection, PeerTransport]:
+        self._port += 1
+        connection = Connection(self.listener, self.settings)
+        tls = TlsConnection(connection, self.listener, context)
+        transport = PeerTransport("10.0.0.1", self._port)
+        tls.connection_made(transport)
+        return tls, transport
 
     def pass_time(self, ms: int) -> None:
         """Sweep as often as the broker's tick would."""
@@ -414,6 +430,41 @@ def test_the_oldest_of_too_many_strangers_has_to_go(monkeypatch: pytest.MonkeyPa
     assert [transport.is_closed for transport in transports] == [True] * 4 + [False] * 3
     assert not friends_transport.is_closed
     assert "too many connections are not authenticated" in harness.reasons()
+
+
+@pytest.mark.skipif(bool(WHY_NO_CERTIFICATES), reason=WHY_NO_CERTIFICATES or "available")
+@pytest.mark.parametrize("protocol", [SecurityProtocol.SSL, SecurityProtocol.SASL_SSL])
+def test_half_a_tls_handshake_is_a_stranger_with_little_time(
+    tmp_path: Path, protocol: SecurityProtocol
+) -> None:
+    """Unless it waits for the broker: then as long as any stranger has."""
+    keystore = Authority(tmp_path / "authority").keystore("broker")
+    context = make_context(ListenerTls(keystore=str(keystore)), ())
+    harness = Harness(settings=listener_settings("USERS", protocol, ("PLAIN",)))
+    services = harness.broker.services
+    services.authentication = Authentication(services, harness.clock.now_ms)
+    _, silent = harness.connect_tls(context)
+    _, another = harness.connect_tls(context)
+    budget = services.authentication.budget
+    for _ in range(BURST):
+        budget.begin("10.0.0.9", lambda: True, lambda: None, harness.clock.ms)
+    waits, waiting_transport = harness.connect_tls(context)
+    feed_raw(waits, b"\x16\x03\x01")
+    assert not waiting_transport.is_reading_now, "it waits for its turn"
+    assert harness.listener.strangers_count == 3
+    harness.pass_time(TLS_HANDSHAKE_MS_MAX)
+    assert not silent.is_closed
+    harness.pass_time(2 * SWEEP_INTERVAL_MS)
+    assert (silent.is_closed, another.is_closed) == (True, True)
+    assert not waiting_transport.is_closed
+    assert all("half a TLS handshake" in reason for reason in harness.reasons())
+    harness.pass_time(AUTHENTICATION_MS_MAX)
+    assert waiting_transport.is_closed
+
+
+def feed_raw(tls: TlsConnection, data: bytes) -> None:
+    tls.get_buffer(-1)[: len(data)] = data
+    tls.buffer_updated(len(data))
 
 
 def test_strangers_keep_nobody_out() -> None:

@@ -112,6 +112,7 @@ class Player:
                 wake_at=self.wakes.append, cancel=lambda: note("timer cancelled")
             ),
             "_executor": self.executor,
+            "_clients": SimpleNamespace(look_for_new_files=lambda now_ms: note("files")),
             "_lanes": {Lane.CLEANER: self._executor("maintenance")},
         }
         for name, part in parts.items():
@@ -189,7 +190,7 @@ def test_a_tick_sweeps_all_listeners_and_is_never_the_last() -> None:
         player = Player()
         now_ms = player.clock.ms
         player.process._tick()
-        assert player.events == ["tick", "sweep", "sweep"]
+        assert player.events == ["tick", "sweep", "sweep", "files"]
         assert player.wakes == [now_ms + TICK_INTERVAL_MS_MAX]
         for deadline_ms in (now_ms + 7, now_ms + 10 * TICK_INTERVAL_MS_MAX):
             player.deadline_ms = deadline_ms

@@ -21,12 +21,14 @@ from data_plane.broker.config.log_definitions import LOG_DEFINITIONS
 from data_plane.broker.config.quota_definitions import QUOTA_DEFINITIONS
 from data_plane.broker.config.refused_properties import REFUSED_PROPERTIES
 from data_plane.broker.config.replication_definitions import REPLICATION_DEFINITIONS
+from data_plane.broker.config.tls_definitions import TLS_DEFINITIONS
 from data_plane.broker.config.tuning_definitions import TUNING_DEFINITIONS
 from data_plane.broker.config.unserved_definitions import UNSERVED_DEFINITIONS
 
 BROKER_DEFINITIONS = MappingProxyType(
     by_name(
         LISTENER_DEFINITIONS,
+        TLS_DEFINITIONS,
         AUTHORIZATION_DEFINITIONS,
         CELL_DEFINITIONS,
         CELL_ADMIN_DEFINITIONS,

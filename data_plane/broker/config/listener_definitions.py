@@ -97,9 +97,9 @@ LISTENER_DEFINITIONS = (
     define(
         "listener.security.protocol.map",
         "STRING",
-        "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         "Which security protocol each listener's name stands for, as NAME:PROTOCOL,…. The names of "
-        "the protocols stand for themselves: PLAINTEXT and SASL_PLAINTEXT.",
+        "the protocols stand for themselves: PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.",
     ),
     define(
         "sasl.enabled.mechanisms",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-_NO_TLS = "this broker does not serve TLS yet, and ignoring it would send data in the clear"
+_NO_TLS = "this broker does not have this part of TLS; ignoring it could let somebody in"
+_NO_INTER_BROKER = "brokers talk to each other at inter.broker.listener, with inter.broker.tls.*"
+_NOT_OF_A_LISTENER = "a single listener can have ssl.* and sasl.enabled.mechanisms of its own only"
 _NO_SASL = (
     "this broker does not serve this part of authentication; ignoring it could let somebody in"
 )
@@ -21,8 +23,8 @@ REFUSED_PROPERTIES = MappingProxyType(
     {
         "ssl.": _NO_TLS,
         "sasl.": _NO_SASL,
-        "listener.name.": _NO_SASL,
-        "security.inter.broker.protocol": _NO_TLS,
+        "listener.name.": _NOT_OF_A_LISTENER,
+        "security.inter.broker.protocol": _NO_INTER_BROKER,
         "authorizer.class.name": "this broker has one authorizer, and it is always there",
         "delegation.token.": _NO_SASL,
         "principal.builder.class": _NO_CLASSES,

@@ -77,13 +77,6 @@ TLS_DEFINITIONS = (
         "The versions of TLS that are spoken.",
         list_of(*TLS_VERSIONS),
     ),
-    define(
-        "ssl.cipher.suites",
-        "LIST",
-        "",
-        "Cipher suites of TLS 1.2, by the names of IANA or OpenSSL; those of OpenSSL's choice when "
-        "it is empty. TLS 1.3 has its own, which are all good.",
-    ),
 )
 # What may be given for one listener only.
 LISTENER_PROPERTIES = frozenset(

@@ -32,21 +32,23 @@ class SecurityProtocol(Enum):
     """Those of Apache Kafka that are served."""
 
     PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
     SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
 
     @property
     def has_sasl(self) -> bool:
         """Whether clients authenticate by SASL."""
-        return self is SecurityProtocol.SASL_PLAINTEXT
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
     @property
     def has_tls(self) -> bool:
         """Whether what is sent is encrypted."""
-        return False
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
 
 class AcceptedPeer(NamedTuple):
-    """What is known of a client when its connection is accepted."""
+    """What is known of a client when its connection is accepted, or its TLS handshake done."""
 
     host: str
     port: int
@@ -78,7 +80,9 @@ class ListenerSettings:
 
 PRINCIPAL_BUILDERS: dict[SecurityProtocol, PrincipalBuilder] = {
     SecurityProtocol.PLAINTEXT: anonymous,
+    SecurityProtocol.SSL: anonymous,
     SecurityProtocol.SASL_PLAINTEXT: unknown,
+    SecurityProtocol.SASL_SSL: unknown,
 }
 
 
