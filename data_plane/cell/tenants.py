@@ -76,6 +76,13 @@ class TenantImage:
     def is_active(self) -> bool:
         return self.state == ACTIVE_TENANT
 
+    def why_inactive(self) -> str:
+        """For its clients; "" when it is active."""
+        if self.state == ACTIVE_TENANT:
+            return ""
+        reason = f": {self.state_reason}" if self.state_reason else ""
+        return f"The tenant is {self.state}{reason}"
+
     @property
     def tenant_id(self) -> str:
         """What no other tenant has, had or will have: its name and `made_at`. Names have no dot."""

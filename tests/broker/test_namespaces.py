@@ -19,6 +19,7 @@ import pytest
 import data_plane.broker
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages import alter_client_quotas_request as alter_quotas
 from data_plane.wire.messages import (
     alter_configs_request,
     alter_partition_reassignments_request,
@@ -48,6 +49,7 @@ from data_plane.wire.messages.create_acls_request import AclCreation, CreateAcls
 from data_plane.wire.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from data_plane.wire.messages.delete_groups_request import DeleteGroupsRequest
 from data_plane.wire.messages.describe_acls_request import DescribeAclsRequest
+from data_plane.wire.messages.describe_client_quotas_request import DescribeClientQuotasRequest
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
 from data_plane.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
@@ -462,6 +464,17 @@ def users(story: Story) -> None:
     story.ask_all(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, always(everybody))
 
 
+def client_quotas(story: Story) -> None:
+    entity = [alter_quotas.EntityData(entity_type="user", entity_name="alice")]
+    for is_removed in (False, True):
+        op = alter_quotas.OpData(key="producer_byte_rate", value=1e9, remove=is_removed)
+        altered = alter_quotas.AlterClientQuotasRequest(
+            entries=[alter_quotas.EntryData(entity=entity, ops=[op])]
+        )
+        story.ask_all(ApiKey.ALTER_CLIENT_QUOTAS, always(altered))
+        story.ask_all(ApiKey.DESCRIBE_CLIENT_QUOTAS, always(DescribeClientQuotasRequest()))
+
+
 def groups_and_offsets(story: Story, topic_id: UUID, hidden_member: str) -> None:
     ask, ask_all = story.ask, story.ask_all
     for key_type in (0, 1):
@@ -540,6 +553,7 @@ def conversation(player: NamespacePlayer, hidden_id: UUID, hidden_member: str) -
     administration(story)
     rights(story)
     users(story)
+    client_quotas(story)
     groups_and_offsets(story, topic_id, hidden_member)
     end(story)
     return story

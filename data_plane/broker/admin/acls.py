@@ -99,13 +99,15 @@ def handle_create_acls(
     def decide(image: MetadataImage) -> Sequence[Change]:
         outcomes[:] = refusals
         there = image.acls.get(tenant, NO_ACLS)
+        known = image.tenant(tenant)
+        acls_max = ACLS_MAX if known is None else min(ACLS_MAX, known.quotas.acls or ACLS_MAX)
         new: dict[Acl, None] = {}
         for index, acl in enumerate(wanted):
             if outcomes[index] is not None or acl in new or acl in there:
                 continue
-            if there.count + len(new) >= ACLS_MAX:
+            if there.count + len(new) >= acls_max:
                 outcomes[index] = Refusal(
-                    ErrorCode.POLICY_VIOLATION, f"There are {ACLS_MAX} ACLs, which is the limit."
+                    ErrorCode.POLICY_VIOLATION, f"There are {acls_max} ACLs, which is the limit."
                 )
             else:
                 new[acl] = None

@@ -193,10 +193,28 @@ def decide_alterations(
     credentials = dict(image.credentials)
     for name, of_user in wanted.items():
         if outcomes[name] is None:
-            outcomes[name] = _why_managed(image, tenant, name, of_user)
+            outcomes[name] = _why_managed(image, tenant, name, of_user) or _why_too_many(
+                image, credentials, tenant, name
+            )
         if outcomes[name] is None:
             outcomes[name] = _alter(credentials, tenant, name, of_user.values(), changes.append)
     return outcomes, changes
+
+
+def _why_too_many(
+    image: MetadataImage, credentials: Mapping[str, Credential], tenant: str, name: str
+) -> Refusal | None:
+    """Why the tenant may have no further user."""
+    known = image.tenant(tenant)
+    if known is None or known.quotas.users is None or login_of(tenant, name) in credentials:
+        return None
+    there = sum(one.tenant == tenant for one in credentials.values())
+    if there < known.quotas.users:
+        return None
+    return Refusal(
+        ErrorCode.POLICY_VIOLATION,
+        f"The tenant has {there} users, and may have {known.quotas.users}.",
+    )
 
 
 def _why_not(image: MetadataImage, tenant: str, alteration: _Alteration) -> Refusal | None:

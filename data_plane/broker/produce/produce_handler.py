@@ -137,6 +137,8 @@ class _Produce:
         self._todo: list[tuple[bytes, ProducePartition, PartitionAnswer]] = []
         topics = context.names.topics
         is_open = context.names.rights.is_open
+        policy_refusal = context.names.refused_by_state or context.names.storage_refusal
+        self._message_bytes_max = context.names.message_bytes_max
         refused_count = 0
         for topic in view.topics:
             topic_id = topic.topic_id
@@ -149,6 +151,10 @@ class _Produce:
                 partition_answers.append(answer)
                 if not is_allowed:
                     answer.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                    refused_count += 1
+                    continue
+                if policy_refusal:
+                    answer.fail(ErrorCode.POLICY_VIOLATION, policy_refusal)
                     refused_count += 1
                     continue
                 self._todo.append((topic_id, piece, answer))
@@ -185,6 +191,13 @@ class _Produce:
         if partition is None:
             return not self._awaits_load(topic_id, piece, answer)
         start, end = piece.records_start, piece.records_end
+        if end - start > self._message_bytes_max:
+            answer.fail(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The batch has {end - start} bytes, and the tenant may send "
+                f"{self._message_bytes_max} at most.",
+            )
+            return True
         if self._kept is not None:
             start, end = start - self._kept.shift, end - self._kept.shift
         try:

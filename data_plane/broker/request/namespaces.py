@@ -22,9 +22,11 @@ Deliberately absent: which tenant a connection belongs to (`ConnectionInfo.names
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
+from data_plane.broker.request.budget import UNLIMITED
 from data_plane.cell.metadata import is_internal_topic
 from data_plane.cell.tenants import DEFAULT_TENANT, TenantImage
 
@@ -99,7 +101,16 @@ class Topics:
 class RequestNames:
     """The resolvers that the requests of one tenant go by."""
 
-    __slots__ = ("cluster_id", "rights", "tenant", "tenant_id", "topics")
+    __slots__ = (
+        "cluster_id",
+        "message_bytes_max",
+        "refused_by_state",
+        "rights",
+        "storage_refusal",
+        "tenant",
+        "tenant_id",
+        "topics",
+    )
 
     def __init__(self, holder: ImageHolder, tenant: TenantImage, rights: TenantRights) -> None:
         self.tenant = tenant.name
@@ -110,6 +121,16 @@ class RequestNames:
         # What its principals may do to what is named so.
         self.rights = rights
         self.topics = Topics(holder, tenant.name)
+        # Why it may produce nothing, "" while it may: for its state, and for what it stores.
+        self.refused_by_state = ""
+        self.storage_refusal = ""
+        self.message_bytes_max = UNLIMITED
+        self.follow(tenant)
+
+    def follow(self, tenant: TenantImage) -> None:
+        """Its state and its limits may be others."""
+        self.refused_by_state = tenant.why_inactive()
+        self.message_bytes_max = tenant.quotas.message_bytes or UNLIMITED
 
 
 class Namespaces:
@@ -130,7 +151,8 @@ class Namespaces:
 
     def _follow(self, image: MetadataImage) -> None:
         tenants = dict(image.tenants)
-        tenants[DEFAULT_TENANT] = TenantImage(DEFAULT_TENANT, self._cluster_id)
+        stored = tenants.get(DEFAULT_TENANT, TenantImage(DEFAULT_TENANT, ""))
+        tenants[DEFAULT_TENANT] = replace(stored, cluster_id=self._cluster_id)
         for name in self.names.keys() - tenants.keys():
             del self.names[name]
         for name, tenant in tenants.items():
@@ -142,3 +164,5 @@ class Namespaces:
             ):
                 rights = self._authorizer.of(name)
                 self.names[name] = RequestNames(self._holder, tenant, rights)
+            else:
+                known.follow(tenant)

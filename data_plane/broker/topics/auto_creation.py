@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from data_plane.broker.request.namespaces import Topics
+from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.request.topic_names import METADATA_TOPIC, CollisionIndex
 from data_plane.broker.services import Services
 from data_plane.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX, new_topic_id
@@ -76,6 +77,11 @@ def _decide(
         made.add(folded)
         factor = new.default_factor("default.replication.factor")
         assignments = new.place(partitions_count, factor)
+        try:
+            new.take_room(topics.tenant, partitions_count)
+        except Refusal:
+            # Who asks goes on to be told that there is no such topic.
+            continue
         topic_id = new_topic_id(services.random)
         changes.append(CreateTopic(topics.tenant, name, topic_id, assignments))
         changes += new.initial_states(topic_id, 0, assignments)

@@ -108,6 +108,7 @@ def _decide(
         return grow(new, topic, additional)
     example = target_of(topic.partitions[0])
     assignments = _manual(new, wanted, len(topic.partitions), additional, example)
+    new.take_room(topic.tenant, additional)
     return AddPartitions(topic.topic_id, assignments)
 
 
@@ -139,7 +140,9 @@ def check_growth(topic: TopicImage, name: str, count: int, partitions_max: int) 
 def grow(new: NewPartitions, topic: TopicImage, additional: int) -> AddPartitions:
     """So many more partitions, with as many replicas as the first one has. Raises Refusal."""
     example = target_of(topic.partitions[0])
-    return AddPartitions(topic.topic_id, new.place(additional, len(example)))
+    assignments = new.place(additional, len(example))
+    new.take_room(topic.tenant, additional)
+    return AddPartitions(topic.topic_id, assignments)
 
 
 def _manual(

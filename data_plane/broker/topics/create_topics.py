@@ -205,6 +205,7 @@ class Creations:
             if topic.assignments
             else _automatic_assignments(services, new, topic)
         )
+        new.take_room(self._topics.tenant, len(assignments))
         topic_id = new_topic_id(services.random)
         change = CreateTopic(
             self._topics.tenant, name, topic_id, assignments, tuple(configs.items())

@@ -8,6 +8,7 @@ broker restarts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -42,6 +43,31 @@ class NewPartitions:
         self._config = services.config
         self._image = image
         self._placer: Placer | None = None
+        # Of this request, by tenant.
+        self._added: Counter[str] = Counter()
+
+    def take_room(self, tenant: str, partitions_count: int) -> None:
+        """That tenant is to have so many more. Raises Refusal: it takes nothing in, or has as many
+        as it may have."""
+        known = self._image.tenant(tenant)
+        if known is None:
+            return
+        reason = known.why_inactive()
+        if reason:
+            raise Refusal(ErrorCode.POLICY_VIOLATION, reason)
+        partitions_max = known.quotas.partitions
+        if partitions_max is None:
+            return
+        topics = self._image.topics_of(tenant).values()
+        there = sum(len(topic.partitions) for topic in topics if not topic.internal)
+        there += self._added[tenant]
+        if there + partitions_count > partitions_max:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION,
+                f"The tenant has {there} partition(s), and may have {partitions_max}: "
+                f"{partitions_count} more would be too many.",
+            )
+        self._added[tenant] += partitions_count
 
     @property
     def placer(self) -> Placer:
