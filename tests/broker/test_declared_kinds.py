@@ -27,6 +27,12 @@ from data_plane.cell.tenant_deletion import next_removals
 from data_plane.cell.tenant_quotas import TenantQuotas
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from data_plane.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -109,6 +115,13 @@ class KindsPlayer(DeclaringPlayer):
         )
         (result,) = self.ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, request).results
         return result.error_code, result.error_message
+
+    def alter_quota(self, user_name: str, key: str, value: float | None) -> tuple[int, str | None]:
+        op = OpData(key=key, value=value or 0.0, remove=value is None)
+        entity = [EntityData(entity_type="user", entity_name=user_name)]
+        request = AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[op])])
+        (entry,) = self.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, request).entries
+        return entry.error_code, entry.error_message
 
     def client_quota(self, entity: QuotaEntity) -> dict[str, float]:
         return dict(self.services.image.client_quotas.get("default", {}).get(entity, {}))
@@ -464,6 +477,13 @@ def test_of_users_and_clients_only_what_is_declared_is_owned(player: KindsPlayer
     assert player.declare_one(wanted) is Outcome.CONFLICT
     assert player.declare_one(replace(wanted, take_over=True)) is Outcome.DONE
     assert player.client_quota(alice) == {"producer_byte_rate": 5, "request_percentage": 50}
+    managed = "by a Kafka client: the control plane manages it (resource quo)."
+    refused = (E.POLICY_VIOLATION, f"producer_byte_rate of user alice cannot be changed {managed}")
+    assert player.alter_quota("alice", "producer_byte_rate", 9) == refused
+    assert player.alter_quota("alice", "producer_byte_rate", None) == refused
+    assert player.alter_quota("alice", "producer_byte_rate", 5) == (0, None)
+    assert player.alter_quota("alice", "request_percentage", 60) == (0, None)
+    assert player.alter_quota("alice", "request_percentage", 50) == (0, None)
     assert player.declare_one(quota(2, alice, consumer_byte_rate=7)) is Outcome.DONE
     assert player.client_quota(alice) == {"consumer_byte_rate": 7, "request_percentage": 50}
     (result,) = player.declare(quota(3, alice, speed=7))

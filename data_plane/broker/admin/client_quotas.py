@@ -4,6 +4,8 @@ They are those of the tenant whose connection asks. Outcomes and words are Apach
 KRaft): an entity with any mistake is not changed at all, and the others of the request are. In the
 protocol the name of a default is null, and no name is empty.
 
+A limit that a control plane has declared is not changed here: POLICY_VIOLATION names its resource.
+
 Deliberately absent: quotas of IP addresses, which are refused.
 """
 
@@ -12,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from data_plane.broker.admin.declared_quotas import QuotaSpecification, quota_name
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
+from data_plane.broker.topics.ownership import managed
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.changes import Change
 from data_plane.cell.client_quotas import (
@@ -27,6 +31,7 @@ from data_plane.cell.client_quotas import (
     TenantClientQuotas,
     client_quotas_altered,
 )
+from data_plane.cell.declarations import QUOTA_KIND
 from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL
 from data_plane.cell.metadata import MetadataImage
 from data_plane.wire.errors import ErrorCode
@@ -181,6 +186,7 @@ def decide_alterations(
             if change.entity in seen:
                 raise _invalid("Ignoring duplicate entity")
             seen.add(change.entity)
+            _refuse_declared(image, change)
             quotas = _altered_quotas(quotas, change)
         except Refusal as refusal:
             outcomes.append(refusal)
@@ -188,6 +194,19 @@ def decide_alterations(
             outcomes.append(None)
             changes.append(change)
     return outcomes, changes
+
+
+def _refuse_declared(image: MetadataImage, change: AlterClientQuotas) -> None:
+    """That a client may alter these values. Raises Refusal."""
+    name = quota_name(change.entity)
+    owned = image.declarations.owner_of(QUOTA_KIND, change.tenant, name)
+    if owned is None:
+        return
+    declared = QuotaSpecification.from_text(owned.specification).limits
+    altered = [key for key, value in change.values if key in declared and declared[key] != value]
+    if altered:
+        thing = f"{', '.join(sorted(altered))} of {change.entity}"
+        raise managed(owned.resource_id, thing, "changed")
 
 
 def _altered_quotas(quotas: TenantClientQuotas, change: AlterClientQuotas) -> TenantClientQuotas:
