@@ -1,15 +1,15 @@
-"""What the folds of a log need, by what is committed.
+"""What the folds of a log need, by what is settled: committed, and durable here.
 
-A fold goes as far as the log does. What it lets go by a record that is not committed yet it needs
-again when that one is truncated, and retention must not have deleted it meanwhile. So the need is
-noted together with the log end, and counts when that much is committed:
+A fold goes as far as the log does. What it lets go by a record that is not settled yet it needs
+again when that one is truncated, or lost with power, and must not have been deleted meanwhile. So
+the need is noted together with the log end, and counts when that much is settled:
 
-    check 1   end 100, committed 90   needs 40 …    noted; nothing is known yet, all stays
-    check 2   end 130, committed 120  needs 70 …    40 counts: 100 is committed; 70 is noted
+    check 1   end 100, settled 90   needs 40 …    noted; nothing is known yet, all stays
+    check 2   end 130, settled 120  needs 70 …    40 counts: 100 is settled; 70 is noted
 
 - What counts is never above what the folds need now, and never above what they have needed at some
-  log end that is committed. Later pins lie above both.
-- In memory only: after a start all is needed, until what is stored then is committed.
+  log end that is settled. Later pins lie above both.
+- In memory only: after a start all is needed, until what is stored then is settled.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class CommittedNeeds:
         # -1 without one.
         self._noted_end = -1
 
-    def needed_from(self, now_needed: int, log_end_offset: int, high_watermark: int) -> int:
+    def needed_from(self, now_needed: int, log_end_offset: int, settled_end: int) -> int:
         """`now_needed` is from where on the folds need the log now: its end, if they need none."""
-        if high_watermark >= log_end_offset:
+        if settled_end >= log_end_offset:
             self._counting, self._noted_end = now_needed, -1
             return now_needed
-        if 0 <= self._noted_end <= high_watermark:
+        if 0 <= self._noted_end <= settled_end:
             self._counting, self._noted_end = self._noted, -1
         if self._noted_end < 0:
             self._noted, self._noted_end = now_needed, log_end_offset
@@ -46,5 +46,5 @@ class CommittedNeeds:
         if self._noted_end > offset:
             self._noted_end = -1
         # What counted may have come from records that are gone: nothing is let go before it is
-        # known to be committed again.
+        # known to be settled again.
         self._counting = 0

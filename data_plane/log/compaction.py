@@ -138,7 +138,7 @@ def _may_grow_back(log: LogState) -> bool:
     """Whether power loss could bring segments back that retention has dropped: a tombstone that
     went meanwhile would be missing behind them. The next flush ends this."""
     pending = log.pending_deletion
-    return pending is not None and pending[-1][0].next_offset > log.durable_log_start
+    return pending is not None and pending[-1][0].next_offset > log.durable_disk_start
 
 
 def plan_compaction(

@@ -84,7 +84,10 @@ def _first_segment_newest_ms(log: LogState) -> int:
     """-1 where that takes a longer look, so that retention has one."""
     if log.log_directory.failure is not None:
         return -1
-    found_ms = newest_ms(log.segments[0])
+    # Those before are only held on to.
+    start = log.log_start_offset
+    first = next((one for one in log.segments if one.next_offset > start), log.active)
+    found_ms = newest_ms(first)
     return -1 if found_ms is None else found_ms
 
 

@@ -34,6 +34,7 @@ class FlushJob:
 
     __slots__ = (
         "_begun_anew_count",
+        "_disk_start_offset",
         "_dropped",
         "_is_done",
         "_log_start_offset",
@@ -74,6 +75,9 @@ class FlushJob:
             self.flags |= earlier.flags
         self._begun_anew_count = log.begun_anew_count
         self._log_start_offset = log.log_start_offset
+        self._disk_start_offset = log.log_start_offset
+        if Dirty.LOG_START in self.flags:
+            self._disk_start_offset = log.disk_start_for(log.log_start_offset)
         self._is_done = False
         log.flushes.append(self)
         # What comes from here on is the next job's. A failure takes the directory offline, so
@@ -116,7 +120,7 @@ class FlushJob:
             fs.sync_directory(log.folder, SyncSite.SNAPSHOT_NAMES)
             with log.log_directory.moving_log_start():
                 if log.begun_anew_count == self._begun_anew_count:
-                    write_log_start(log, self._log_start_offset)
+                    write_log_start(log, self._log_start_offset, self._disk_start_offset)
         if Dirty.EPOCHS in flags:
             # The newest content, whichever job this is; epochs beyond the log end do no harm.
             data = log.epochs.encode()

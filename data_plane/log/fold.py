@@ -17,9 +17,11 @@ Invariants
 - `freeze` takes no time that grows with the state: it is called between two appends.
 - `apply` never raises for what a batch says; the append checked it before. Should it raise all the
   same, the append is taken back.
-- What a HoldingFold holds on to stays in the log: retention lets no segment go that reaches
-  `needed_from`, by what is committed (committed_needs.py). DeleteRecords, and the log start of a
-  leader, go before that: they are orders, and what they have deleted holds nothing back any more.
+- What a HoldingFold holds on to stays on the disk: no segment goes that reaches `needed_from`, by
+  what is settled (committed_needs.py), neither by retention nor by DeleteRecords or a leader's log
+  start. Readers do not see it: their log start moves on at once (retention.py).
+- A replica that begins anew, or that is made, at its leader's log start never gets what the leader
+  holds below that.
 - Compaction leaves the records that a fold holds, and what shadows them from readers
   (held_records.py). What a fold begins to hold later than the record itself may be gone.
 
@@ -150,8 +152,8 @@ class Fold(Protocol):
 
     def held_from(self, start_offset: int) -> int | None:
         """From which offset on compaction has to ask which records to leave; None for none. When
-        it moves up, what lies before is looked at again. The log begins at `start_offset`: what
-        lies below it has gone. At no cost."""
+        it moves up, what lies before is looked at again. The log begins at `start_offset` on the
+        disk: what lies below it has gone. At no cost."""
 
     def freeze_held(self) -> RecordHold:
         """Which records it holds as of now, at or above `held_from`; as quick as `freeze`."""
@@ -174,9 +176,8 @@ class HoldingFold(Fold, Protocol):
     """A fold that holds on to records."""
 
     def needed_from(self, start_offset: int) -> int | None:
-        """From which offset on retention has to leave the log as it is; None for none. The log
-        begins at `start_offset`: what a fold held on to below it has gone, by order, and nobody
-        tells the fold."""
+        """From which offset on the log has to stay on the disk; None for none. The log begins at
+        `start_offset` there: what lies below it has gone."""
 
 
 FoldFactory = Callable[[FoldContext], Fold]

@@ -56,14 +56,14 @@ def freeze(log: LogState) -> None:
 
 
 def _frozen_now(log: LogState) -> FrozenHolds:
-    folds = [(fold.held_from(log.log_start_offset), fold) for fold in log.folds]
+    folds = [(fold.held_from(log.disk_start_offset), fold) for fold in log.folds]
     holds = [(start, fold.freeze_held()) for start, fold in folds if start is not None]
     return FrozenHolds(holds, log.log_end_offset)
 
 
 def _is_settled(log: LogState, frozen: FrozenHolds) -> bool:
     """Whether no crash and no cut can take back what the folds had let go."""
-    return frozen.end_offset <= min(log.high_watermark, log.recovery_point)
+    return frozen.end_offset <= log.settled_end
 
 
 def _drop_outdated(log: LogState) -> None:

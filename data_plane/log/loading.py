@@ -16,7 +16,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from data_plane.log.batch_walk import BadRange, BatchWalk, pieces_around
-from data_plane.log.checkpoints import encode_value, write_file, write_unsynced
+from data_plane.log.checkpoints import write_file, write_unsynced
 from data_plane.log.cleaned_end import note_nothing_cleaned, read_cleaned_end
 from data_plane.log.compaction_swap import finish_swaps
 from data_plane.log.config import INT32_MAX
@@ -36,6 +36,8 @@ from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
     LOG_START_UNSYNCED_FILE,
+    encode_log_start,
+    read_disk_start,
     read_gaps,
     read_log_start,
 )
@@ -111,10 +113,10 @@ def open_segments(log: LogState, names: Sequence[str]) -> list[Segment]:
     return segments
 
 
-def without_deleted(log: LogState, segments: list[Segment], log_start: int) -> list[Segment]:
-    """The segments that are not wholly below the log start; the others' files go (again)."""
+def without_deleted(log: LogState, segments: list[Segment], disk_start: int) -> list[Segment]:
+    """The segments that are not wholly below `disk_start`; the others' files go (again)."""
     count = 0
-    while count < len(segments) - 1 and segments[count].next_offset <= log_start:
+    while count < len(segments) - 1 and segments[count].next_offset <= disk_start:
         count += 1
     return without_first(log, segments, count)
 
@@ -133,6 +135,8 @@ def load(log: LogState, summary: LogSummary | None) -> LoadedLog:
     names = finish_swaps(log)
     segments = open_segments(log, names)
     log.durable_log_start = read_log_start(fs, log.folder, names, synced_only=True)
+    durable = log.durable_log_start
+    log.durable_disk_start = read_disk_start(fs, log.folder, names, durable, synced_only=True)
     log.gaps = read_gaps(fs, log.folder, names)
     log_start = log.log_start_offset if summary is not None else log.durable_log_start
     is_new = not segments
@@ -144,7 +148,7 @@ def load(log: LogState, summary: LogSummary | None) -> LoadedLog:
     else:
         log.cleaned_end = read_cleaned_end(log, names)
     log_start = max(log_start, segments[0].base_offset)
-    segments = without_deleted(log, segments, log_start)
+    segments = without_deleted(log, segments, read_disk_start(fs, log.folder, names, log_start))
     active = segments[-1]
     active.start_indexes()
     active.file = fs.open(active.path(), create=is_new)
@@ -488,4 +492,5 @@ def note_log_start(log: LogState, offset: int) -> None:
     """The log is to begin at `offset` also after kill -9; the next flush makes it so after power
     loss. Before it does so here: what a failing disk does not take, nobody is to be told."""
     path = f"{log.folder}/{LOG_START_UNSYNCED_FILE}"
-    write_unsynced(log.log_directory.fs, path, encode_value(offset))
+    content = encode_log_start(offset, log.disk_start_for(offset))
+    write_unsynced(log.log_directory.fs, path, content)

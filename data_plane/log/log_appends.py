@@ -336,7 +336,7 @@ def _roll_behind_gap(log: LogState, base_offset: int) -> Segment:
     """Begin a segment at the next batch, too far from the log end for a segment that begins
     there. It is put on record, or a start would take the gap for a file that was lost. Raises
     LogDirFailure."""
-    gaps = [(end, start) for end, start in log.gaps if start > log.log_start_offset]
+    gaps = [(end, start) for end, start in log.gaps if start > log.disk_start_offset]
     gaps.append((log.log_end_offset, base_offset))
     try:
         write_gaps(log.log_directory.fs, log.folder, gaps)

@@ -83,6 +83,7 @@ class LogState(ABC):
         "config",
         "damaged_from",
         "dirty",
+        "durable_disk_start",
         "durable_log_start",
         "epochs",
         "flushes",
@@ -157,6 +158,8 @@ class LogState(ABC):
         self.log_start_offset = 0
         # The log start that survives power loss. Behind `log_start_offset` until the next flush.
         self.durable_log_start = 0
+        # The same of what the disk still has; see `disk_start_for`.
+        self.durable_disk_start = 0
         self.log_end_offset = 0
         self.high_watermark = 0
         self.recovery_point = 0
@@ -306,22 +309,45 @@ class LogState(ABC):
 
     @property
     def needed_from(self) -> int | None:
-        """From which offset on folds hold on to the records, by what is committed; None where no
-        fold ever does."""
+        """From which offset on folds hold on to the records, by what is committed and durable;
+        None where no fold ever does."""
         if self.segments_if_loaded is None:
             self.load()
         if not self.needs.folds:
             return None
-        start_offset = self.log_start_offset
+        start_offset = self.disk_start_offset
         found = [fold.needed_from(start_offset) for fold in self.needs.folds]
         end_offset = self.log_end_offset
         now_needed = min((one for one in found if one is not None), default=end_offset)
-        return self.needs.needed_from(now_needed, end_offset, self.high_watermark)
+        return self.needs.needed_from(now_needed, end_offset, self.settled_end)
+
+    @property
+    def settled_end(self) -> int:
+        """Below it no crash and no cut takes anything back."""
+        return min(self.high_watermark, self.recovery_point)
+
+    @property
+    def disk_start_offset(self) -> int:
+        """Where the log begins on the disk: at the log start or, where a segment is held or reaches
+        across it, below. Loads the log."""
+        return min(self.segments[0].base_offset, self.log_start_offset)
+
+    def disk_start_for(self, log_start_offset: int) -> int:
+        """Where the disk has to begin when readers are to begin at `log_start_offset`: there, or
+        with an earlier segment that a fold holds on to."""
+        needed_from = self.needed_from
+        if needed_from is None or needed_from >= log_start_offset:
+            return log_start_offset
+        for segment in self.segments:
+            if segment.next_offset > needed_from:
+                return min(segment.base_offset, log_start_offset)
+        return log_start_offset
 
     @property
     def held_from(self) -> int | None:
         """From which offset on a fold holds records against compaction; None where none does."""
-        found = [fold.held_from(self.log_start_offset) for fold in self.folds]
+        start_offset = self.disk_start_offset
+        found = [fold.held_from(start_offset) for fold in self.folds]
         return min((offset for offset in found if offset is not None), default=None)
 
     # Opening and closing

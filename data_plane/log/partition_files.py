@@ -30,13 +30,40 @@ def read_log_start(
     fs: FileSystem, folder: str, names: Sequence[str], *, synced_only: bool = False
 ) -> int:
     """The log start as last checkpointed, 0 for never; `names` are the folder's."""
-    log_start = 0
+    return _read_starts(fs, folder, names, synced_only)[0]
+
+
+def read_disk_start(
+    fs: FileSystem,
+    folder: str,
+    names: Sequence[str],
+    log_start_offset: int,
+    *,
+    synced_only: bool = False,
+) -> int:
+    """Up to where the segments of a log that begins at `log_start_offset` are gone, or going: there
+    or, while a fold holds on to some that readers do not see any more, below it."""
+    log_start, disk_start = _read_starts(fs, folder, names, synced_only)
+    return min(disk_start, log_start_offset) if disk_start < log_start else log_start_offset
+
+
+def _read_starts(
+    fs: FileSystem, folder: str, names: Sequence[str], synced_only: bool
+) -> tuple[int, int]:
+    log_start = disk_start = 0
     for name in (LOG_START_FILE,) if synced_only else (LOG_START_FILE, LOG_START_UNSYNCED_FILE):
         if name in names:
             value = read_value(fs, f"{folder}/{name}")
-            if isinstance(value, int):
-                log_start = max(log_start, value)
-    return log_start
+            starts = (value, value) if isinstance(value, int) else tuple(value or (0, 0))
+            # Both are only ever moved up, but where the log begins anew.
+            log_start, disk_start = max(log_start, starts[0]), max(disk_start, starts[1])
+    return log_start, disk_start
+
+
+def encode_log_start(log_start_offset: int, disk_start_offset: int) -> bytes:
+    """The content of both files: one number where nothing is held below the log start."""
+    is_one = disk_start_offset >= log_start_offset
+    return encode_value(log_start_offset if is_one else [log_start_offset, disk_start_offset])
 
 
 def forget_unsynced_log_start(fs: FileSystem, folder: str) -> None:
@@ -45,17 +72,22 @@ def forget_unsynced_log_start(fs: FileSystem, folder: str) -> None:
         fs.unlink(f"{folder}/{LOG_START_UNSYNCED_FILE}")
 
 
-def write_log_start(log: LogState, log_start_offset: int) -> None:
-    """Make a log start durable that lies at or below the recovery point; never moves it back."""
+def write_log_start(
+    log: LogState, log_start_offset: int, disk_start_offset: int | None = None
+) -> None:
+    """Make a log start durable that lies at or below the recovery point, and a disk start below it
+    where segments are held; never moves them back."""
     value = max(log_start_offset, log.durable_log_start)
+    disk_start = value if disk_start_offset is None else disk_start_offset
+    disk_start = min(value, max(disk_start, log.durable_disk_start))
     write_checkpoint(
         log.log_directory.fs,
         f"{log.folder}/{LOG_START_FILE}",
-        encode_value(value),
+        encode_log_start(value, disk_start),
         SyncSite.LOG_START,
         SyncSite.LOG_START_FOLDER,
     )
-    log.durable_log_start = value
+    log.durable_log_start, log.durable_disk_start = value, disk_start
 
 
 def read_gaps(fs: FileSystem, folder: str, names: Sequence[str]) -> list[tuple[int, int]]:

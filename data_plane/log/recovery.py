@@ -34,7 +34,7 @@ from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.loading import LoadedLog
 from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.log_summary import LogSummary
-from data_plane.log.partition_files import read_log_start
+from data_plane.log.partition_files import read_disk_start, read_log_start
 from data_plane.log.retention import files_to_delete
 from data_plane.log.segment import Segment
 from data_plane.log.segment_age import append_ms
@@ -86,10 +86,13 @@ def recover(
     log.cleaned_end = read_cleaned_end(log, names)
     log_start = read_log_start(fs, log.folder, names, synced_only=True)
     log.durable_log_start = log_start
+    log.durable_disk_start = read_disk_start(fs, log.folder, names, log_start, synced_only=True)
+    disk_start = log.durable_disk_start
     if may_lose:
         partition_files.forget_unsynced_log_start(fs, log.folder)
     else:
         log_start = read_log_start(fs, log.folder, names)
+        disk_start = read_disk_start(fs, log.folder, names, log_start)
     checkpointed_point = min(recovery_point, truncated_at)
     # A synced log start lies at or below the recovery point of its time.
     recovery_point = max(checkpointed_point, log.durable_log_start)
@@ -99,7 +102,7 @@ def recover(
     if log_start > log.durable_log_start:
         log.dirty |= Dirty.LOG_START
     segments = loading.open_segments(log, names)
-    segments = _without_deleted(log, segments, log_start)
+    segments = _without_deleted(log, segments, disk_start)
     if not segments or (may_lose and segments[0].base_offset > max(log_start, recovery_point)):
         # Nothing is there, or nothing that a lost file does not separate from the log's start.
         return _start_anew(log, segments, log_start)
@@ -162,13 +165,13 @@ def _read_mark(log: LogState, names: list[str]) -> tuple[int, bool]:
     return INT64_MAX, False
 
 
-def _without_deleted(log: LogState, segments: list[Segment], log_start: int) -> list[Segment]:
-    """The segments from the last one on that begins at or below the log start and has whole
+def _without_deleted(log: LogState, segments: list[Segment], disk_start: int) -> list[Segment]:
+    """The segments from the last one on that begins at or below `disk_start` and has whole
     snapshots there. Earlier ones may be half gone; a later one's snapshots may not be synced."""
     fs = log.log_directory.fs
     for index in range(len(segments) - 1, 0, -1):
         base = segments[index].base_offset
-        if base > log_start:
+        if base > disk_start:
             continue
         names = [f"{base:020d}{fold.extension}" for fold in log.new_folds()]
         if min(loading.restore_folds(fs, log.folder, names, log.new_folds(), base)) == base:

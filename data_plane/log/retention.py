@@ -3,6 +3,14 @@
 A segment leaves the log at once (readers get OFFSET_OUT_OF_RANGE) and its files are unlinked by a
 job after `file.delete.delay.ms`, when the log start that says so is durable: otherwise power loss
 could leave a log with a hole.
+
+    segments   0..9   10..19   20..29   30..39
+                      │ needed_from 12  │
+                      ▼                 ▼
+               disk start 10     log start 30: readers see nothing below
+
+A segment that a fold holds on to, and those behind it, stay on the disk while the log start moves
+on. They are part of the log for all but readers: folds are made again from them.
 """
 
 from __future__ import annotations
@@ -18,7 +26,7 @@ from data_plane.log.segment_age import newest_ms
 
 def apply_retention(log: LogState, now_ms: int, wall_ms: int, *, by_date: bool) -> int:
     """Drop the oldest segments that are too old, too much, or below the log start: too old by the
-    date `wall_ms`, and not without `by_date`.
+    date `wall_ms`, and not without `by_date`. Returns how many readers, or the disk, have lost.
 
     Never passes the high watermark; the active segment is rolled first when it is due to go.
     """
@@ -30,31 +38,28 @@ def apply_retention(log: LogState, now_ms: int, wall_ms: int, *, by_date: bool) 
             return 0
         if count == len(log.segments):
             roll(log)
-        take_segments_out(log, count, now_ms)
+        return take_segments_out(log, count, now_ms)
     except OSError as error:
         raise log.log_directory.fail(error) from error
-    return count
 
 
 def count_due_segments(log: LogState, wall_ms: int, *, by_date: bool) -> int:
-    """How many of the oldest segments are due."""
+    """How many of the oldest segments readers are to see no more, held or not. What lies below the
+    log start already does not count for retention.bytes."""
     config = log.config
     segments = log.segments
     excess_bytes = log.size_bytes - config.retention_bytes
     by_size = config.delete and config.retention_bytes >= 0
     by_time = by_date and config.delete and config.retention_ms >= 0
-    needed_from = log.needed_from
     count = 0
     for index, segment in enumerate(segments):
         end = segment.next_offset
         is_last = index == len(segments) - 1
         if (is_last and not segment.size) or end > log.high_watermark:
             break
-        is_needed = needed_from is not None and end > needed_from
-        too_old = by_time and not is_needed and _is_too_old(log, segment, wall_ms)
-        too_much = by_size and not is_needed and excess_bytes - segment.size >= 0
         too_low = end <= log.log_start_offset and not is_last
-        if not (too_old or too_much or too_low):
+        too_much = by_size and excess_bytes - segment.size >= 0
+        if not (too_low or too_much or (by_time and _is_too_old(log, segment, wall_ms))):
             break
         excess_bytes -= segment.size
         count += 1
@@ -69,13 +74,21 @@ def _is_too_old(log: LogState, segment: Segment, wall_ms: int) -> bool:
     return wall_ms - youngest_ms > log.config.retention_ms
 
 
-def take_segments_out(log: LogState, count: int, now_ms: int) -> None:
-    """Take the first `count` segments out of the log; their files go later."""
+def take_segments_out(log: LogState, count: int, now_ms: int) -> int:
+    """Have readers lose the first `count` segments, and take those out of the log that no fold
+    holds on to: their files go later. Returns for how many either has come now."""
     segments = log.segments
-    gone, kept = segments[:count], segments[count:]
-    start_offset = max(log.log_start_offset, kept[0].base_offset)
+    start_offset = max(log.log_start_offset, segments[count].base_offset)
+    lost_count = sum(one.next_offset > log.log_start_offset for one in segments[:count])
+    disk_start = log.disk_start_for(start_offset)
+    gone_count = sum(one.next_offset <= disk_start for one in segments[:count])
+    if not lost_count and not gone_count:
+        return 0
+    gone, kept = segments[:gone_count], segments[gone_count:]
     loading.note_log_start(log, start_offset)
     log.move_log_start(start_offset)
+    if not gone:
+        return lost_count
     due_ms = now_ms + log.config.file_delete_delay_ms
     pending = log.pending_deletion if log.pending_deletion is not None else []
     for segment in gone:
@@ -83,6 +96,7 @@ def take_segments_out(log: LogState, count: int, now_ms: int) -> None:
         pending.append((segment, due_ms))
     log.pending_deletion = pending
     log.replace_segments(kept)
+    return max(lost_count, gone_count)
 
 
 class SegmentDeletionJob:
@@ -94,6 +108,8 @@ class SegmentDeletionJob:
         self.log = log
         self._segments = segments
         self._begun_anew_count = log.begun_anew_count
+        # What is held behind these has to be found by the next start, and these not.
+        self._is_held = log.disk_start_for(log.log_start_offset) < log.log_start_offset
         self._is_done = False
 
     def run(self) -> None:
@@ -114,7 +130,8 @@ class SegmentDeletionJob:
         with directory.syncing(), directory.moving_log_start():
             if self._is_void():
                 return
-            write_log_start(self.log, self._segments[-1].next_offset)
+            end_offset = self._segments[-1].next_offset
+            write_log_start(self.log, end_offset, end_offset if self._is_held else None)
         for path in files_to_delete(self.log, self._segments):
             # A log that begins anew may give a new file this name. It waits for one unlink, not
             # for all of them, and syncs wait for none.

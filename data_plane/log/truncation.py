@@ -54,7 +54,8 @@ def truncate_to(log: LogState, offset: int) -> None:
             log.epochs.truncate_from_end(offset)
             log.dirty |= Dirty.EPOCHS
         return
-    if offset <= log.log_start_offset:
+    start = log.log_start_offset
+    if offset < start or (offset == start and log.disk_start_for(start) == start):
         truncate_fully_and_start_at(log, offset)
         return
     # It may begin with one of them.
@@ -114,7 +115,7 @@ def _begin_anew(log: LogState, segments: list[Segment], offset: int) -> None:
     with log.log_directory.moving_log_start():
         log.begun_anew_count += 1
         # Recovery takes the first segment for connected to the log when it begins at the log start.
-        log.log_start_offset = log.durable_log_start = offset
+        log.log_start_offset = log.durable_log_start = log.durable_disk_start = offset
         write_log_start(log, offset)
         # It may lie below what retention has noted.
         forget_unsynced_log_start(log.log_directory.fs, log.folder)

@@ -295,6 +295,7 @@ class History:
     def _follow(self, node: Node, view: DiskView, log: Log) -> None:
         partition = self.partition(view.topic_partition)
         gained, lost = self._follow_ends(node, partition, view)
+        self.retention.check_held(view)
         is_repaired = self._repairs.is_cut(node, partition, view, log)
         if is_repaired:
             self._world.note(node.name, f"cuts {partition} to {view.end_offset}, before the damage")
@@ -304,7 +305,6 @@ class History:
             self._world.note(node.name, f"truncates {partition} to {view.end_offset}")
             if node.services is not None:
                 self.committed.check_truncation(partition, view)
-                self.retention.check_let_go(partition, view)
                 audit.check_folds_of(self._cell, view)
         if gained or lost or partition.lost:
             # Also an empty log that begins anew where the leader's log begins has all there is.

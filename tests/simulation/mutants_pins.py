@@ -30,6 +30,10 @@ def _uncommitted_records_let_go(patch: Patch) -> None:
     patch.set(CommittedNeeds, "needed_from", lambda self, now_needed, end, committed: now_needed)
 
 
+def _who_orders_is_obeyed_by_the_disk(patch: Patch) -> None:
+    patch.set(LogState, "disk_start_for", lambda self, log_start_offset: log_start_offset)
+
+
 def _folds_are_not_cut(patch: Patch) -> None:
     """Those of a feature; the broker's own are."""
     original: Any = truncation.become
@@ -56,6 +60,13 @@ PIN_MUTANTS: Iterable[Mutant] = (
         _uncommitted_records_let_go,
         seeds=(6208,),
         options=Options(extras=frozenset({"pins"})),
+        is_quick=True,
+    ),
+    Mutant(
+        "the disk begins where readers do",
+        "an order to delete records takes what a feature still needs",
+        _who_orders_is_obeyed_by_the_disk,
+        options=PINS,
         is_quick=True,
     ),
     Mutant(

@@ -136,7 +136,7 @@ def _log_start_not_noted(patch: Patch) -> None:
 
 
 def _log_start_not_synced(patch: Patch) -> None:
-    def write_log_start(log: Log, log_start_offset: int) -> None:
+    def write_log_start(log: Log, log_start_offset: int, _disk_start: int | None = None) -> None:
         value = max(log_start_offset, log.durable_log_start)
         path = f"{log.folder}/{partition_files.LOG_START_FILE}"
         write_unsynced(log.log_directory.fs, path, encode_value(value))

@@ -13,7 +13,8 @@ After each pass of a broker in which a log came to begin later, one of these has
   retention.bytes; and none lay above the high watermark that the broker had before the pass.
 
 A log start goes back only where a log begins anew, and otherwise by power loss alone, never behind
-what was synced. At rest no log keeps what should have gone. Of a compacted
+what was synced. At rest no log shows what should have gone; what a fold holds on to stays on the
+disk below the log start, whatever has moved that. Of a compacted
 log only the batches count that its cleaner has left whole: what is left of the others is neither as
 old nor as large as they were. What may go need not be in sync
 anywhere: a replica whose clock is fast begins later than its leader.
@@ -85,14 +86,6 @@ def _why_gone(configs: dict[str, str], age_ms: int, left_bytes: int) -> str:
     return ""
 
 
-def _is_pinned(log: Log) -> bool:
-    """Whether a fold holds on to the first segment; nobody says that of a log not loaded yet."""
-    if not log.is_loaded:
-        return True
-    needed_from = log.fold(PinFold).needed_from(log.log_start_offset)
-    return needed_from is not None and needed_from < log.segments[0].next_offset
-
-
 class RetentionWatch:
     """See the module."""
 
@@ -100,8 +93,6 @@ class RetentionWatch:
         self._cell = cell
         self._world = cell.world
         self._asked: dict[TopicPartition, set[int]] = {}
-        # (broker, partition) → what its own retention has let go last.
-        self._let_go: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         # Where retention has let a replica begin, at the highest.
         self.starts: dict[TopicPartition, int] = {}
 
@@ -165,9 +156,9 @@ class RetentionWatch:
             self._world.violate(
                 f"{view} begins at {start} by retention, committed was {high_watermark}"
             )
-        gone = [
-            one for one, _ in log.pending_deletion or () if partition.start_offset < one.next_offset
-        ]
+        # A fold may hold on to some of them, which stay on the disk then.
+        known = [*(one for one, _ in log.pending_deletion or ()), *log.segments]
+        gone = [one for one in known if partition.start_offset < one.next_offset <= start]
         if not gone or gone[-1].next_offset != start:
             self._world.violate(
                 f"{view} begins at {start}, which nobody has asked for; gone are the segments "
@@ -175,7 +166,6 @@ class RetentionWatch:
             )
         for segment in gone:
             self._check_segment(node, view, segment, end_offset)
-        self._check_pins(partition, view, log, before[0])
         topic_partition = partition.key
         self.starts[topic_partition] = max(start, self.starts.get(topic_partition, 0))
         leads = self._cell.is_current_leader(node.node_id, *topic_partition)
@@ -184,29 +174,18 @@ class RetentionWatch:
             self._world.count("active segments deleted")
         self._world.note(node.name, f"retention lets {partition} begin at {start}")
 
-    def _check_pins(
-        self, partition: PartitionHistory, view: DiskView, log: Log, old_start: int
-    ) -> None:
-        """Retention leaves what a fold holds on to. What went before by order is not its."""
-        if "pins" not in self._cell.extras:
-            return
-        start = log.log_start_offset
-        asked = (one for one in self._asked.get(partition.key, ()) if one <= start)
-        ordered = max(old_start, partition.start_offset, *asked)
-        self._let_go[view.node_name, partition.key] = (ordered, start)
-        self.check_let_go(partition, view)
-        if _is_pinned(log):
-            self._world.count("log starts at a pin")
-
-    def check_let_go(self, partition: PartitionHistory, view: DiskView) -> None:
-        """Also when a log was truncated, and the fold holds on again to what it had let go."""
+    def check_held(self, view: DiskView) -> None:
+        """The disk has all that a fold holds on to, whoever has ordered readers to lose it; also
+        where the fold holds on again to what it had let go by a record that is gone."""
         log = view.log
-        let_go = self._let_go.get((view.node_name, partition.key))
-        if let_go is None or partition.is_lossy or log is None or not log.is_loaded:
+        if "pins" not in self._cell.extras or log is None or not log.is_loaded or log.is_closed:
             return
-        held = [one for one in log.fold(PinFold).since(let_go[0]).values() if one < let_go[1]]
-        if held:
-            self._world.violate(f"{view}: retention has let go {let_go}, with pins at {held}")
+        pins = sorted(log.fold(PinFold).offsets.values())
+        disk_start = log.segments[0].base_offset
+        if pins and pins[0] < disk_start:
+            self._world.violate(f"{view} begins at {disk_start} on the disk, with pins at {pins}")
+        if disk_start < log.log_start_offset:
+            self._world.count("segments held below a log start")
 
     def _check_segment(self, node: Node, view: DiskView, segment: Segment, end_offset: int) -> None:
         base, end = segment.base_offset, segment.next_offset
@@ -259,9 +238,7 @@ class RetentionWatch:
             return []
         if "delete" not in configs.get("cleanup.policy", "delete"):
             return []
-        if "pins" in self._cell.extras and _is_pinned(log):
-            self._world.count("logs that a pin holds in the end")
-            return []
+        self.check_held(view)
         found = []
         held = [one for one in view.whole_batches() if one.last_offset >= log.log_start_offset]
         retention_ms = int(configs.get("retention.ms", -1))
@@ -272,8 +249,10 @@ class RetentionWatch:
         if is_dated and newest_ms >= 0 and 0 <= retention_ms < age_ms - LATE_MS_MAX:
             found.append(f"{name} on {node.name} keeps what is {age_ms} ms old")
         retention_bytes = int(configs.get("retention.bytes", -1))
-        if retention_bytes >= 0 and log.is_loaded and len(log.segments) > 1:
-            left_bytes = log.size_bytes - log.segments[0].size
-            if left_bytes >= retention_bytes:
+        if retention_bytes >= 0 and log.is_loaded:
+            start = log.log_start_offset
+            shown = [one.size for one in log.segments if one.next_offset > start]
+            left_bytes = sum(shown[1:])
+            if len(shown) > 1 and left_bytes >= retention_bytes:
                 found.append(f"{name} on {node.name} keeps {left_bytes} bytes and more")
         return found
