@@ -25,6 +25,7 @@ from data_plane.broker.fetch.projection import Projections
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.request.authorizer import (
     ALLOW_EVERYONE,
+    OPERATORS,
     SUPER_USERS,
     Authorizer,
     BrokerSettings,
@@ -195,7 +196,9 @@ class Services:
 
     def __post_init__(self) -> None:
         config = self.config
-        of_broker = BrokerSettings(config.get_str(SUPER_USERS), config.get_bool(ALLOW_EVERYONE))
+        of_broker = BrokerSettings(
+            config.get_str(SUPER_USERS), config.get_bool(ALLOW_EVERYONE), config.get_str(OPERATORS)
+        )
         self.authorizer = Authorizer(self, of_broker)
         self.image_listeners.append(self.authorizer.image_changed)
         self.namespaces = Namespaces(self, self.cluster_id, self.authorizer)

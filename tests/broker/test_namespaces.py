@@ -41,6 +41,12 @@ from data_plane.wire.messages import (
     offset_for_leader_epoch_request,
     produce_request,
 )
+from data_plane.wire.messages.alter_client_quotas_request import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
 from data_plane.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -365,6 +371,13 @@ def granted(topic: str, principal: str) -> CreateAclsRequest:
     return CreateAclsRequest(creations=[creation])
 
 
+def quota_of(user: str, bytes_per_s: float | None) -> AlterClientQuotasRequest:
+    """What a user may produce; without a number no quota says so any more."""
+    entity = [EntityData(entity_type="user", entity_name=user)]
+    quota = OpData(key="producer_byte_rate", value=bytes_per_s or 0.0, remove=bytes_per_s is None)
+    return AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=[quota])])
+
+
 EVERY_ACL: dict[str, Any] = {
     "resource_type_filter": 1,
     "resource_name_filter": None,
@@ -462,6 +475,12 @@ def users(story: Story) -> None:
     story.ask_all(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, always(altered))
     everybody = DescribeUserScramCredentialsRequest(users=None)
     story.ask_all(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, always(everybody))
+    story.ask_all(ApiKey.DESCRIBE_CLIENT_QUOTAS, always(DescribeClientQuotasRequest()))
+    story.ask_all(ApiKey.ALTER_CLIENT_QUOTAS, always(quota_of("alice", 2e9)))
+    listed = story.ask_all(ApiKey.DESCRIBE_CLIENT_QUOTAS, always(DescribeClientQuotasRequest()))
+    assert [[each.value for each in entry.values] for entry in listed.entries] == [[2e9]]
+    story.ask_all(ApiKey.ALTER_CLIENT_QUOTAS, always(quota_of("alice", None)))
+    story.ask_all(ApiKey.ALTER_CLIENT_QUOTAS, always(quota_of("bob", None)))
 
 
 def client_quotas(story: Story) -> None:
@@ -574,6 +593,8 @@ class First:
         for topic in ("x", HIDDEN, "hidden_one"):
             for principal in ("User:alice", "User:bob"):
                 client.ask(ApiKey.CREATE_ACLS, 3, granted(topic, principal))
+        for user in ("alice", "bob"):
+            client.ask(ApiKey.ALTER_CLIENT_QUOTAS, 1, quota_of(user, 1e9))
         client.ask(ApiKey.FIND_COORDINATOR, 6, coordinators(6, "g"))
         for group in ("g", HIDDEN_GROUP):
             self.member_id = client.ask(ApiKey.JOIN_GROUP, 9, join(group)).member_id
@@ -606,6 +627,7 @@ class First:
             ask(ApiKey.HEARTBEAT, 4, heartbeat(HIDDEN_GROUP, self.member_id, 1)),
             ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, reassignments()),
             ask(ApiKey.DESCRIBE_ACLS, 3, DescribeAclsRequest(**EVERY_ACL)),
+            ask(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, DescribeClientQuotasRequest()),
         ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from data_plane.broker.admin.log_threshold import ROOT_LOGGER
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
@@ -55,6 +55,32 @@ LIST_MIN_VERSION, LIST_MAX_VERSION = 0, 1
 FLEXIBLE_VERSION = 4
 
 LOGGER_TYPE = 0
+
+
+# Broker properties that everybody is told: what holds where a topic or a group says nothing, and
+# the bounds of what its clients may ask for.
+SHOWN_TO_ALL: Final = frozenset(
+    {
+        "auto.create.topics.enable",
+        "compression.type",
+        "default.replication.factor",
+        "delete.topic.enable",
+        "group.initial.rebalance.delay.ms",
+        "group.max.session.timeout.ms",
+        "group.max.size",
+        "group.min.session.timeout.ms",
+        "log.cleanup.policy",
+        "log.message.timestamp.type",
+        "log.retention.bytes",
+        "log.retention.ms",
+        "log.segment.bytes",
+        "message.max.bytes",
+        "min.insync.replicas",
+        "num.partitions",
+        "offset.metadata.max.bytes",
+        "offsets.retention.minutes",
+    }
+)
 
 
 class _Entry(NamedTuple):
@@ -245,10 +271,12 @@ def _entries(
         case ResourceType.TOPIC:
             return _topic_entries(services, context, name)
         case ResourceType.BROKER:
+            is_shown_all = context.may_see_cell
             if not name:
-                return _default_broker_entries(services)
+                return _default_broker_entries(services) if is_shown_all else ()
             _check_node(services, name, " or empty string,")
-            return _broker_entries(services)
+            entries = _broker_entries(services)
+            return entries if is_shown_all else map(_virtual, filter(_is_for_all, entries))
         case ResourceType.GROUP:
             if not name:
                 raise _invalid_request("Group name must not be empty")
@@ -292,6 +320,17 @@ def _broker_entries(services: Services) -> Iterable[_Entry]:
         read_only = definition.update is Update.READ_ONLY
         entries.append(_Entry(definition, value, source, read_only, synonyms))
     return entries
+
+
+def _is_for_all(entry: _Entry) -> bool:
+    return entry.definition.name in SHOWN_TO_ALL
+
+
+def _virtual(entry: _Entry) -> _Entry:
+    """As who does not see the cell is told: the value, and nothing of where it comes from."""
+    name, value = entry.definition.name, entry.value
+    synonyms = [] if value is None else [Synonym(name, value, Source.DEFAULT)]
+    return _Entry(entry.definition, value, Source.DEFAULT, True, synonyms)
 
 
 def _default_broker_entries(services: Services) -> Iterable[_Entry]:

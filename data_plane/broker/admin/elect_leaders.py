@@ -68,7 +68,7 @@ def handle_elect_leaders(
             frozenset({services.node_id}) if controller is None else controller.electable(image),
             controller_settings(services.config),
         )
-        topics = context.topics.within(image)
+        topics = context.cell_topics.within(image)
         draft = PartitionsDraft(image)
         if request.topic_partitions is None:
             _elect_all(draft, topics, electorate, results)
@@ -96,7 +96,9 @@ def _elect_all(
     results: list[ReplicaElectionResult],
 ) -> None:
     """Every partition; those that need no election are not named."""
-    by_id = {topic.topic_id: ReplicaElectionResult(topic=topic.name) for topic in topics.all()}
+    by_id = {
+        topic.topic_id: ReplicaElectionResult(topic=topics.name_of(topic)) for topic in topics.all()
+    }
     for place, partition in draft.items():
         if place.topic.topic_id not in by_id:
             continue

@@ -33,6 +33,8 @@ from data_plane.wire.registry import ApiKey
 DESCRIBE_MIN_VERSION, DESCRIBE_MAX_VERSION = 1, 5
 ALTER_MIN_VERSION, ALTER_MAX_VERSION = 1, 2
 UNKNOWN_SPACE = (-1, -1)
+# Where everything is for who does not see the cell.
+VIRTUAL_DIRECTORY = "/"
 
 # Path → (size, usable) in bytes; raises OSError.
 MeasureSpace = Callable[[str], tuple[int, int]]
@@ -42,6 +44,9 @@ def handle_describe_log_dirs(
     services: Services, context: RequestContext, request: DescribeLogDirsRequest, now_ms: int
 ) -> Deferred[DescribeLogDirsResponse]:
     deferred: Deferred[DescribeLogDirsResponse] = Deferred()
+    if not context.may_see_cell:
+        deferred.complete(_describe_virtually(services, context, request))
+        return deferred
     online = [item.path for item in services.logs.directories if item.failure is None]
 
     measure_space = services.measure_space
@@ -66,12 +71,10 @@ def _space_bytes(measure: MeasureSpace | None, path: str) -> tuple[int, int]:
         return UNKNOWN_SPACE
 
 
-def _describe(
-    services: Services,
-    context: RequestContext,
-    request: DescribeLogDirsRequest,
-    spaces: Mapping[str, tuple[int, int]],
-) -> DescribeLogDirsResponse:
+def _sizes(
+    services: Services, context: RequestContext, request: DescribeLogDirsRequest
+) -> dict[str, dict[str, list[DescribeLogDirsPartition]]]:
+    """What is asked for, by directory and topic."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -84,6 +87,43 @@ def _describe(
             by_directory[path][name].append(
                 DescribeLogDirsPartition(partition_index=index, partition_size=size_bytes)
             )
+    return by_directory
+
+
+def _describe_virtually(
+    services: Services, context: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
+    """To who does not see the cell: one directory, with what he has on this broker."""
+    merged: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for topics in _sizes(services, context, request).values():
+        for name, partitions in topics.items():
+            merged[name] += partitions
+    shown = [
+        DescribeLogDirsTopic(
+            name=name, partitions=sorted(partitions, key=lambda each: each.partition_index)
+        )
+        for name, partitions in sorted(merged.items())
+    ]
+    total_bytes, usable_bytes = UNKNOWN_SPACE
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                log_dir=VIRTUAL_DIRECTORY,
+                topics=shown,
+                total_bytes=total_bytes,
+                usable_bytes=usable_bytes,
+            )
+        ]
+    )
+
+
+def _describe(
+    services: Services,
+    context: RequestContext,
+    request: DescribeLogDirsRequest,
+    spaces: Mapping[str, tuple[int, int]],
+) -> DescribeLogDirsResponse:
+    by_directory = _sizes(services, context, request)
     results = []
     for directory in services.logs.directories:
         if directory.failure is not None:
@@ -115,16 +155,17 @@ def _replicas(services: Services, context: RequestContext) -> Iterator[tuple[str
     log would go."""
     logs = {(log.topic_id, log.partition): log for log in services.logs.logs()}
     online = [item.path for item in services.logs.directories if item.failure is None]
-    for topic in context.topics.all():
-        name = topic.name
+    topics = context.cell_topics
+    for topic in topics.all():
+        name = topics.name_of(topic)
         for index, partition in enumerate(topic.partitions):
             if services.node_id not in partition.replicas:
                 continue
             log = logs.get((topic.topic_id, index))
             if log is not None:
                 yield name, index, log.log_directory.path, log.size_bytes
-            elif online:
-                yield name, index, online[0], 0
+            elif online or not context.may_see_cell:
+                yield name, index, online[0] if online else VIRTUAL_DIRECTORY, 0
 
 
 def handle_alter_replica_log_dirs(
@@ -153,7 +194,7 @@ def _alter(
 ) -> ErrorCode:
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    topic = context.topics.by_name(name)
+    topic = context.cell_topics.by_name(name)
     if topic is None or not 0 <= index < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:

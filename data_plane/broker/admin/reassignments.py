@@ -58,7 +58,7 @@ def handle_alter_partition_reassignments(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         brokers = registered_brokers(services, image)
-        topics = context.topics.within(image)
+        topics = context.cell_topics.within(image)
         draft = PartitionsDraft(image)
         may_change_factor = request.allow_replication_factor_change
         response.responses = [
@@ -152,8 +152,11 @@ def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest,
     now_ms: int,
 ) -> ListPartitionReassignmentsResponse:
-    topics = context.topics
+    topics = context.cell_topics
     response = ListPartitionReassignmentsResponse(error_message=None)
+    if not context.may_see_cell:
+        # To a tenant nothing is ever moved.
+        return response
     if request.topics is None:
         asked: list[tuple[TopicImage, Sequence[int]]] = [
             (topic, range(len(topic.partitions))) for topic in topics.all()
@@ -167,7 +170,7 @@ def handle_list_partition_reassignments(
     for topic, indexes in asked:
         ongoing = _ongoing(topic, indexes)
         if ongoing:
-            name = topic.name
+            name = topics.name_of(topic)
             response.topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
     return response
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.request.namespaces import Topics
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.cell.changes import AlterConfigs, Change, UnregisterBroker
@@ -30,7 +31,7 @@ def handle_unregister_broker(
     deferred: Deferred[UnregisterBrokerResponse] = Deferred()
 
     def decide(image: MetadataImage) -> Sequence[Change]:
-        return decide_unregistration(image, request.broker_id)
+        return decide_unregistration(image, request.broker_id, context.cell_topics)
 
     def done(error: BaseException | None) -> None:
         response = UnregisterBrokerResponse(error_message=None)
@@ -44,8 +45,8 @@ def handle_unregister_broker(
     return deferred
 
 
-def decide_unregistration(image: MetadataImage, node_id: int) -> tuple[Change, ...]:
-    """Raises Refusal."""
+def decide_unregistration(image: MetadataImage, node_id: int, topics: Topics) -> tuple[Change, ...]:
+    """Raises Refusal. Of the replicas in the way one of `topics` is named."""
     broker = image.brokers.get(node_id)
     if broker is None:
         raise Refusal(
@@ -60,11 +61,13 @@ def decide_unregistration(image: MetadataImage, node_id: int) -> tuple[Change, .
         if node_id in partition.replicas
     ]
     if held:
-        # Which topics others have is nobody's business.
-        named = [each for each in held if each[0].tenant == DEFAULT_TENANT]
-        what = (
-            f"a replica of {named[0][0].name}-{named[0][1]}" if named else f"{len(held)} replicas"
-        )
+        # Which topics others have is nobody's business, but operators'.
+        known = topics.within(image)
+        named = [each for each in held if known.by_id(each[0].topic_id) is not None]
+        what = f"{len(held)} replicas"
+        if named:
+            topic, index = named[0]
+            what = f"a replica of {known.name_of(topic)}-{index}"
         raise Refusal(ErrorCode.INVALID_REQUEST, f"Broker {node_id} has {what}: drain it first.")
     changes: list[Change] = [UnregisterBroker(node_id, broker.broker_epoch)]
     own = image.config_of_broker(str(node_id))

@@ -9,7 +9,6 @@ from data_plane.broker.request.api import Guard, RequestContext
 from data_plane.broker.request.frames import new_response
 from data_plane.broker.request.guards import Answered
 from data_plane.cell.acls import AclOperation, AclResourceType
-from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_partition_reassignments_response import (
     AlterPartitionReassignmentsResponse,
@@ -44,10 +43,10 @@ def needs(
 ) -> Guard:
     """Without this the answer is what `refused` makes; else one with an error code at its top, and
     with the words for it where there is room. What is physical is the cell's: no tenant's ACLs or
-    super users give it to anybody but those of `default`."""
+    super users give it to anybody (`RequestContext.may_see_cell`)."""
 
     def guard(context: RequestContext, request: Any) -> Any:
-        is_elsewhere = is_physical and context.tenant != DEFAULT_TENANT
+        is_elsewhere = is_physical and not context.may_see_cell
         if not is_elsewhere and context.may_to_cluster(operation):
             return None
         return Answered((refused or _failed)(context, request))
@@ -123,7 +122,8 @@ describe: Final = needs(AclOperation.DESCRIBE)
 alter_cell: Final = needs(AclOperation.ALTER, is_physical=True)
 describe_configs: Final = needs(AclOperation.DESCRIBE_CONFIGS)
 alter_replica_log_dirs: Final = needs(AclOperation.ALTER, _no_log_dirs, is_physical=True)
-elect_leaders: Final = needs(AclOperation.ALTER, _no_election)
+describe_cell: Final = needs(AclOperation.DESCRIBE, is_physical=True)
+elect_leaders: Final = needs(AclOperation.ALTER, _no_election, is_physical=True)
 alter_partition_reassignments: Final = needs(AclOperation.ALTER, _no_reassignment, is_physical=True)
 
 

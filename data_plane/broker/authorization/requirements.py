@@ -117,7 +117,7 @@ REQUIREMENTS: Final[dict[ApiKey, Requirement]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: Requirement("ALTER_CONFIGS cluster", CLUSTER, _itself),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Requirement("DESCRIBE cluster", CLUSTER, _itself),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Requirement("ALTER cluster", CLUSTER, _itself),
-    ApiKey.DESCRIBE_QUORUM: Requirement("DESCRIBE cluster", CLUSTER, cluster_guards.describe),
+    ApiKey.DESCRIBE_QUORUM: Requirement("DESCRIBE cluster", CLUSTER, cluster_guards.describe_cell),
     ApiKey.UPDATE_FEATURES: Requirement("ALTER cluster", CLUSTER, cluster_guards.alter_cell),
     ApiKey.DESCRIBE_CLUSTER: Requirement(
         "nothing; to be told the allowed operations DESCRIBE cluster", "", _itself

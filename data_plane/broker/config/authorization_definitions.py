@@ -6,6 +6,15 @@ from data_plane.broker.config.definition import define
 
 AUTHORIZATION_DEFINITIONS = (
     define(
+        "cell.operators",
+        "STRING",
+        "",
+        "Principals of the tenant `default` that operate the cell, as User:alice;User:bob: they "
+        "may do everything, and see the brokers and the topics of all tenants. Without any, "
+        "`default` sees the brokers and its own topics, as in Apache Kafka; with some, nobody "
+        "else does. The same on all brokers.",
+    ),
+    define(
         "super.users",
         "STRING",
         "",

@@ -6,7 +6,6 @@ from data_plane.broker.request.api import RequestContext
 from data_plane.broker.request.refusal import Refusal
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.metadata import ResourceType
-from data_plane.cell.tenants import DEFAULT_TENANT
 from data_plane.wire.errors import ErrorCode
 
 
@@ -25,9 +24,12 @@ def why_not_authorized(
             if not context.may_to_group(operation, name):
                 code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         case ResourceType.BROKER | ResourceType.BROKER_LOGGER | ResourceType.CLIENT_METRICS:
-            # Tenants may see the cell's properties, and change none.
-            is_change = operation == AclOperation.ALTER_CONFIGS
-            is_elsewhere = is_change and context.tenant != DEFAULT_TENANT
+            # Others may see some of the brokers' properties, and change none.
+            is_shown = (
+                operation == AclOperation.DESCRIBE_CONFIGS
+                and resource_type != ResourceType.BROKER_LOGGER
+            )
+            is_elsewhere = not is_shown and not context.may_see_cell
             if is_elsewhere or not context.may_to_cluster(operation):
                 code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     return None if code is ErrorCode.NONE else Refusal(code, code.message)

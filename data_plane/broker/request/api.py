@@ -151,6 +151,18 @@ class RequestContext(NamedTuple):
         return self.names.topics
 
     @property
+    def cell_topics(self) -> Topics:
+        """What requests about replicas and disks are about: an operator's are everybody's."""
+        is_operator = self.names.rights.is_operator(self.connection.principal)
+        return self.names.cell_topics if is_operator else self.names.topics
+
+    @property
+    def may_see_cell(self) -> bool:
+        """Whether he who asks is told of brokers, disks and replicas."""
+        connection = self.connection
+        return connection.is_inter_broker or self.names.rights.may_see_cell(connection.principal)
+
+    @property
     def tenant(self) -> str:
         """Whose names are meant."""
         return self.names.tenant

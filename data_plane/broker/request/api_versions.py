@@ -46,6 +46,8 @@ def handle_api_versions(
         context.connection.client_software_name = name
         context.connection.client_software_version = version
     image = services.image
+    # How often something changes in the cell is not for tenants, nor for strangers.
+    may_see = context.connection.gate.is_authenticated and context.may_see_cell
     levels = {METADATA_VERSION: image.metadata_level, **image.features}
     return ApiVersionsResponse(
         api_keys=api_version_items(services.handlers.entries()),
@@ -54,7 +56,7 @@ def handle_api_versions(
             for name, lowest, highest in services.features
             if lowest > 0 or context.api_version >= OPTIONAL_FEATURES_VERSION
         ],
-        finalized_features_epoch=image.version,
+        finalized_features_epoch=image.version if may_see else 0,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in levels.items()

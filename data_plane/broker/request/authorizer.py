@@ -52,6 +52,7 @@ from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.tenants import DEFAULT_TENANT, TenantImage
 
 SUPER_USERS: Final = "super.users"
+OPERATORS: Final = "cell.operators"
 ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 
 DECISIONS_MAX: Final = 65_536
@@ -142,6 +143,7 @@ class BrokerSettings(NamedTuple):
 
     super_users: str = ""
     allows_everyone: bool = True
+    operators: str = ""
 
 
 NO_SETTINGS: Final = BrokerSettings()
@@ -150,7 +152,7 @@ NO_SETTINGS: Final = BrokerSettings()
 class Policy:
     """What one tenant's ACLs and settings come to. Never changes, so any thread may ask it."""
 
-    __slots__ = ("_acls", "_everything", "_if_none", "_super_users", "is_open")
+    __slots__ = ("_acls", "_everything", "_if_none", "_super_users", "is_open", "operators")
 
     def __init__(
         self, name: str, acls: TenantAcls, tenant: TenantImage | None, of_broker: BrokerSettings
@@ -166,9 +168,11 @@ class Policy:
         if is_default:
             # Also when the tenant names others: somebody has to be left who can mend it.
             users += of_broker.super_users.split(";")
-        self._super_users = frozenset(user.strip() for user in users if user.strip())
+        # Who sees the cell as it is. None: whoever speaks for `default`, but for its own topics.
+        self.operators = _principals(of_broker.operators.split(";")) if is_default else frozenset()
+        self._super_users = _principals(users) | self.operators
         # Whether everybody may do everything.
-        self.is_open = everyone and is_default and not acls.by_pattern
+        self.is_open = everyone and is_default and not acls.by_pattern and not self.operators
 
     def operations(self, principal: Principal, host: str, resource_type: int, name: str) -> int:
         """What may be done to a resource, as bits."""
@@ -186,6 +190,10 @@ class Policy:
         if self.operations(principal, host, resource_type, "hardcode") >> operation & 1:
             return True
         return is_allowed_somewhere(self._acls, str(principal), host, operation, resource_type)
+
+
+def _principals(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.strip() for name in names if name.strip())
 
 
 class TenantRights:
@@ -252,6 +260,16 @@ class TenantRights:
             self._authorizer.make_room()
             self._decisions[key] = allowed
         return allowed != 0
+
+    def is_operator(self, principal: Principal) -> bool:
+        """Whether he sees the cell, and everybody's topics in it."""
+        return str(principal) in self.policy.operators
+
+    def may_see_cell(self, principal: Principal) -> bool:
+        """Whether he is told of brokers, disks and replicas, be it of his own topics alone."""
+        if self.name != DEFAULT_TENANT:
+            return False
+        return not self.policy.operators or self.is_operator(principal)
 
     def forget(self) -> None:
         """Remember no decision any more."""

@@ -93,15 +93,51 @@ class Topics:
     def all(self) -> Iterable[TopicImage]:
         return self.by_names().values()
 
+    def name_of(self, topic: TopicImage) -> str:
+        """What it is called by who asks."""
+        return topic.name
+
     def is_internal(self, name: str) -> bool:
         """Whether a topic of this name is, or would be, one of the broker's own."""
         return is_internal_topic(self.tenant, name)
+
+
+class CellTopics(Topics):
+    """Those of all tenants, for operators: `orders` is the default tenant's, `acme/orders` that of
+    `acme`. Neither topics nor tenants have a slash in their names."""
+
+    __slots__ = ()
+
+    def __init__(self, holder: ImageHolder) -> None:
+        super().__init__(holder, DEFAULT_TENANT)
+
+    def within(self, image: MetadataImage) -> CellTopics:
+        return CellTopics(Held(image))
+
+    def by_name(self, name: str) -> TopicImage | None:
+        tenant, separator, topic = name.partition("/")
+        if not separator:
+            return super().by_name(name)
+        return None if tenant == DEFAULT_TENANT else self._holder.image.topic(tenant, topic)
+
+    def by_id(self, topic_id: UUID) -> TopicImage | None:
+        return self._holder.image.topics_by_id.get(topic_id)
+
+    def by_names(self) -> Mapping[str, TopicImage]:
+        return {str(topic): topic for topic in self.all()}
+
+    def all(self) -> Iterable[TopicImage]:
+        return self._holder.image.topics_in_order()
+
+    def name_of(self, topic: TopicImage) -> str:
+        return str(topic)
 
 
 class RequestNames:
     """The resolvers that the requests of one tenant go by."""
 
     __slots__ = (
+        "cell_topics",
         "cluster_id",
         "message_bytes_max",
         "refused_by_state",
@@ -121,6 +157,8 @@ class RequestNames:
         # What its principals may do to what is named so.
         self.rights = rights
         self.topics = Topics(holder, tenant.name)
+        # For operators, who speak for `default`.
+        self.cell_topics = CellTopics(holder)
         # Why it may produce nothing, "" while it may: for its state, and for what it stores.
         self.refused_by_state = ""
         self.storage_refusal = ""

@@ -35,9 +35,9 @@ def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest,
     now_ms: int,
 ) -> DescribeTopicPartitionsResponse:
-    topics = context.topics
+    topics = context.cell_topics
     asked = {topic.name for topic in request.topics}
-    names = sorted(asked or topics.by_names())
+    names = sorted(asked or context.topics.by_names())
     refused: list[str] = []
     if not context.names.rights.is_open:
         may_describe = [name for name in names if context.may_to_topic(AclOperation.DESCRIBE, name)]

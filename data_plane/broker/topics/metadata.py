@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -295,7 +296,7 @@ def _by_name(
     allow_auto_topic_creation: bool,
 ) -> list[Item]:
     may_create = allow_auto_topic_creation and services.config.get_bool("auto.create.topics.enable")
-    topics = context.topics
+    topics = context.cell_topics
     found: list[Item] = []
     missing: list[Item] = []
     to_create: list[str] = []
@@ -309,7 +310,7 @@ def _by_name(
             continue
         topic = topics.by_name(name)
         if topic is not None:
-            found.append(topic)
+            found.append(topic if topic.name == name else replace(topic, name=name))
             continue
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if invalid_name_reason(name) is not None:
