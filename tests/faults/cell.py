@@ -62,8 +62,10 @@ class Cell:
         network: Network | None = None,
         data: Mapping[int, Path] | None = None,
         racks: Mapping[int, str] | None = None,
+        settings_of: Callable[[int], Mapping[str, str]] | None = None,
     ) -> None:
-        """`data`: folders of brokers that are to be elsewhere than in `folder`."""
+        """`data`: folders of brokers that are to be elsewhere than in `folder`. `settings_of`: more
+        settings, of the broker whose clients come to this port."""
         self.folder = folder
         self.ids = list(range(1, brokers + 1))
         self.store_links: dict[int, FaultProxy] = {}
@@ -77,7 +79,10 @@ class Cell:
         self._network = network
         self._data = dict(data or {})
         self._racks = dict(racks or {})
+        self._settings_of = settings_of
         self._ports: dict[int, int] = {}
+        # Where brokers serve CellAdmin, if they do.
+        self.cell_admin_ports: dict[int, int] = {}
         self._resources = contextlib.ExitStack()
         self._authority: Authority | None = None
         self._certificates: dict[int, tuple[str, ...]] = {}
@@ -138,6 +143,8 @@ class Cell:
         assert store_url != self.postgres.dsn, "the address is not where it was looked for"
         host, prefix = "127.0.0.1", tuple[str, ...]()
         given = [f"{key}={value}" for key, value in self._settings.items()]
+        if self._settings_of is not None:
+            given += [f"{k}={v}" for k, v in self._settings_of(self._port(broker_id)).items()]
         if broker_id in self._racks:
             given.append(f"broker.rack={self._racks[broker_id]}")
         if self._network is not None:
@@ -176,9 +183,9 @@ class Cell:
         return self._certificates[broker_id]
 
     def _wait_ready(self, broker_id: int) -> None:
-        self._ports[broker_id] = (
-            self.processes[broker_id].wait_ready(timeout_s=READY_SECONDS_MAX).port
-        )
+        ready = self.processes[broker_id].wait_ready(timeout_s=READY_SECONDS_MAX)
+        self._ports[broker_id] = ready.port
+        self.cell_admin_ports[broker_id] = ready.cell_admin_port
 
     def _log(self, broker_id: int) -> Path:
         return self.folder / f"broker-{broker_id}.log"
