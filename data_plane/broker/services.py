@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from data_plane.broker.cell.commits import Commits
 from data_plane.broker.cell.image_application import ImageApplication
 from data_plane.broker.fetch.projection import Projections
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
@@ -184,6 +185,7 @@ class Services:
     # What consumers read otherwise than as it stands in the logs.
     projections: Projections = field(init=False)
     images: ImageApplication = field(init=False)
+    commits: Commits = field(init=False)
     components: list[Component] = field(default_factory=list)
     image_listeners: list[ImageListener] = field(default_factory=list)
     # Called with topic id and partition when retention has let a log of this broker begin later.
@@ -207,6 +209,7 @@ class Services:
         self.request_work = RequestWork(self.executor)
         self.projections = Projections(self.partitions)
         self.images = ImageApplication(self)
+        self.commits = Commits(self.image.version)
 
     def start(self, now_ms: int) -> None:
         for component in self.components:

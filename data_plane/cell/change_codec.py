@@ -16,6 +16,7 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from data_plane.cell.acls import AddAcls, RemoveAcls, decode_acls, encode_acls
+from data_plane.cell.authors import NameAuthor, decode_author, encode_author
 from data_plane.cell.changes import (
     AddPartitions,
     AllocateProducerIds,
@@ -45,7 +46,7 @@ from data_plane.cell.declarations import (
     decode_declaration,
     encode_declaration,
 )
-from data_plane.cell.features import METADATA_VERSION, NEWEST_LEVEL, TooNew
+from data_plane.cell.features import CLOSED_LEVEL, METADATA_VERSION, NEWEST_LEVEL, TooNew
 from data_plane.cell.metadata import (
     decode_broker,
     decode_partition,
@@ -91,7 +92,9 @@ def encode_change(change: Change, level: int) -> list[Any]:
             named = {**unknown_named(change.unknown_fields), **named_tenant(change.tenant)}
             return [*fields, named] if named else fields
         case DeleteTopic():
-            return ["delete_topic", change.topic_id.hex]
+            named = {"tenant": change.tenant, "name": change.name}
+            fields = ["delete_topic", change.topic_id.hex]
+            return [*fields, named] if level > CLOSED_LEVEL and change.name else fields
         case AddPartitions():
             assignments = _encode_assignments(change.assignments)
             return ["add_partitions", change.topic_id.hex, assignments]
@@ -135,6 +138,8 @@ def encode_change(change: Change, level: int) -> list[Any]:
         case AlterClientQuotas():
             entity, numbers = encode_entity(change.entity), [[*pair] for pair in change.values]
             return ["alter_client_quotas", change.tenant, *entity, numbers]
+        case NameAuthor():
+            return ["name_author", *encode_author(change.author)]
         case _:
             assert_never(change)
 
@@ -164,7 +169,7 @@ def decode_change(item: Sequence[Any]) -> Change:
                 tenant_in([named]), name, UUID(topic_id), assignments, pairs, unknown
             )
         case "delete_topic":
-            return DeleteTopic(UUID(fields[0]))
+            return DeleteTopic(UUID(fields[0]), named.get("tenant", ""), named.get("name", ""))
         case "add_partitions":
             return AddPartitions(UUID(fields[0]), _decode_assignments(fields[1]))
         case "alter_configs":
@@ -183,6 +188,8 @@ def decode_change(item: Sequence[Any]) -> Change:
             if name == METADATA_VERSION and level > NEWEST_LEVEL:
                 raise TooNew(f"{name} {level}")
             return UpdateFeature(name, level)
+        case "name_author":
+            return NameAuthor(decode_author(fields))
         case "delete_tenant":
             return DeleteTenant(fields[0])
         case "delete_credential":

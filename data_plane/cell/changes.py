@@ -67,7 +67,15 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
+    """A topic is gone. The names are for those who follow the feed, and have no image with it."""
+
     topic_id: UUID
+    tenant: str = ""
+    name: str = ""
+
+    @classmethod
+    def of(cls, topic: TopicImage) -> DeleteTopic:
+        return cls(topic.topic_id, topic.tenant, topic.name)
 
 
 @dataclass(frozen=True, slots=True)

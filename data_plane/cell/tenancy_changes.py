@@ -17,6 +17,7 @@ from data_plane.cell.acls import (
     acls_removed,
     with_tenant,
 )
+from data_plane.cell.authors import NameAuthor
 from data_plane.cell.client_quotas import (
     NO_CLIENT_QUOTAS,
     AlterClientQuotas,
@@ -60,6 +61,7 @@ TenancyChange = (
     | PutTenantState
     | PutTenantQuotas
     | AlterClientQuotas
+    | NameAuthor
 )
 
 
@@ -131,6 +133,8 @@ def apply_tenancy_change(draft: TenancyDraft, change: TenancyChange) -> None:
             _change_acls(draft, change)
         case AlterClientQuotas():
             _alter_client_quotas(draft, change)
+        case NameAuthor():
+            pass
         case _:
             assert_never(change)
 

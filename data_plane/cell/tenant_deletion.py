@@ -62,7 +62,7 @@ def _topics(image: MetadataImage, tenant: str) -> list[Change]:
         partitions_left -= len(topic.partitions)
         if changes and partitions_left < 0:
             break
-        changes.append(DeleteTopic(topic.topic_id))
+        changes.append(DeleteTopic.of(topic))
     return changes
 
 

@@ -7,9 +7,9 @@ Served beside CellAdmin, at the same address of every broker, over the same mutu
 the call itself are gRPC statuses: those of CellAdmin, and
   OUT_OF_RANGE        (Watch: what was asked for is no longer, or not, there: List, and go on from
                       its version)
+  UNAVAILABLE         (also: the broker stops; ask another one, or this one again)
   RESOURCE_EXHAUSTED  (too many calls of this kind at a time, too large a request, or the answer
                       was read too slowly: the words say which)
-  ABORTED             (the broker stops: ask another one, or this one again)
 What a Kafka client would have got as an error code is said in Failure.
 """
 
@@ -39,7 +39,7 @@ class WatchRequest(_message.Message):
     AFTER_VERSION_FIELD_NUMBER: _builtins.int
     STORE_ID_FIELD_NUMBER: _builtins.int
     after_version: _builtins.int
-    """The version of the last response, or of a List: what comes after it is sent. 0 stands for now."""
+    """The version of the last response, or of a List: what comes after it is sent. Not given: now."""
     store_id: _builtins.str
     """From the last response. Another store than this one has other versions: OUT_OF_RANGE. Empty:
     not compared.
@@ -47,21 +47,24 @@ class WatchRequest(_message.Message):
     def __init__(
         self,
         *,
-        after_version: _builtins.int = ...,
+        after_version: _builtins.int | None = ...,
         store_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after_version", b"_after_version", "after_version", b"after_version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_version", b"after_version", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after_version", b"_after_version", "after_version", b"after_version", "store_id", b"store_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__after_version: _TypeAlias = _typing.Literal["after_version"]  # noqa: Y015
+    _WhichOneofArgType__after_version: _TypeAlias = _typing.Literal["_after_version", b"_after_version"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after_version) -> _WhichOneofReturnType__after_version | None: ...
 
 Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
 
 @_typing.final
 class WatchResponse(_message.Message):
-    """All events up to `version`, in order. A response without events comes at the start and at least
-    each ten seconds: it says that the feed is alive, and from where to go on.
+    """In order. Who has taken in all responses so far has everything up to `version`, and goes on from
+    there; where a commit has many events, the first responses have an earlier one than their events.
+    A response without events comes at the start and at least each ten seconds: the feed is alive.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -107,15 +110,17 @@ class Event(_message.Message):
         TENANT: Event._Kind.ValueType  # 2
         """Name: the tenant's."""
         CREDENTIAL: Event._Kind.ValueType  # 3
-        """Name: the login."""
+        """Name: the login. One that was made is CHANGED, too."""
         ACLS: Event._Kind.ValueType  # 4
-        """All ACLs of a tenant, in name and resource unnamed: List them anew."""
+        """All ACLs of a tenant, unnamed: List them anew."""
         BROKER_CONFIGS: Event._Kind.ValueType  # 5
         """A broker's dynamic properties. Name: its node id, empty for those of all brokers."""
         GROUP_CONFIGS: Event._Kind.ValueType  # 6
         """A group's configurations. Name: the group's id."""
         RESOURCE: Event._Kind.ValueType  # 7
         """A resource that was deleted without ever having been applied, or whose thing has stayed."""
+        CLIENT_QUOTAS: Event._Kind.ValueType  # 8
+        """All quotas of a tenant's users and clients, unnamed."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: Event.Kind.ValueType  # 0
@@ -123,15 +128,17 @@ class Event(_message.Message):
     TENANT: Event.Kind.ValueType  # 2
     """Name: the tenant's."""
     CREDENTIAL: Event.Kind.ValueType  # 3
-    """Name: the login."""
+    """Name: the login. One that was made is CHANGED, too."""
     ACLS: Event.Kind.ValueType  # 4
-    """All ACLs of a tenant, in name and resource unnamed: List them anew."""
+    """All ACLs of a tenant, unnamed: List them anew."""
     BROKER_CONFIGS: Event.Kind.ValueType  # 5
     """A broker's dynamic properties. Name: its node id, empty for those of all brokers."""
     GROUP_CONFIGS: Event.Kind.ValueType  # 6
     """A group's configurations. Name: the group's id."""
     RESOURCE: Event.Kind.ValueType  # 7
     """A resource that was deleted without ever having been applied, or whose thing has stayed."""
+    CLIENT_QUOTAS: Event.Kind.ValueType  # 8
+    """All quotas of a tenant's users and clients, unnamed."""
 
     class _Change:
         ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -166,6 +173,7 @@ class Event(_message.Message):
     kind: Global___Event.Kind.ValueType
     change: Global___Event.Change.ValueType
     tenant: _builtins.str
+    """Empty where a credential was deleted."""
     name: _builtins.str
     topic_id: _builtins.bytes
     """Kafka's, 16 bytes; of topics."""

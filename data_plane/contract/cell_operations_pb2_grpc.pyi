@@ -7,9 +7,9 @@ Served beside CellAdmin, at the same address of every broker, over the same mutu
 the call itself are gRPC statuses: those of CellAdmin, and
   OUT_OF_RANGE        (Watch: what was asked for is no longer, or not, there: List, and go on from
                       its version)
+  UNAVAILABLE         (also: the broker stops; ask another one, or this one again)
   RESOURCE_EXHAUSTED  (too many calls of this kind at a time, too large a request, or the answer
                       was read too slowly: the words say which)
-  ABORTED             (the broker stops: ask another one, or this one again)
 What a Kafka client would have got as an error code is said in Failure.
 """
 

@@ -33,7 +33,7 @@ from data_plane.cell.declarations import (
     Declared,
 )
 from data_plane.cell.grants import acls_of_grants
-from data_plane.cell.metadata import BrokerImage, MetadataImage
+from data_plane.cell.metadata import BrokerImage, MetadataImage, TopicImage
 from data_plane.cell.reassignment import target_of
 from data_plane.cell.tenant_quotas import NO_TENANT_QUOTAS
 from data_plane.cell.tenants import (
@@ -44,7 +44,8 @@ from data_plane.cell.tenants import (
     READ_ONLY_TENANT,
 )
 from data_plane.contract import cell_admin_pb2 as messages
-from data_plane.server.cell_admin_messages import MECHANISMS, BadRequest
+from data_plane.server.cell_admin_messages import MECHANISMS
+from data_plane.server.cell_calls import BadRequest
 
 PAGE_MAX: Final = 1000
 # A client takes messages of 4 MiB where nobody has told it otherwise.
@@ -155,26 +156,25 @@ def _resource(image: MetadataImage, declared: Declared) -> tuple[messages.Item, 
     return item, declaration
 
 
-def _topics(image: MetadataImage, tenant: str) -> Iterator[Made]:
-    def made(name: str) -> messages.Item:
-        topic = topics[name]
-        item, declaration = _resource(image, Declared(TOPIC_KIND, tenant, name))
-        item.topic_id = topic.id_bytes
-        item.partitions = len(topic.partitions)
-        item.replication_factor = len(target_of(topic.partitions[0]))
-        item.configs.update(topic.configs)
-        if declaration is not None:
-            specification = TopicSpecification.from_text(declaration.specification)
-            spec = item.resource.topic
-            spec.partitions = specification.partitions
-            spec.replication_factor = specification.replication_factor
-            spec.configs.update(specification.configs)
-        return item
+def write_topic(image: MetadataImage, topic: TopicImage) -> messages.Item:
+    item, declaration = _resource(image, Declared(TOPIC_KIND, topic.tenant, topic.name))
+    item.topic_id = topic.id_bytes
+    item.partitions = len(topic.partitions)
+    item.replication_factor = len(target_of(topic.partitions[0]))
+    item.configs.update(topic.configs)
+    if declaration is not None:
+        specification = TopicSpecification.from_text(declaration.specification)
+        spec = item.resource.topic
+        spec.partitions = specification.partitions
+        spec.replication_factor = specification.replication_factor
+        spec.configs.update(specification.configs)
+    return item
 
-    topics = image.topics_of(tenant)
-    for name, topic in topics.items():
+
+def _topics(image: MetadataImage, tenant: str) -> Iterator[Made]:
+    for name, topic in image.topics_of(tenant).items():
         if not topic.internal:
-            yield Place(messages.KIND_TOPIC, tenant, 0, name), partial(made, name)
+            yield Place(messages.KIND_TOPIC, tenant, 0, name), partial(write_topic, image, topic)
 
 
 def _tenants(image: MetadataImage, tenant: str) -> Iterator[Made]:

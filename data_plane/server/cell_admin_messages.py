@@ -27,6 +27,7 @@ from data_plane.cell.declarations import (
 from data_plane.cell.grants import ACLS_OF_GRANTS_MAX
 from data_plane.cell.tenants import ACTIVE_TENANT, BLOCKED_TENANT, READ_ONLY_TENANT
 from data_plane.contract import cell_admin_pb2 as messages
+from data_plane.server.cell_calls import BadRequest
 
 BATCH_MAX: Final = 1000
 TOPIC_ID_BYTES: Final = 16
@@ -50,10 +51,6 @@ _OWNERS = {
     messages.API: API_OWNER,
     messages.CLIENT: CLIENT_OWNER,
 }
-
-
-class BadRequest(ValueError):
-    """A field of a request, by its path, and what is wrong with it."""
 
 
 def read_apply(request: messages.ApplyRequest) -> list[Resource]:

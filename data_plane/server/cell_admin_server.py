@@ -18,9 +18,13 @@ import grpc.aio
 
 from data_plane.broker.services import Logger, Services
 from data_plane.contract.cell_admin_pb2_grpc import add_CellAdminServicer_to_server
-from data_plane.server.cell_admin_service import CellAdminService, OnLoop
+from data_plane.contract.cell_operations_pb2_grpc import add_CellOperationsServicer_to_server
+from data_plane.server.cell_admin_service import CellAdminService
 from data_plane.server.cell_admin_settings import CellAdminSettings
 from data_plane.server.cell_admin_tls import Credentials
+from data_plane.server.cell_calls import Calls, OnLoop
+from data_plane.server.cell_operations_service import CellOperationsService
+from data_plane.server.change_feed import ChangeFeed
 
 CALLS_MAX: Final = 32
 MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -45,7 +49,8 @@ class CellAdminServer:
     ) -> None:
         """Raises OSError when a file of TLS cannot be read."""
         self._credentials = Credentials(settings.files, log)
-        self._service = CellAdminService(services, on_loop, log)
+        self._calls = Calls(services, on_loop, log)
+        self._log = log
         self._address = f"{settings.host}:{settings.port}"
         self._started: Future[int] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -80,12 +85,17 @@ class CellAdminServer:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=CALLS_MAX)
-        add_CellAdminServicer_to_server(self._service, server)
+        calls = self._calls
+        feed = ChangeFeed(calls)
+        add_CellAdminServicer_to_server(CellAdminService(calls), server)
+        add_CellOperationsServicer_to_server(CellOperationsService(calls, feed), server)
         try:
             port = server.add_secure_port(self._address, self._credentials.for_server())
         except RuntimeError as error:
             raise OSError(f"cell.admin.listener: {self._address}: {error}") from error
         await server.start()
+        await feed.start()
         self._started.set_result(port)
         await self._stopping.wait()
+        feed.stop()
         await server.stop(GRACE_S)

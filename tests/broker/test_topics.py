@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from data_plane.broker.topics.auto_creation import auto_creation_of
+from data_plane.cell.authors import KAFKA_SOURCE, Author
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_partitions_request import (
     CreatePartitionsAssignment,
@@ -103,7 +104,8 @@ def test_nobody_makes_the_metadata_topic() -> None:
         "Creation of internal topic __cluster_metadata is prohibited.",
     )
     topics = broker.services.namespaces.names["default"].topics
-    auto_creation_of(broker.services).create(["__cluster_metadata"], topics)
+    author = Author(KAFKA_SOURCE, "default", "User:alice")
+    auto_creation_of(broker.services).create(["__cluster_metadata"], topics, author)
     broker.run_jobs()
     assert "__cluster_metadata" not in broker.services.image.topics_of("default")
 

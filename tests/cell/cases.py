@@ -17,6 +17,7 @@ from data_plane.cell.acls import (
     RemoveAcls,
     ResourcePattern,
 )
+from data_plane.cell.authors import SOURCES, Author, NameAuthor
 from data_plane.cell.changes import (
     AddPartitions,
     AllocateProducerIds,
@@ -46,6 +47,7 @@ from data_plane.cell.declarations import (
     PutDeclaration,
 )
 from data_plane.cell.features import (
+    CLOSED_LEVEL,
     SUPPORTED_FEATURES,
     TENANCY_LEVEL,
     incarnation_with,
@@ -79,7 +81,7 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     if image.topics_of("default"):
         kinds += ["delete", "partitions", "topic configs"]
     if image.metadata_level >= TENANCY_LEVEL:
-        kinds += ["tenant", "credential", "decoy key", "declaration", "acls", "quotas"]
+        kinds += ["tenant", "credential", "decoy key", "declaration", "acls", "quotas", "author"]
     if image.credentials:
         kinds += ["delete credential"]
     idle = sorted(
@@ -122,6 +124,9 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
             return PutCredential(draw(credentials(image)))
         case "delete credential":
             return DeleteCredential(draw(st.sampled_from(sorted(image.credentials))))
+        case "author":
+            authors = st.builds(Author, st.sampled_from(SOURCES), TEXTS, TEXTS)
+            return NameAuthor(draw(st.none() | authors))
         case "decoy key":
             return PutDecoyKey(b"k" * DECOY_KEY_BYTES)
         case "acls":
@@ -138,7 +143,8 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
     topics = image.topics_of("default")
     topic = topics[draw(st.sampled_from(sorted(topics)))]
     if kind == "delete":
-        return DeleteTopic(topic.topic_id)
+        is_named = image.metadata_level > CLOSED_LEVEL
+        return DeleteTopic.of(topic) if is_named else DeleteTopic(topic.topic_id)
     if kind == "partitions":
         return AddPartitions(topic.topic_id, draw(ASSIGNMENTS))
     return AlterConfigs("default", ResourceType.TOPIC, topic.name, values)

@@ -15,10 +15,11 @@ from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
 from data_plane.server.cell_admin_messages import BATCH_MAX
 from data_plane.server.cell_admin_server import MESSAGE_BYTES_MAX
-from data_plane.server.cell_admin_settings import AUTHORITY, CERTIFICATE, KEY, LISTENER
 from data_plane.server.inter_broker_tls import TlsFiles
 from tests.broker_process import BrokerProcess
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
+from tests.server.control_plane import channel as channel_to
+from tests.server.control_plane import settings
 
 pytestmark = pytest.mark.skipif(bool(WHY_NO_CERTIFICATES), reason=WHY_NO_CERTIFICATES)
 
@@ -46,18 +47,8 @@ def cell(broker: BrokerProcess, authority: Authority) -> Iterator[CellAdminStub]
         yield CellAdminStub(opened)
 
 
-def settings(files: TlsFiles) -> dict[str, str]:
-    return {LISTENER: "127.0.0.1:0", CERTIFICATE: files[0], KEY: files[1], AUTHORITY: files[2]}
-
-
 def channel(broker: BrokerProcess, files: TlsFiles | None, ca: str = "") -> grpc.Channel:
-    """As somebody with these files, or with the authority `ca` only and no certificate."""
-    if files is None:
-        credentials = grpc.ssl_channel_credentials(Path(ca).read_bytes())
-    else:
-        certificate, key, trusted = (Path(path).read_bytes() for path in files)
-        credentials = grpc.ssl_channel_credentials(trusted, key, certificate)
-    return grpc.secure_channel(f"127.0.0.1:{broker.cell_admin_port}", credentials)
+    return channel_to(broker.cell_admin_port, files, ca)
 
 
 def topic(name: str, generation: int = 1, partitions: int = 1, **configs: str) -> messages.Resource:

@@ -15,7 +15,8 @@ from data_plane.cell.tenants import PutTenantState
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.server import cell_admin_listing
 from data_plane.server.cell_admin_listing import write_digest, write_page
-from data_plane.server.cell_admin_messages import BadRequest, read_apply
+from data_plane.server.cell_admin_messages import read_apply
+from data_plane.server.cell_calls import BadRequest
 from tests.broker.declaring_player import DeclaringPlayer
 from tests.broker.sasl_player import credential
 

@@ -117,7 +117,7 @@ def handle_create_acls(
         failure = None if error is None else commit_refusal(error)
         deferred.complete(_created(outcome or failure for outcome in outcomes))
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
     return deferred
 
 
@@ -252,7 +252,7 @@ def handle_delete_acls(
             )
         )
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
     return deferred
 
 

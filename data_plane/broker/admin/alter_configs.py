@@ -141,7 +141,7 @@ def handle_alter_configs(
             responses.append(response)
         deferred.complete(AlterConfigsResponse(responses=responses))
 
-    _alter(services, context.tenant, resources, False, request.validate_only, respond)
+    _alter(services, context, resources, False, request.validate_only, respond)
     return deferred
 
 
@@ -177,13 +177,13 @@ def handle_incremental_alter_configs(
             responses.append(response)
         deferred.complete(IncrementalAlterConfigsResponse(responses=responses))
 
-    _alter(services, context.tenant, resources, True, request.validate_only, respond)
+    _alter(services, context, resources, True, request.validate_only, respond)
     return deferred
 
 
 def _alter(
     services: Services,
-    tenant: str,
+    context: RequestContext,
     resources: Sequence[_Resource],
     incremental: bool,
     validate_only: bool,
@@ -208,10 +208,10 @@ def _alter(
                 if incremental and resource.type == ResourceType.BROKER_LOGGER:
                     levels.append(_decide_level(services, resource))
                 else:
-                    change = _decide(services, image, tenant, resource, incremental)
+                    change = _decide(services, image, context.tenant, resource, incremental)
                     if _is_new_group(image, change):
                         if groups_left is None:
-                            groups_left = _groups_left(image, tenant)
+                            groups_left = _groups_left(image, context.tenant)
                         if groups_left <= 0:
                             raise _TOO_MANY_GROUPS
                         groups_left -= 1
@@ -237,7 +237,7 @@ def _alter(
             failed = commit_refusal(error)
             respond([_Outcome(resource, refusal or failed) for resource, refusal in outcomes])
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
 
 
 def _is_new_group(image: MetadataImage, change: AlterConfigs) -> bool:

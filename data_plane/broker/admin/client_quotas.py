@@ -163,7 +163,7 @@ def handle_alter(
             )
         )
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
     return deferred
 
 

@@ -50,7 +50,7 @@ class TopicDecision:
 
     def remove(self, owned: Declaration) -> Sequence[Change]:
         topic = self._image.topic(owned.declared.tenant, owned.declared.name)
-        return [] if topic is None else [DeleteTopic(topic.topic_id)]
+        return [] if topic is None else [DeleteTopic.of(topic)]
 
     def follow_ups(self, changes: Sequence[Change]) -> Sequence[Change]:
         altered = [change for change in changes if isinstance(change, AlterConfigs)]

@@ -81,7 +81,7 @@ def handle_alter_partition_reassignments(
             response.responses = []
         deferred.complete(response)
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
     return deferred
 
 

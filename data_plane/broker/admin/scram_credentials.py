@@ -154,7 +154,7 @@ def handle_alter(
         else:
             deferred.complete(_response({name: outcomes[name] for name in names}))
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
     return deferred
 
 

@@ -41,7 +41,7 @@ def handle_unregister_broker(
             response.error_message = refusal.message
         deferred.complete(response)
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
     return deferred
 
 

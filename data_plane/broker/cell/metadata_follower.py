@@ -59,12 +59,19 @@ def apply_update(services: Services, update: MetadataUpdate, now_ms: int) -> Non
     reads that another one leads."""
     if isinstance(update, MetadataImage):
         services.apply_image(update, now_ms)
+        services.commits.learnt(update, None)
         return
     image = services.newest_image
+    learnt = []
     for commit in update:
         if commit.version == image.version + 1:
             image = apply_changes(image, commit.changes)
-    services.apply_image(image, now_ms)
+            learnt.append((image, commit.changes))
+    try:
+        services.apply_image(image, now_ms)
+    finally:
+        for after, changes in learnt:
+            services.commits.learnt(after, changes)
 
 
 class MetadataFollower:

@@ -28,7 +28,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from data_plane.broker.cell.metadata_follower import MetadataUpdate, apply_update, read_update
+from data_plane.cell.authors import Author, NameAuthor
 from data_plane.cell.changes import Change, apply_changes
+from data_plane.cell.features import TENANCY_LEVEL
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.metadata_store import StoreUnavailable, VersionConflict
 
@@ -56,6 +58,7 @@ class _Wanted:
     on_done: OnDone
     controller_epoch: int | None
     deadline_ms: int
+    author: Author | None
     is_answered: bool = False
     # Why it fails, if its decision raised.
     failure: Exception | None = None
@@ -70,6 +73,8 @@ class _Commit:
     image: MetadataImage
     request_id: str
     changes: list[Change] = field(default_factory=list)
+    # Whose changes the next ones would be taken for.
+    author: Author | None = None
     retry_ms: int = RETRY_MS_MIN
 
 
@@ -95,17 +100,20 @@ class MetadataWriter:
         on_done: OnDone,
         controller_epoch: int | None = None,
         deadline_ms: int | None = None,
+        *,
+        author: Author | None = None,
     ) -> None:
         """Commit what `decide` wants. `on_done` may be called before this returns.
 
-        With a `controller_epoch` the store refuses the commit (StaleControllerEpoch) when that is
-        not the current one. A store that cannot be reached is asked until `deadline_ms`, or for
+        `author` is who asked for it, for those who follow the feed; None: the cell itself. With a
+        `controller_epoch` the store refuses the commit (StaleControllerEpoch) when that is not the
+        current one. A store that cannot be reached is asked until `deadline_ms`, or for
         OUTCOME_TIMEOUT_MS. Other errors: what `decide` raised; StoreUnavailable, when the outcome
         is unknown; VersionConflict, when others were faster all the time; and what a store raises
         that is damaged."""
         latest_ms = self._now_ms() + OUTCOME_TIMEOUT_MS
         deadline_ms = latest_ms if deadline_ms is None else min(deadline_ms, latest_ms)
-        self._queue.append(_Wanted(decide, on_done, controller_epoch, deadline_ms))
+        self._queue.append(_Wanted(decide, on_done, controller_epoch, deadline_ms, author))
         self._next()
 
     def _next(self) -> None:
@@ -141,10 +149,12 @@ class MetadataWriter:
             try:
                 changes = item.decide(commit.image)
                 if changes:
+                    changes = _named(commit, item.author, changes)
                     # A commit is one version, however many decisions are in it.
                     draft = replace(commit.image, version=base.version)
                     commit.image = apply_changes(draft, changes)
                     commit.changes += changes
+                    commit.author = item.author
                 item.failure = None
             except Exception as error:
                 item.failure = error
@@ -184,6 +194,7 @@ class MetadataWriter:
         try:
             self._services.apply_image(commit.image, self._now_ms())
         finally:
+            self._services.commits.learnt(commit.image, commit.changes)
             self._conclude_in_force(commit.wanted, commit.image.version)
 
     def _catch_up(self, commit: _Commit) -> None:
@@ -275,3 +286,10 @@ class MetadataWriter:
     def _finish(self) -> None:
         self._is_busy = False
         self._next()
+
+
+def _named(commit: _Commit, author: Author | None, changes: Sequence[Change]) -> Sequence[Change]:
+    """A decision's changes, behind their author's name where they would be taken for another's."""
+    if author == commit.author or commit.image.metadata_level < TENANCY_LEVEL:
+        return changes
+    return [NameAuthor(author), *changes]

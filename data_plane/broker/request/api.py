@@ -28,6 +28,7 @@ from data_plane.broker.request.namespaces import DEFAULT_NAMESPACE, RequestNames
 from data_plane.broker.request.principal import ANONYMOUS, Principal
 from data_plane.broker.request.request_gate import RequestGate
 from data_plane.cell.acls import AclResourceType
+from data_plane.cell.authors import KAFKA_SOURCE, Author
 from data_plane.wire.registry import API_BY_KEY, ApiKey, ApiSpec
 
 T = TypeVar("T")
@@ -203,6 +204,11 @@ class RequestContext(NamedTuple):
     @property
     def namespace(self) -> str:
         return self.connection.namespace
+
+    @property
+    def author(self) -> Author:
+        """Whose change of the metadata it is."""
+        return Author(KAFKA_SOURCE, self.tenant, str(self.principal))
 
     @property
     def listener(self) -> str:

@@ -17,6 +17,7 @@ from data_plane.broker.request.topic_names import METADATA_TOPIC, CollisionIndex
 from data_plane.broker.services import Services
 from data_plane.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX, new_topic_id
 from data_plane.broker.topics.requested_replicas import NewPartitions
+from data_plane.cell.authors import Author
 from data_plane.cell.changes import Change, CreateTopic
 from data_plane.cell.metadata import MetadataImage
 
@@ -30,9 +31,10 @@ class AutoCreation:
         self._services = services
         self._names: set[tuple[str, str]] = set()
 
-    def create(self, names: Iterable[str], topics: Topics) -> None:
-        """Start making topics, which the clients of `topics` call by these names; nothing happens
-        to one that exists by then or cannot be. The outcome shows in the image."""
+    def create(self, names: Iterable[str], topics: Topics, author: Author) -> None:
+        """Start making topics, which the clients of `topics` call by these names, as one of them
+        asks; nothing happens to one that exists by then or cannot be. The outcome shows in the
+        image."""
         services, tenant = self._services, topics.tenant
         partitions_count = services.config.get_int("num.partitions")
         names_max = min(NAMES_MAX, max(1, PARTITIONS_PER_REQUEST_MAX // partitions_count))
@@ -51,7 +53,7 @@ class AutoCreation:
             if error is not None:
                 services.log.error("topics_not_created", topics=under_way[:10], error=repr(error))
 
-        services.metadata.write(decide, done)
+        services.metadata.write(decide, done, author=author)
 
 
 def _decide(

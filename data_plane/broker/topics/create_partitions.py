@@ -54,7 +54,7 @@ def handle_create_partitions(
                     results[name] = _failure(name, refusal)
         deferred.complete(CreatePartitionsResponse(results=list(results.values())))
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
     return deferred
 
 

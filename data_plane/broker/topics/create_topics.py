@@ -109,7 +109,7 @@ def handle_create_topics(
         finish_frame([frame])
         deferred.complete([frame])
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
     return deferred
 
 

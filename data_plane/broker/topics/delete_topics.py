@@ -61,7 +61,7 @@ def handle_delete_topics(
                     result.error_message = refusal.message
         deferred.complete(DeleteTopicsResponse(responses=results))
 
-    services.metadata.write(decide, done)
+    services.metadata.write(decide, done, author=context.author)
     return deferred
 
 
@@ -114,7 +114,7 @@ def _decide_deletions(
                 )
             )
         else:
-            changes.append(DeleteTopic(topic.topic_id))
+            changes.append(DeleteTopic.of(topic))
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
     return changes
 

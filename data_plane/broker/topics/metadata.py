@@ -333,7 +333,8 @@ def _by_name(
         # The group service knows how its topic has to be.
         services.groups.topic.create()
     ordinary = (name for name in to_create if name not in internal)
-    auto_creation_of(services).create(ordinary, topics)
+    if to_create:
+        auto_creation_of(services).create(ordinary, topics, context.author)
     return found + missing + refused
 
 

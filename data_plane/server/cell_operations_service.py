@@ -1,0 +1,97 @@
+"""The calls of CellOperations: what a control plane sees and does beside declaring."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from data_plane.contract import cell_operations_pb2 as messages
+from data_plane.contract.cell_operations_pb2_grpc import CellOperationsServicer
+from data_plane.server.cell_calls import Calls, Context, Refused
+from data_plane.server.change_feed import WATCHES_MAX, WRITE_TIMEOUT_S, ChangeFeed
+
+
+class _Unserved(CellOperationsServicer):
+    """What the contract has, and this version does not."""
+
+    async def ReadUsage(  # type: ignore[override]  # noqa: N802
+        self, request: Any, context: Context
+    ) -> None:
+        await _unserved(context)
+
+    async def Peek(self, request: Any, context: Context) -> Any:  # noqa: N802
+        await _unserved(context)
+
+    async def Produce(self, request: Any, context: Context) -> Any:  # noqa: N802
+        await _unserved(context)
+
+    async def ListGroups(self, request: Any, context: Context) -> Any:  # noqa: N802
+        await _unserved(context)
+
+    async def DescribeGroup(self, request: Any, context: Context) -> Any:  # noqa: N802
+        await _unserved(context)
+
+    async def ResetOffsets(self, request: Any, context: Context) -> Any:  # noqa: N802
+        await _unserved(context)
+
+
+async def _unserved(context: Context) -> None:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not served by this version")
+
+
+class CellOperationsService(_Unserved):
+    """One broker's. Runs on the loop of gRPC's thread."""
+
+    def __init__(
+        self, calls: Calls, feed: ChangeFeed, write_timeout_s: float = WRITE_TIMEOUT_S
+    ) -> None:
+        self.calls = calls
+        self._write_timeout_s = write_timeout_s
+        self._feed = feed
+        self._watches = _Places(WATCHES_MAX, "calls of Watch")
+
+    # The stubs know of generators only, which cannot tell how long a caller takes to read.
+    async def Watch(  # type: ignore[override]  # noqa: N802
+        self, request: messages.WatchRequest, context: Context
+    ) -> None:
+        try:
+            with self._watches.taken():
+                after = request.after_version if request.HasField("after_version") else None
+                responses = self._feed.watch(after, request.store_id)
+                await self._send(context, responses)
+        except Exception as error:
+            await self.calls.abort(context, error)
+
+    async def _send(self, context: Context, responses: AsyncIterator[Any]) -> None:
+        """Each as soon as the caller has room for it. Raises Refused when he has none for long."""
+        timeout_s = self._write_timeout_s
+        async for response in responses:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await context.write(response)
+            except TimeoutError:
+                words = f"nothing was read for {timeout_s:g} s; go on from the last response"
+                raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, words) from None
+
+
+class _Places:
+    """How many calls of a kind there may be at a time: one that stays must not be all there are."""
+
+    def __init__(self, places_max: int, what: str) -> None:
+        self._left = places_max
+        self._why_refused = f"there are {places_max} {what}, which is the limit of a broker"
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Raises Refused."""
+        if self._left <= 0:
+            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, self._why_refused)
+        self._left -= 1
+        try:
+            yield
+        finally:
+            self._left += 1
