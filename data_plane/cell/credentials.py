@@ -4,6 +4,10 @@ A login is a name that is unique in the cell, `alice` of the tenant `default` or
 another one. It stands for a tenant and a principal of it: grants, quotas and logs name the
 principal, so a new login for the same principal keeps what the old one was allowed.
 
+A login that begins with `x509:` is that of a certificate: the SHA-256 of its authority's own, and
+one of its names, `x509:<64 digits>:DNS:client.acme.example`. It has no verifiers, and whoever shows
+such a certificate is its principal.
+
 A verifier is what RFC 5802 has a server keep: with it somebody who knows the password can be told
 from others, and the password cannot be found but by trying.
 
@@ -18,6 +22,7 @@ Deliberately absent: protocols (data_plane/broker/authentication), and what a pr
 from __future__ import annotations
 
 import ipaddress
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,6 +41,10 @@ CREDENTIALS_MAX: Final = 100_000
 LOGIN_CHARACTERS_MAX: Final = 255
 NETWORKS_MAX: Final = 100
 DECOY_KEY_BYTES: Final = 32
+CERTIFICATE_PREFIX: Final = "x509:"
+# Kinds of a certificate's names, as OpenSSL writes them.
+NAME_KINDS: Final = ("DNS", "URI", "email", "IP")
+_CERTIFICATE_LOGIN: Final = re.compile(rf"x509:[0-9a-f]{{64}}:(?:{'|'.join(NAME_KINDS)}):\S+")
 EXPIRES_AT_MS_MAX: Final = (1 << 53) - 1
 
 
@@ -117,6 +126,19 @@ def login_of(tenant: str, principal: str) -> str:
     return principal if tenant == DEFAULT_TENANT else f"{principal}@{tenant}"
 
 
+def certificate_login(authority: str, name: str) -> str:
+    """The login of certificates with this name that this authority has signed.
+
+    >>> certificate_login("0c" * 32, "DNS:billing.acme.example")[-30:]
+    '0c0c:DNS:billing.acme.example'
+    """
+    return f"{CERTIFICATE_PREFIX}{authority}:{name}"
+
+
+def is_certificate_login(login: str) -> bool:
+    return login.startswith(CERTIFICATE_PREFIX)
+
+
 def why_invalid_credential(credentials: Credentials, new: Credential) -> str:
     """Why `new` cannot be put among `credentials`; "" when it can."""
     login = new.login
@@ -128,7 +150,12 @@ def why_invalid_credential(credentials: Credentials, new: Credential) -> str:
             return f"there are {CREDENTIALS_MAX} credentials"
     elif (old.tenant, old.principal) != (new.tenant, new.principal):
         return f"the login {login} is that of {old.principal} in the tenant {old.tenant}"
-    if not new.verifiers:
+    if is_certificate_login(login):
+        if _CERTIFICATE_LOGIN.fullmatch(login) is None:
+            return f"{login} is not of the form x509:SHA-256 of the authority:DNS:name"
+        if new.verifiers:
+            return f"the login {login} is that of a certificate, and has no verifiers"
+    elif not new.verifiers:
         return f"the login {login} has nothing that could prove it"
     for mechanism, verifier in new.verifiers.items():
         reason = _why_invalid_verifier(mechanism, verifier)

@@ -237,9 +237,7 @@ def _tls(listener: Listener, properties: ListenerProperties, problem: Problem) -
             f"{listener.name} needs a certificate: ssl.keystore.location, or "
             "ssl.keystore.certificate.chain with ssl.keystore.key, not both",
         )
-    if client_auth != "none" and not listener.security_protocol.has_sasl:
-        tell("ssl.client.auth", f"{listener.name}: certificates do not say who speaks yet")
-    elif client_auth != "none" and bool(tls.truststore) == bool(tls.authorities):
+    if client_auth != "none" and bool(tls.truststore) == bool(tls.authorities):
         tell(
             "ssl.truststore.location",
             f"{listener.name} needs the authorities of its clients: ssl.truststore.location or "

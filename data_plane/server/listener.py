@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 
+from data_plane.broker.authentication.certificates import log_in
 from data_plane.broker.config.listener_definitions import connection_limits
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.budget import Budget
@@ -40,6 +41,7 @@ from data_plane.broker.services import Logger, Services
 from data_plane.server.clock import Clock
 from data_plane.server.connection import Connection
 from data_plane.server.loop_share import LoopShare
+from data_plane.server.peer_certificates import certificate_of
 from data_plane.server.receive_buffers import ReceiveMemory
 from data_plane.server.tls_connection import TlsConnection
 
@@ -232,7 +234,15 @@ class Listener:
         """Its TLS handshake is done."""
         info = connection.info
         assert info is not None
-        principal = connection.settings.build_principal(AcceptedPeer(info.host, info.port))
+        settings = connection.settings
+        certificate = None if settings.sasl_mechanisms else certificate_of(tls)
+        if certificate is not None:
+            authentication = self._services.authentication
+            refused = log_in(authentication, info, certificate, self.clock.now_ms())
+            if refused:
+                connection.close(refused)
+            return
+        principal = settings.build_principal(AcceptedPeer(info.host, info.port))
         if principal is not None:
             info.authenticate(principal)
 

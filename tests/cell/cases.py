@@ -37,6 +37,7 @@ from data_plane.cell.credentials import (
     PutCredential,
     PutDecoyKey,
     ScramVerifier,
+    certificate_login,
     login_of,
 )
 from data_plane.cell.declarations import (
@@ -223,8 +224,11 @@ def credentials(draw: st.DrawFn, image: MetadataImage) -> Credential:
     tenant = draw(st.sampled_from(["default", *image.tenants]))
     principal = draw(st.sampled_from(["alice", "ü"]))
     mechanisms = draw(st.sets(st.sampled_from(sorted(KEY_BYTES)), min_size=1))
+    login = login_of(tenant, principal)
+    if draw(st.booleans()):
+        login, mechanisms = certificate_login("ab" * 32, f"URI:x/{tenant}/{principal}"), set()
     return Credential(
-        login_of(tenant, principal),
+        login,
         tenant,
         principal,
         {mechanism: draw(verifiers(mechanism)) for mechanism in sorted(mechanisms)},

@@ -27,6 +27,7 @@ from data_plane.cell.credentials import (
     PutCredential,
     PutDecoyKey,
     ScramVerifier,
+    certificate_login,
     login_of,
 )
 from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL, TENANCY_LEVEL
@@ -47,6 +48,7 @@ SHA_256 = "SCRAM-SHA-256"
 VERIFIER = ScramVerifier(b"salt", b"s" * 32, b"k" * 32, 4096)
 ALICE = Credential("alice", "default", "alice", {SHA_256: VERIFIER})
 ACME = TenantImage("acme", "acme-cluster")
+CERTIFICATE = Credential(certificate_login("0c" * 32, "DNS:billing.example"), "default", "billing")
 ALICE_OF_ACME = replace(ALICE, login="alice@acme", tenant="acme")
 
 
@@ -112,6 +114,9 @@ def test_a_tenant_goes_after_its_credentials() -> None:
             "16385 iterations",
         ),
         (replace(ALICE, networks=("10.0.0.1/8",)), "has host bits set"),
+        (replace(ALICE, login=CERTIFICATE.login), "is that of a certificate"),
+        (replace(CERTIFICATE, login="x509:alice"), "not of the form"),
+        (replace(CERTIFICATE, login=CERTIFICATE.login.replace("DNS", "CN")), "not of the form"),
         (replace(ALICE, networks=("anywhere",)), "does not appear to be"),
         (replace(ALICE, networks=("::/0",) * (NETWORKS_MAX + 1)), "more than 100 networks"),
     ],
@@ -119,6 +124,14 @@ def test_a_tenant_goes_after_its_credentials() -> None:
 def test_what_cannot_be_a_credential(credential: Credential, words: str) -> None:
     with pytest.raises(InvalidChange, match=words):
         apply_change(NEW_CELL, PutCredential(credential))
+
+
+def test_a_certificate_is_a_credential_without_verifiers() -> None:
+    image = apply_change(NEW_CELL, PutCredential(CERTIFICATE))
+    image = decode_image(encode_image(image))
+    assert image.credentials[CERTIFICATE.login] == CERTIFICATE
+    with pytest.raises(InvalidChange, match="is that of"):
+        apply_change(image, PutCredential(replace(CERTIFICATE, principal="bob")))
 
 
 def test_credentials_have_a_maximum() -> None:

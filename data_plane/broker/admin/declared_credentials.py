@@ -25,6 +25,7 @@ from data_plane.cell.credentials import (
     PutDecoyKey,
     ScramVerifier,
     encode_key,
+    is_certificate_login,
     why_invalid_credential,
 )
 from data_plane.cell.declarations import CREDENTIAL_KIND, Declaration
@@ -118,6 +119,9 @@ class CredentialDecision:
 
 def _check_login(tenant: str, login: str) -> None:
     """That a login does not look like one of another tenant's users. Raises Refusal."""
+    if is_certificate_login(login):
+        # Its name may be an address of mail. Whoever registers it first has it.
+        return
     _, at, named = login.rpartition("@")
     if at and (named != tenant or tenant == DEFAULT_TENANT):
         message = f"'{login}' is no login of the tenant {tenant}: it ends with @{named}"

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from data_plane.broker.authentication.certificates import CERTIFICATE
 from data_plane.broker.authentication.failure_delays import FailureDelays
 from data_plane.broker.authentication.handshake_budget import HandshakeBudget
 from data_plane.broker.authentication.password_checks import PasswordChecks
@@ -121,24 +122,50 @@ class Authentication:
         return None if login is None else login.mechanism
 
     def opened(
-        self, connection: ConnectionInfo, credential: Credential, mechanism: str, now_ms: int
+        self,
+        connection: ConnectionInfo,
+        credential: Credential,
+        mechanism: str,
+        now_ms: int,
+        certificate_ends_ms: int | None = None,
     ) -> int:
-        """A connection is logged in, or anew; for how many milliseconds, or 0, for good."""
+        """A connection is logged in, or anew; for how many milliseconds, or 0, for good. One that
+        has shown a certificate cannot do so anew, and ends with it."""
         self.successes_count += 1
         number = connection.connection_id
         if number in self._logins:
             self._forget(connection)
         else:
             connection.on_close[partial(self._closed, connection)] = None
-        lifetime_ms = self._lifetime_ms()
+        lifetime_ms = self._lifetime_ms() if certificate_ends_ms is None else 0
         end = None
-        if lifetime_ms > 0:
+        if certificate_ends_ms is not None:
+            end = self._schedule_certificates_end(connection, certificate_ends_ms, now_ms)
+        elif lifetime_ms > 0:
             end = self.timers.schedule(now_ms + lifetime_ms, partial(_end_session, connection))
         self._logins[number] = _Login(credential, mechanism, now_ms, end)
         self._connections.setdefault(credential.login, {})[number] = connection
         if credential.login not in self._expiries:
             self._schedule_expiry(credential, now_ms)
         return lifetime_ms
+
+    def _schedule_certificates_end(
+        self, connection: ConnectionInfo, ends_ms: int, now_ms: int
+    ) -> Timer:
+        wait_ms = min(ends_ms - self._wall_ms(), EXPIRY_LOOK_MS_MAX)
+        look = partial(self._look_at_certificate, connection, ends_ms)
+        return self.timers.schedule(now_ms + max(wait_ms, 1), look)
+
+    def _look_at_certificate(self, connection: ConnectionInfo, ends_ms: int, now_ms: int) -> None:
+        number = connection.connection_id
+        login = self._logins.get(number)
+        if login is None:
+            return
+        if self._wall_ms() >= ends_ms:
+            connection.close("its certificate has expired")
+        else:
+            end = self._schedule_certificates_end(connection, ends_ms, now_ms)
+            self._logins[number] = login._replace(end=end)
 
     def _schedule_expiry(self, credential: Credential, now_ms: int) -> None:
         """Look again when it expires. The date may be set meanwhile, so the look may be early."""
@@ -229,6 +256,9 @@ class Authentication:
         if (credential.tenant, credential.principal) != (old.tenant, old.principal):
             # Made anew, for somebody else.
             return False
+        if login.mechanism == CERTIFICATE:
+            # It stands in the login.
+            return True
         if login.mechanism == PLAIN:
             return credential.verifiers == old.verifiers
         return credential.verifiers.get(login.mechanism) == old.verifiers[login.mechanism]

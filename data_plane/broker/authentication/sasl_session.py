@@ -99,6 +99,9 @@ class SaslSession:
     def _check(self, claim: Claim, on_told: OnTold) -> None:
         authentication, connection = self._authentication, self._connection
         credential = authentication.find(claim.login)
+        if credential is not None and not credential.verifiers:
+            # It is proved by a certificate, and no password is right.
+            credential = None
 
         def checked(is_right: bool | None) -> None:
             outcome: Outcome
