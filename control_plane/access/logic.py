@@ -55,7 +55,7 @@ def do_update_service_account(
 ) -> ServiceAccount:
     """Another description or role; the role neither given nor taken by who has a lesser one."""
     with tenant_write(actor, organization_id) as write:
-        account = _account(organization_id, account_id)
+        account = find_service_account(organization_id, account_id)
         if "role" in changes:
             _refuse_to_grant(by_role, changes["role"])
             _refuse_to_grant(by_role, account.role)
@@ -71,7 +71,7 @@ def do_delete_service_account(
 ) -> None:
     """With its keys and grants. Its row goes when the cell has forgotten the last of them."""
     with tenant_write(actor, organization_id) as write:
-        account = _account(organization_id, account_id)
+        account = find_service_account(organization_id, account_id)
         _refuse_to_grant(by_role, account.role)
         for key in ApiKey.objects.of(organization_id).filter(service_account=account):
             _end_key(write, key)
@@ -97,7 +97,7 @@ def do_create_key(
 ) -> tuple[ApiKey, str]:
     """A key and its secret, which is not kept. Raises Forbidden, Invalid, QuotaExceeded."""
     with tenant_write(actor, organization_id) as write:
-        account = _account(organization_id, account_id)
+        account = find_service_account(organization_id, account_id)
         _refuse_to_grant(by_role, account.role)
         return _make_key(write, account, name, scopes, networks, expires_at, None)
 
@@ -109,10 +109,10 @@ def do_rotate_key(
     if not timedelta(0) <= overlap <= OVERLAP_MAX:
         raise Invalid(f"An overlap is from 0 to {OVERLAP_MAX.days} days.", field="/overlap_s")
     with tenant_write(actor, organization_id) as write:
-        old = _key(organization_id, key_id)
+        old = find_key(organization_id, key_id)
         if old.revoked_at is not None or not is_valid(old, timezone.now()):
             raise Conflict("The key has ended; make another one.")
-        account = _account(organization_id, old.service_account_id)
+        account = find_service_account(organization_id, old.service_account_id)
         _refuse_to_grant(by_role, account.role)
         made = _make_key(write, account, old.name, old.scopes, old.networks, None, old)
         end = timezone.now() + overlap
@@ -124,10 +124,11 @@ def do_rotate_key(
     return made
 
 
-def do_revoke_key(actor: Actor, organization_id: str, key_id: str) -> ApiKey:
+def do_revoke_key(actor: Actor, organization_id: str, key_id: str, by_role: str) -> ApiKey:
     """The key is worth nothing any more: by REST at once, in the cell as soon as it hears of it."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
-        key = _key(organization_id, key_id)
+        key = find_key(organization_id, key_id)
+        _refuse_to_grant(by_role, key.service_account.role)
         _end_key(write, key)
         write.audit("api_key.revoke", key.id, key.name)
     return key
@@ -147,7 +148,7 @@ def do_create_grant(
     if (role, resource_type) not in OPERATIONS:
         raise Invalid(f"A {role} of a {resource_type} is nothing.", field="/spec/role")
     with tenant_write(actor, organization_id) as write:
-        account = _account(organization_id, account_id)
+        account = find_service_account(organization_id, account_id)
         fields: dict[str, Any] = {
             "service_account": account,
             "role": role,
@@ -162,7 +163,7 @@ def do_create_grant(
         refuse_beyond(write.organization, "grants", grants.count() + 1)
         grant = Grant(organization=write.organization, **fields)
         grant.save(force_insert=True)
-        write.audit("grant.create", grant.id, resource_name, _grant_shown(grant))
+        write.audit("grant.create", grant.id, resource_name, grant.declared())
         write.declare(ResourceKind.GRANT, grant)
     return grant
 
@@ -170,12 +171,10 @@ def do_create_grant(
 def do_delete_grant(actor: Actor, organization_id: str, grant_id: str) -> Grant:
     """Take it back."""
     with tenant_write(actor, organization_id) as write:
-        grant = Grant.objects.of(organization_id).filter(id=grant_id).first()
-        if grant is None:
-            raise NotFound("There is no such grant.")
+        grant = find_grant(organization_id, grant_id)
         if grant.deleted_at is None:
             _end_grant(write, grant)
-        write.audit("grant.delete", grant.id, grant.resource_name, _grant_shown(grant))
+        write.audit("grant.delete", grant.id, grant.resource_name, grant.declared())
     return grant
 
 
@@ -246,7 +245,8 @@ def _end_grant(write: TenantWrite, grant: Grant) -> None:
     write.declare(ResourceKind.GRANT, grant)
 
 
-def _account(organization_id: str, account_id: str) -> ServiceAccount:
+def find_service_account(organization_id: str, account_id: str) -> ServiceAccount:
+    """The tenant's service account of this id. Raises NotFound."""
     accounts = ServiceAccount.objects.of(organization_id).filter(deleted_at=None)
     account = accounts.filter(id=account_id).first()
     if account is None:
@@ -254,22 +254,23 @@ def _account(organization_id: str, account_id: str) -> ServiceAccount:
     return account
 
 
-def _key(organization_id: str, key_id: str) -> ApiKey:
-    key = ApiKey.objects.of(organization_id).filter(id=key_id).first()
+def find_key(organization_id: str, key_id: str) -> ApiKey:
+    """The tenant's key of this id. Raises NotFound."""
+    keys = ApiKey.objects.of(organization_id).select_related("organization", "service_account")
+    key = keys.filter(id=key_id).first()
     if key is None:
         raise NotFound("There is no such key.")
     return key
 
 
+def find_grant(organization_id: str, grant_id: str) -> Grant:
+    """The tenant's grant of this id. Raises NotFound."""
+    grant = Grant.objects.of(organization_id).filter(id=grant_id).first()
+    if grant is None:
+        raise NotFound("There is no such grant.")
+    return grant
+
+
 def _refuse_to_grant(by_role: str, role: str) -> None:
     if not may_grant(by_role, role):
         raise Forbidden(f"Who is {by_role} gives nobody the role {role}.", field="/role")
-
-
-def _grant_shown(grant: Grant) -> dict[str, Any]:
-    return {
-        "service_account": grant.service_account_id,
-        "role": grant.role,
-        "resource_type": grant.resource_type,
-        "pattern_type": grant.pattern_type,
-    }

@@ -7,6 +7,8 @@ needs (a hash) and what the cell needs (SCRAM verifiers), and never the secret.
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
@@ -70,6 +72,15 @@ class ApiKey(TenantModel, DeclaredModel):
         indexes = (models.Index(fields=("service_account", "id"), name="keys_of_account"),)
         ordering = ("id",)
 
+    def declared(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "service_account_id": self.service_account_id,
+            "scopes": self.scopes,
+            "networks": self.networks,
+            "expires_at": self.expires_at.isoformat() if self.expires_at else None,
+        }
+
 
 class GrantRole(models.TextChoices):
     """What a grant allows on a resource; control_plane/access/acls.py says which operations."""
@@ -114,3 +125,12 @@ class Grant(TenantModel, DeclaredModel):
             ),
         )
         ordering = ("id",)
+
+    def declared(self) -> dict[str, Any]:
+        return {
+            "service_account_id": self.service_account_id,
+            "role": str(self.role),
+            "resource_type": str(self.resource_type),
+            "pattern_type": str(self.pattern_type),
+            "resource_name": self.resource_name,
+        }

@@ -12,6 +12,7 @@ import secrets
 from datetime import timedelta
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from control_plane.accounts.models import (
@@ -78,10 +79,20 @@ def do_create_organization(actor: Actor, owner: User, name: str, slug: str) -> O
     return organization
 
 
-def do_rename_organization(actor: Actor, organization_id: str, name: str) -> Organization:
+def organizations_of(user: User) -> QuerySet[Organization]:
+    """Those that a person is a member of, but what is deleted."""
+    mine = Membership.objects.across_tenants().filter(user=user).values("organization_id")
+    organizations = Organization.objects.filter(id__in=mine).select_related("plan")
+    return organizations.exclude(state=OrganizationState.DELETED)
+
+
+def do_rename_organization(
+    actor: Actor, organization_id: str, name: str, if_match: str | None = None
+) -> Organization:
     """Another display name; the slug stays."""
     with tenant_write(actor, organization_id) as write:
         organization = write.organization
+        organization.refuse_unless(if_match)
         changes = {"name": [organization.name, name]}
         organization.name = name
         organization.save(update_fields=["name", "updated_at"])
@@ -205,7 +216,7 @@ def do_change_role(
     """Another role for a member: neither given nor taken by who has a lesser one."""
     _refuse_to_grant(by_role, role)
     with tenant_write(actor, organization_id) as write:
-        membership = _member(organization_id, membership_id)
+        membership = find_member(organization_id, membership_id)
         _refuse_to_grant(by_role, membership.role)
         changes = {"role": [membership.role, role]}
         if membership.role == Role.OWNER and role != Role.OWNER:
@@ -219,7 +230,7 @@ def do_change_role(
 def do_remove_member(actor: Actor, organization_id: str, membership_id: str, by_role: str) -> None:
     """Somebody is no member any more. The last owner stays."""
     with tenant_write(actor, organization_id) as write:
-        membership = _member(organization_id, membership_id)
+        membership = find_member(organization_id, membership_id)
         _refuse_to_grant(by_role, membership.role)
         if membership.role == Role.OWNER:
             _refuse_without_owner(write, membership)
@@ -227,7 +238,8 @@ def do_remove_member(actor: Actor, organization_id: str, membership_id: str, by_
         membership.delete()
 
 
-def _member(organization_id: str, membership_id: str) -> Membership:
+def find_member(organization_id: str, membership_id: str) -> Membership:
+    """The tenant's member of this id. Raises NotFound."""
     members = Membership.objects.of(organization_id).select_related("user")
     membership = members.filter(id=membership_id).first()
     if membership is None:

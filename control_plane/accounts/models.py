@@ -105,6 +105,9 @@ class Organization(DeclaredModel):
     def __str__(self) -> str:
         return self.slug
 
+    def declared(self) -> dict[str, Any]:
+        return {"name": self.name}
+
 
 class Membership(TenantModel):
     """Who belongs to which organization, as what."""

@@ -6,14 +6,18 @@ tenant is placed, so that none is overfilled; one that is drained or full is pas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from django.db import transaction
 from django.db.models import Count, Sum
 
 from control_plane.accounts.models import Organization
 from control_plane.cells.models import Cell, Placement
 from control_plane.messaging.models import Topic
+from control_plane.operations.facade import Actor, record_audit
+from control_plane.tenancy.errors import NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,32 @@ def place(organization: Organization) -> Placement | None:
     placement = Placement(organization=organization, cell_id=chosen)
     placement.save(force_insert=True)
     return placement
+
+
+def with_cells(organizations: Sequence[Organization]) -> Sequence[Organization]:
+    """The same, each with its cell as `cell`, None for who waits for one; in one query."""
+    ids = [organization.id for organization in organizations]
+    placements = Placement.objects.across_tenants().filter(organization_id__in=ids)
+    cells = {row.organization_id: row.cell for row in placements.select_related("cell")}
+    for organization in organizations:
+        shown: Any = organization
+        shown.cell = cells.get(organization.id)
+    return organizations
+
+
+def do_update_cell(actor: Actor, cell_id: str, changes: Mapping[str, Any]) -> Cell:
+    """An operator drains a cell of newcomers, or says how many it takes."""
+    with transaction.atomic():
+        cell = Cell.objects.select_for_update().filter(id=cell_id).first()
+        if cell is None:
+            raise NotFound("There is no such cell.")
+        written = {}
+        for name, value in changes.items():
+            written[name] = [getattr(cell, name), value]
+            setattr(cell, name, value)
+        cell.save()
+        record_audit(actor, "", "cell.update", cell.id, cell.name, written)
+    return cell
 
 
 def _declared_partitions() -> dict[str, int]:

@@ -13,7 +13,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 from django.db.models import Sum
 from django.utils import timezone
@@ -22,7 +21,7 @@ from control_plane.messaging.models import ManagedBy, Topic
 from control_plane.messaging.topic_configs import Json, normalized
 from control_plane.operations.facade import Actor, ResourceKind, TenantWrite, tenant_write
 from control_plane.quotas.facade import refuse_beyond
-from control_plane.tenancy.errors import Conflict, Invalid, NotFound, StaleGeneration
+from control_plane.tenancy.errors import Conflict, Invalid, NotFound
 from control_plane.tenancy.models import NAME_CHARACTERS_MAX
 
 UNDELETE_DAYS = 7
@@ -77,7 +76,7 @@ def do_create_topic(
         )
         _refuse_beyond_limits(write, more_topics=1, more_partitions=spec.partitions)
         topic.save(force_insert=True)
-        write.audit("topic.create", topic.id, name, _shown(topic))
+        write.audit("topic.create", topic.id, name, topic.spec())
         write.declare(ResourceKind.TOPIC, topic)
     return topic
 
@@ -90,13 +89,13 @@ def do_update_topic(
     partitions: int | None = None,
     configs: Mapping[str, Json] | None = None,
     deletion_protection: bool | None = None,
-    generation: int | None = None,
+    if_match: str | None = None,
 ) -> Topic:
-    """Change what is given. `generation` is what the caller has seen (If-Match). A change to the
-    same value makes no generation."""
+    """Change what is given. `if_match` is what the caller has seen. A change to the same value
+    makes no generation."""
     with tenant_write(actor, organization_id) as write:
-        topic = _live(organization_id, topic_id, generation)
-        before = _shown(topic)
+        topic = _live(organization_id, topic_id, if_match)
+        before = topic.spec()
         if partitions is not None and partitions != topic.partitions:
             if partitions < topic.partitions:
                 raise Invalid(
@@ -108,7 +107,7 @@ def do_update_topic(
             topic.partitions = partitions
         if configs is not None:
             topic.configs = normalized(configs)
-        is_changed = _shown(topic) != before
+        is_changed = topic.spec() != before
         if is_changed and topic.managed_by == ManagedBy.CLIENT:
             raise Conflict(
                 f"{topic.name} is managed by the tenant's Kafka clients. Set managed_by to `api` "
@@ -121,7 +120,7 @@ def do_update_topic(
             topic.declare_again()
             write.declare(ResourceKind.TOPIC, topic)
         topic.save()
-        write.audit("topic.update", topic.id, topic.name, {"from": before, "to": _shown(topic)})
+        write.audit("topic.update", topic.id, topic.name, {"from": before, "to": topic.spec()})
     return topic
 
 
@@ -130,11 +129,11 @@ def do_change_owner(
     organization_id: str,
     topic_id: str,
     managed_by: ManagedBy,
-    generation: int | None = None,
+    if_match: str | None = None,
 ) -> Topic:
     """Take over what the clients made (`api`), or let go of it (`client`): the topic stays."""
     with tenant_write(actor, organization_id) as write:
-        topic = _live(organization_id, topic_id, generation)
+        topic = _live(organization_id, topic_id, if_match)
         if topic.managed_by != managed_by:
             topic.takes_over = managed_by == ManagedBy.API
             topic.managed_by = managed_by
@@ -150,12 +149,12 @@ def do_delete_topic(
     organization_id: str,
     topic_id: str,
     *,
-    generation: int | None = None,
+    if_match: str | None = None,
     purge: bool = False,
 ) -> Topic:
     """Delete it: at once with `purge`, else in seven days, until which it can be had back."""
     with tenant_write(actor, organization_id) as write:
-        topic = _found(organization_id, topic_id, generation)
+        topic = _found(organization_id, topic_id, if_match)
         if topic.deletion_protection:
             raise Conflict(
                 f"{topic.name} is protected; take deletion_protection off first.",
@@ -218,17 +217,21 @@ def _checked(spec: TopicSpec) -> dict[str, str]:
     return normalized(spec.configs)
 
 
-def _found(organization_id: str, topic_id: str, generation: int | None) -> Topic:
+def find_topic(organization_id: str, topic_id: str) -> Topic:
+    """The tenant's topic of this id. Raises NotFound."""
+    return _found(organization_id, topic_id, None)
+
+
+def _found(organization_id: str, topic_id: str, if_match: str | None) -> Topic:
     topic = Topic.objects.of(organization_id).filter(id=topic_id).first()
     if topic is None:
         raise NotFound("There is no such topic.")
-    if generation is not None and topic.generation != generation:
-        raise StaleGeneration(f"{topic.name} has been changed since it was read.")
+    topic.refuse_unless(if_match)
     return topic
 
 
-def _live(organization_id: str, topic_id: str, generation: int | None) -> Topic:
-    topic = _found(organization_id, topic_id, generation)
+def _live(organization_id: str, topic_id: str, if_match: str | None) -> Topic:
+    topic = _found(organization_id, topic_id, if_match)
     if topic.purge_after is not None:
         raise Conflict(f"{topic.name} is deleted. Undelete it first.")
     return topic
@@ -258,11 +261,3 @@ def _why_taken(present: Topic) -> str:
             "managed_by to `api` to take it over."
         )
     return f"There is a topic {present.name} ({present.id})."
-
-
-def _shown(topic: Topic) -> dict[str, Any]:
-    return {
-        "partitions": topic.partitions,
-        "replication_factor": topic.replication_factor,
-        "configs": topic.configs,
-    }

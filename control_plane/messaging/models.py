@@ -10,6 +10,8 @@ then, and its name is taken.
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.db import models
 
 from control_plane.tenancy.ids import TypedIdField
@@ -50,3 +52,18 @@ class Topic(TenantModel, DeclaredModel):
 
     def __str__(self) -> str:
         return self.name
+
+    def declared(self) -> dict[str, Any]:
+        return {
+            "managed_by": str(self.managed_by),
+            "deletion_protection": self.deletion_protection,
+            "spec": self.spec(),
+        }
+
+    def spec(self) -> dict[str, Any]:
+        """As REST shows it."""
+        return {
+            "partitions": self.partitions,
+            "replication_factor": self.replication_factor,
+            "configs": self.configs,
+        }

@@ -131,9 +131,8 @@ class IdempotentAnswer(models.Model):
     actor_id = models.CharField(max_length=ID_CHARACTERS_MAX)
     key_hash = models.CharField(max_length=KEY_HASH_CHARACTERS)
     request_hash = models.CharField(max_length=KEY_HASH_CHARACTERS)
-    # Null while the request is on its way.
-    status_code = models.IntegerField(null=True)
-    answer = models.BinaryField(null=True)
+    status_code = models.IntegerField()
+    answer = models.BinaryField()
     expires_at = models.DateTimeField(db_index=True)
 
     class Meta:

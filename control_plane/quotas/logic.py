@@ -8,7 +8,7 @@ from typing import Any
 from control_plane.accounts.models import Organization
 from control_plane.operations.facade import Actor, ResourceKind, tenant_write
 from control_plane.quotas.models import LIMITS, Plan, TenantQuota
-from control_plane.tenancy.errors import Invalid, NotFound, QuotaExceeded, StaleGeneration
+from control_plane.tenancy.errors import Invalid, NotFound, QuotaExceeded
 
 LIMIT_MAX = 2**53
 """The cell is told limits as doubles; up to here they are exact."""
@@ -49,13 +49,15 @@ def refuse_beyond(organization: Organization, limit: str, wanted: int) -> None:
 
 
 def do_set_quota(
-    actor: Actor, organization_id: str, limits: Mapping[str, int | None], generation: int | None
+    actor: Actor,
+    organization_id: str,
+    limits: Mapping[str, int | None],
+    if_match: str | None = None,
 ) -> TenantQuota:
     """Give the tenant limits of its own; None goes back to the plan's. An operator's."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         quota = TenantQuota.objects.of(organization_id).get()
-        if generation is not None and quota.generation != generation:
-            raise StaleGeneration("The quota has been changed since it was read.")
+        quota.refuse_unless(if_match)
         changes: dict[str, Any] = {}
         for name, limit in limits.items():
             if name not in LIMITS:

@@ -87,3 +87,6 @@ class TenantQuota(TenantModel, DeclaredModel):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("organization",), name="quota_once"),)
+
+    def declared(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in LIMITS}

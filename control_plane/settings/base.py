@@ -94,6 +94,8 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
 
+# Files come from the apps where nobody has collected them.
+WHITENOISE_USE_FINDERS = True
 STATIC_URL = "static/"
 STATIC_ROOT = env.path("STATIC_ROOT", default=str(ROOT / "static"))
 
@@ -133,5 +135,43 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 X_FRAME_OPTIONS = "DENY"
 
-REST_FRAMEWORK: dict[str, Any] = {}
-SPECTACULAR_SETTINGS: dict[str, Any] = {}
+# One caller's requests to REST, and those of all strangers of one address.
+REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=6000)
+STRANGERS_PER_MINUTE = env.int("STRANGERS_PER_MINUTE", default=300)
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "control_plane.api.authentication.ApiKeyAuthentication",
+        "allauth.headless.contrib.rest_framework.authentication.XSessionTokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_THROTTLE_CLASSES": ["control_plane.api.rate_limits.CallerRateLimit"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "control_plane.api.schema.RestSchema",
+    "EXCEPTION_HANDLER": "control_plane.api.problems.handle",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "control_plane.api.negotiation.AlwaysJson",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Tidewheel",
+    "DESCRIPTION": "Tenants, topics, keys, quotas and usage.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PUBLIC": True,
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SERVE_AUTHENTICATION": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "ENUM_NAME_OVERRIDES": {
+        "RoleEnum": "control_plane.accounts.models.Role",
+        "GrantRoleEnum": "control_plane.access.models.GrantRole",
+        "OperationStatusEnum": "control_plane.operations.models.OperationStatus",
+    },
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "COMPONENT_SPLIT_REQUEST": True,
+}

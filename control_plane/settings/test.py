@@ -16,3 +16,5 @@ CACHES = {
 CELERY_BROKER_URL = "memory://"
 # A pool of connections outlives the test database that it is connected to.
 DATABASES["default"]["OPTIONS"] = {}
+# No static files are collected here.
+WHITENOISE_AUTOREFRESH = True

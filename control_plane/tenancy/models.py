@@ -11,14 +11,19 @@ Invariants
 
 from __future__ import annotations
 
-from typing import ClassVar, Generic, NoReturn, Self, TypeVar
+import hashlib
+import json
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from django.db import models
+
+from control_plane.tenancy.errors import StaleGeneration
 
 ModelT = TypeVar("ModelT", bound=models.Model)
 
 STATUS_REASON_CHARACTERS_MAX = 1000
 NAME_CHARACTERS_MAX = 249
+ETAG_CHARACTERS = 32
 
 
 class UnscopedQuery(RuntimeError):
@@ -82,6 +87,23 @@ class DeclaredModel(models.Model):
 
     class Meta:
         abstract = True
+
+    def declared(self) -> dict[str, Any]:
+        """What is declared, and nothing that changes by itself."""
+        raise NotImplementedError
+
+    @property
+    def etag(self) -> str:
+        """Changes with what is declared, and with nothing else (RFC 9110, strong)."""
+        content = json.dumps(self.declared(), sort_keys=True, separators=(",", ":"))
+        return f'"{hashlib.sha256(content.encode()).hexdigest()[:ETAG_CHARACTERS]}"'
+
+    def refuse_unless(self, if_match: str | None) -> None:
+        """Raise StaleGeneration when If-Match names others than the present ETag."""
+        if if_match is None or if_match.strip() == "*":
+            return
+        if self.etag not in {tag.strip() for tag in if_match.split(",")}:
+            raise StaleGeneration("It has been changed since it was read; read it again.")
 
     def declare_again(self) -> None:
         """The declaration has changed: a new generation, which the cell has yet to take."""

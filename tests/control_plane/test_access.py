@@ -108,7 +108,7 @@ def test_a_revoked_key_is_told_to_the_cell_once(acme: Tenant) -> None:
     account = make_account(acme)
     key, _ = do_create_key(acme.actor, acme.id, account.id, "owner")
     for _ in range(2):
-        do_revoke_key(acme.actor, acme.id, key.id)
+        do_revoke_key(acme.actor, acme.id, key.id, "owner")
     generations = OutboxEntry.objects.of(acme.id).filter(resource_id=key.id)
     assert list(generations.values_list("generation", flat=True)) == [1, 2]
     with pytest.raises(Conflict):

@@ -37,6 +37,7 @@ from tests.control_plane.tenants import Tenant, make_cell, make_tenant
 
 # Who sees rows of all tenants, and what for. Nothing of it gets into an answer to a tenant.
 ACROSS_TENANTS = {
+    "api/authentication.py": "a key by its secret",
     "accounts/logic.py": "a person's own organizations; an invitation by its token",
     "cells/logic.py": "how full cells are",
     "operations/logic.py": "writing outbox entries",
@@ -130,7 +131,7 @@ def test_a_write_without_audit_is_a_bug_and_rolled_back(acme: Tenant) -> None:
 def test_writes_side_by_side_neither_pass_a_limit_nor_leave_holes() -> None:
     make_cell()
     acme = make_tenant("acme")
-    do_set_quota(acme.actor, acme.id, {"topics": 5}, None)
+    do_set_quota(acme.actor, acme.id, {"topics": 5})
     refused: list[str] = []
 
     def make(number: int) -> None:
@@ -174,7 +175,7 @@ def test_the_same_again_makes_no_generation(acme: Tenant) -> None:
     more = do_update_topic(acme.actor, acme.id, topic.id, partitions=4)
     assert (more.generation, more.status) == (2, "provisioning")
     with pytest.raises(StaleGeneration):
-        do_update_topic(acme.actor, acme.id, topic.id, partitions=5, generation=1)
+        do_update_topic(acme.actor, acme.id, topic.id, partitions=5, if_match=topic.etag)
     with pytest.raises(Invalid, match="never less"):
         do_update_topic(acme.actor, acme.id, topic.id, partitions=3)
 

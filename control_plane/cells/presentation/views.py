@@ -1,0 +1,52 @@
+"""Cells by REST: for operators, and to nobody else."""
+
+from __future__ import annotations
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.permissions import IsAdminUser
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from control_plane.api.authentication import actor_of
+from control_plane.api.pages import page_body, page_of
+from control_plane.api.queries import PAGE_PARAMETERS
+from control_plane.api.views import RestViewSet
+from control_plane.cells.logic import do_update_cell
+from control_plane.cells.models import Cell
+from control_plane.cells.presentation.serializers import (
+    CellPageSerializer,
+    CellSerializer,
+    CellUpdateSerializer,
+)
+from control_plane.tenancy.errors import NotFound
+
+
+class CellViewSet(RestViewSet):
+    """Cells. New ones are made in the operators' site, since they need addresses."""
+
+    serializer_class = CellSerializer
+    permission_classes = (IsAdminUser,)
+
+    @extend_schema(parameters=PAGE_PARAMETERS, responses=CellPageSerializer)
+    def list(self, request: Request) -> Response:
+        """Cells with their brokers."""
+        page, cursor = page_of(request, Cell.objects.prefetch_related("brokers"))
+        return Response(page_body(list(CellSerializer(page, many=True).data), cursor))
+
+    @extend_schema(responses=CellSerializer)
+    def retrieve(self, request: Request, cell_id: str) -> Response:
+        """One cell."""
+        return self._shown(cell_id)
+
+    @extend_schema(request=CellUpdateSerializer, responses=CellSerializer)
+    def partial_update(self, request: Request, cell_id: str) -> Response:
+        """Drain it of newcomers, or change how many it takes."""
+        body = self.body(CellUpdateSerializer, partial=True)
+        do_update_cell(actor_of(request, is_operator=True), cell_id, body)
+        return self._shown(cell_id)
+
+    def _shown(self, cell_id: str) -> Response:
+        cell = Cell.objects.prefetch_related("brokers").filter(id=cell_id).first()
+        if cell is None:
+            raise NotFound("There is no such cell.")
+        return Response(CellSerializer(cell).data)

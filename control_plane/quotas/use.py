@@ -1,0 +1,33 @@
+"""How much a tenant has of what is counted in the database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count, Sum
+from django.utils import timezone
+
+from control_plane.access.models import ApiKey, Grant, ServiceAccount
+from control_plane.accounts.models import Invitation, Membership
+from control_plane.messaging.models import Topic
+
+
+def counted_use(organization_id: str) -> dict[str, int]:
+    """By limit: how many there are, as writes count them."""
+    topics = Topic.objects.of(organization_id).aggregate(
+        topics=Count("id"), partitions=Sum("partitions")
+    )
+    open_invitations = Invitation.objects.of(organization_id).filter(
+        accepted_at=None, revoked_at=None, expires_at__gt=timezone.now()
+    )
+    counts: dict[str, Any] = {
+        "topics": topics["topics"],
+        "partitions": topics["partitions"] or 0,
+        "service_accounts": ServiceAccount.objects.of(organization_id)
+        .filter(deleted_at=None)
+        .count(),
+        "api_keys": ApiKey.objects.of(organization_id).filter(revoked_at=None).count(),
+        "grants": Grant.objects.of(organization_id).filter(deleted_at=None).count(),
+        "members": Membership.objects.of(organization_id).count() + open_invitations.count(),
+    }
+    return counts

@@ -1,0 +1,264 @@
+"""REST as a whole: problems, pages, ETags, idempotency, keys, rate limits, constant queries."""
+
+from __future__ import annotations
+
+import pytest
+from allauth.account.models import EmailAddress
+from django.core.cache import cache
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
+from rest_framework.test import APIClient
+
+from control_plane.accounts.logic import do_delete_organization, do_suspend
+from control_plane.messaging.logic import TopicSpec, do_create_topic
+from control_plane.messaging.models import Topic
+from control_plane.operations.models import IdempotentAnswer
+from control_plane.quotas.logic import do_set_quota
+from tests.control_plane.rest import at, client_of, client_with, key_of, member_of, patch, post
+from tests.control_plane.tenants import Tenant, make_cell, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def acme() -> Tenant:
+    cache.clear()
+    make_cell()
+    return make_tenant("acme")
+
+
+@pytest.fixture
+def client(acme: Tenant) -> APIClient:
+    return client_of(acme.owner)
+
+
+def test_a_stranger_gets_401_and_a_problem() -> None:
+    answer = APIClient().get("/api/v1/me")
+    assert (answer.status_code, answer["Content-Type"]) == (401, "application/problem+json")
+    assert answer["WWW-Authenticate"] == "Bearer"
+    assert answer.json()["code"] == "not-authenticated"
+
+
+def test_from_sign_up_to_topic(acme: Tenant, client: APIClient) -> None:
+    unverified = post(client, "/api/v1/organizations", {"name": "New", "slug": "new-one"})
+    assert unverified.status_code == 403
+    assert "Verify your address" in unverified.json()["detail"]
+    EmailAddress.objects.create(user=acme.owner, email=acme.owner.email, verified=True)
+    made = post(client, "/api/v1/organizations", {"name": "New", "slug": "new-one"})
+    assert made.status_code == 201
+    organization = made.json()
+    assert organization["cell"]["bootstrap_servers"] == "127.0.0.1:2"
+    address = f"/api/v1/organizations/{organization['id']}/topics"
+    topic = post(client, address, {"name": "orders", "spec": {"configs": {"retention.ms": 1000}}})
+    assert topic.status_code == 201
+    body = topic.json()
+    assert body["spec"] == {
+        "partitions": 1,
+        "replication_factor": 0,
+        "configs": {"retention.ms": "1000"},
+    }
+    assert body["status"] == {
+        "state": "provisioning",
+        "reason": "",
+        "generation": 1,
+        "observed_generation": 0,
+    }
+    assert topic["ETag"] == body["etag"]
+    listed = client.get(address, {"name": "orders"}).json()
+    assert [row["id"] for row in listed["items"]] == [body["id"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/name"),
+        ({"name": "a/b"}, "/name"),
+        ({"name": "a", "nmae": "b"}, "/nmae"),
+        ({"name": "a", "spec": {"partitions": 0}}, "/spec/partitions"),
+        ({"name": "a", "spec": {"partitons": 1}}, "/spec/partitons"),
+        ({"name": "a", "spec": {"configs": {"retention.ms": "x"}}}, "/spec/configs/retention.ms"),
+        ({"name": "a", "spec": {"configs": {"no.such": "x"}}}, "/spec/configs/no.such"),
+        ({"name": "a", "spec": {"configs": {"retention.ms": [1]}}}, "/spec/configs/retention.ms"),
+        ({"name": "a\x00"}, "/name"),
+        ({"name": "a", "organization_id": "org_x"}, "/organization_id"),
+        ({"name": "a", "id": "top_x"}, "/id"),
+        ({"name": "a", "generation": 7}, "/generation"),
+    ],
+)
+def test_a_problem_names_the_field(
+    acme: Tenant, client: APIClient, body: object, pointer: str
+) -> None:
+    answer = post(client, at(acme, "topics"), body)
+    assert answer.status_code == 422
+    assert pointer in [error["pointer"] for error in answer.json()["errors"]]
+    assert not Topic.objects.of(acme.id).exists()
+
+
+def test_a_body_that_is_no_json_is_a_problem(acme: Tenant, client: APIClient) -> None:
+    broken = client.post(at(acme, "topics"), "{", content_type="application/json")
+    assert (broken.status_code, broken.json()["code"]) == (400, "parse-error")
+    form = client.post(at(acme, "topics"), "a=b", content_type="text/plain")
+    assert form.status_code == 415
+
+
+def test_an_etag_is_of_what_is_declared(acme: Tenant, client: APIClient) -> None:
+    made = post(client, at(acme, "topics"), {"name": "orders"})
+    address = at(acme, f"topics/{made.json()['id']}")
+    Topic.objects.of(acme.id).update(status="ready", observed_generation=1, observed={"x": 1})
+    assert client.get(address)["ETag"] == made["ETag"]
+    changed = patch(client, address, {"spec": {"partitions": 2}}, **{"If-Match": made["ETag"]})
+    assert changed.status_code == 200
+    assert changed["ETag"] != made["ETag"]
+    stale = patch(client, address, {"spec": {"partitions": 3}}, **{"If-Match": made["ETag"]})
+    assert (stale.status_code, stale.json()["code"]) == (412, "stale")
+
+
+def test_pages_are_even_and_complete(acme: Tenant, client: APIClient) -> None:
+    do_set_quota(acme.actor, acme.id, {"topics": 100, "partitions": 100})
+    for number in range(7):
+        do_create_topic(acme.actor, acme.id, f"t{number}", TopicSpec())
+    seen: list[str] = []
+    cursor = ""
+    for _ in range(4):
+        page = client.get(at(acme, f"topics?limit=2&cursor={cursor}")).json()
+        seen += [row["name"] for row in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = page["next_cursor"]
+    assert sorted(seen) == [f"t{number}" for number in range(7)]
+    assert page["next_cursor"] is None
+    for bad in ("limit=0", "limit=501", "limit=x", "cursor=%25", "cursor=AAAA", "status=x"):
+        assert client.get(at(acme, f"topics?{bad}")).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "address", ["topics", "grants", "api-keys", "service-accounts", "members", "audit-events"]
+)
+def test_a_longer_list_takes_no_more_queries(acme: Tenant, client: APIClient, address: str) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            assert client.get(at(acme, address)).status_code == 200
+        return len(captured)
+
+    key_of(acme, "viewer")
+    do_create_topic(acme.actor, acme.id, "first", TopicSpec())
+    few = queries()
+    for number in range(5):
+        do_create_topic(acme.actor, acme.id, f"t{number}", TopicSpec())
+        key_of(acme, "developer", ("kafka", "rest")[: number % 2 + 1]) if number < 2 else None
+        member_of(acme, "viewer", f"v{number}@x.example")
+    assert queries() == few
+
+
+def test_a_retry_gets_the_first_answer(acme: Tenant, client: APIClient) -> None:
+    account = post(client, at(acme, "service-accounts"), {"name": "app"}).json()["id"]
+    body = {"service_account_id": account}
+    header = {"Idempotency-Key": "a-key-of-mine"}
+    first = post(client, at(acme, "api-keys"), body, **header)
+    again = post(client, at(acme, "api-keys"), body, **header)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert again["Idempotency-Replayed"] == "true"
+    assert len(client.get(at(acme, "api-keys")).json()["items"]) == 1
+    other = post(client, at(acme, "api-keys"), body | {"name": "x"}, **header)
+    assert other.status_code == 422
+    kept = IdempotentAnswer.objects.get()
+    assert first.json()["secret"].encode() not in bytes(kept.answer)
+    assert "a-key-of-mine" not in kept.key_hash
+    # Another caller's key of the same name is another key.
+    admin = member_of(acme, "admin")
+    theirs = post(admin, at(acme, "api-keys"), body, **header)
+    assert theirs.json()["id"] != first.json()["id"]
+
+
+def test_a_refusal_is_decided_anew(acme: Tenant, client: APIClient) -> None:
+    do_set_quota(acme.actor, acme.id, {"topics": 0})
+    header = {"Idempotency-Key": "k"}
+    refused = post(client, at(acme, "topics"), {"name": "orders"}, **header)
+    assert (refused.status_code, refused.json()["code"]) == (402, "quota-exceeded")
+    do_set_quota(acme.actor, acme.id, {"topics": 1})
+    assert post(client, at(acme, "topics"), {"name": "orders"}, **header).status_code == 201
+
+
+def test_a_secret_is_shown_once(acme: Tenant, client: APIClient) -> None:
+    account = post(client, at(acme, "service-accounts"), {"name": "app"}).json()["id"]
+    made = post(client, at(acme, "api-keys"), {"service_account_id": account})
+    assert made["Cache-Control"] == "no-store"
+    shown = client.get(at(acme, f"api-keys/{made.json()['id']}"))
+    assert "secret" not in shown.json()
+    assert made.json()["secret"] not in client.get(at(acme, "audit-events")).content.decode()
+
+
+def test_a_key_acts_for_its_own_organization_alone(acme: Tenant) -> None:
+    other = make_tenant("other")
+    program = client_with(key_of(acme))
+    assert program.get("/api/v1/me").json()["organization_id"] == acme.id
+    assert post(program, at(acme, "topics"), {"name": "orders"}).status_code == 201
+    assert program.get(at(other, "topics")).status_code == 404
+    listed = program.get("/api/v1/organizations").json()["items"]
+    assert [row["id"] for row in listed] == [acme.id]
+    assert post(program, "/api/v1/organizations", {"name": "x", "slug": "xxx"}).status_code == 403
+
+
+def test_a_key_for_kafka_is_none_for_rest(acme: Tenant) -> None:
+    for secret in (key_of(acme, scopes=("kafka",)), "tws_wrong", "nonsense", "tws_" + "x" * 300):
+        assert client_with(secret).get("/api/v1/me").status_code == 401
+
+
+def test_a_revoked_key_is_none(acme: Tenant, client: APIClient) -> None:
+    program = client_with(key_of(acme))
+    key_id = program.get("/api/v1/me").json()["id"]
+    assert client.delete(at(acme, f"api-keys/{key_id}")).status_code == 204
+    assert program.get("/api/v1/me").status_code == 401
+
+
+def test_who_is_suspended_reads_on(acme: Tenant, client: APIClient) -> None:
+    do_suspend(acme.actor, acme.id, "the bill is not paid")
+    assert client.get(at(acme, "topics")).status_code == 200
+    refused = post(client, at(acme, "topics"), {"name": "orders"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "tenant-suspended")
+    assert "the bill is not paid" in refused.json()["detail"]
+
+
+def test_who_is_deleted_is_not_found(acme: Tenant, client: APIClient) -> None:
+    program = client_with(key_of(acme))
+    do_delete_organization(acme.actor, acme.id)
+    assert client.get(at(acme, "topics")).status_code == 404
+    assert program.get("/api/v1/me").status_code == 401
+
+
+def test_too_many_requests_are_told_when_to_come_again(
+    acme: Tenant, client: APIClient, settings: Settings
+) -> None:
+    settings.REQUESTS_PER_MINUTE = 2
+    answers = [client.get("/api/v1/me") for _ in range(3)]
+    # A new minute may begin in between; then the third is the first of it.
+    if answers[2]["RateLimit-Remaining"] == "0":
+        assert [answer.status_code for answer in answers] == [200, 200, 429]
+        assert 1 <= int(answers[2]["Retry-After"]) <= 60
+        assert answers[2].json()["code"] == "throttled"
+
+
+def test_a_browser_needs_a_csrf_token(acme: Tenant) -> None:
+    browser = APIClient(enforce_csrf_checks=True)
+    browser.force_login(acme.owner, "django.contrib.auth.backends.ModelBackend")
+    refused = post(browser, at(acme, "topics"), {"name": "orders"})
+    assert refused.status_code == 403
+    assert not Topic.objects.of(acme.id).exists()
+
+
+def test_many_topics_are_read_at_once(acme: Tenant, client: APIClient) -> None:
+    ids = [do_create_topic(acme.actor, acme.id, name, TopicSpec()).id for name in ("a", "b", "c")]
+    body = {"ids": [ids[0], "top_nobody"], "names": ["a", "c"]}
+    found = post(client, at(acme, "topics/read"), body).json()["items"]
+    assert [topic["name"] for topic in found] == ["a", "c"]
+
+
+def test_the_schema_and_its_page_are_served() -> None:
+    schema = APIClient().get("/api/v1/openapi.json")
+    assert schema.status_code == 200
+    assert b"3.1.0" in schema.content
+    assert APIClient().get("/api/v1/docs").status_code == 200
