@@ -66,6 +66,7 @@ from data_plane.cell.tenants import (
     tenant_in,
     with_named,
 )
+from data_plane.cell.topic_deletions import ChangeDeletion, deletion_in, named_deletion
 
 
 def encode_changes(changes: Iterable[Change], level: int) -> list[list[Any]]:
@@ -95,6 +96,9 @@ def encode_change(change: Change, level: int) -> list[Any]:
             named = {"tenant": change.tenant, "name": change.name}
             fields = ["delete_topic", change.topic_id.hex]
             return [*fields, named] if level > CLOSED_LEVEL and change.name else fields
+        case ChangeDeletion():
+            named = named_deletion(change.deletion, change.pause)
+            return ["change_deletion", change.topic_id.hex, named]
         case AddPartitions():
             assignments = _encode_assignments(change.assignments)
             return ["add_partitions", change.topic_id.hex, assignments]
@@ -170,6 +174,8 @@ def decode_change(item: Sequence[Any]) -> Change:
             )
         case "delete_topic":
             return DeleteTopic(UUID(fields[0]), named.get("tenant", ""), named.get("name", ""))
+        case "change_deletion":
+            return ChangeDeletion(UUID(fields[0]), *deletion_in(named))
         case "add_partitions":
             return AddPartitions(UUID(fields[0]), _decode_assignments(fields[1]))
         case "alter_configs":

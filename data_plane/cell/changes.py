@@ -48,6 +48,7 @@ from data_plane.cell.metadata import (
 from data_plane.cell.tenancy_changes import TenancyChange, apply_tenancy_change
 from data_plane.cell.tenant_quotas import capacity
 from data_plane.cell.tenants import DEFAULT_TENANT, tenant_of
+from data_plane.cell.topic_deletions import ChangeDeletion, with_deletion
 from data_plane.cell.topics_draft import TopicsDraft
 
 Assignment = tuple[int, ...]
@@ -148,6 +149,7 @@ class UpdateFeature:
 Change = (
     CreateTopic
     | DeleteTopic
+    | ChangeDeletion
     | AddPartitions
     | AlterConfigs
     | RegisterBroker
@@ -307,6 +309,12 @@ def _apply(draft: _Draft, change: Change) -> None:
             )
         case DeleteTopic():
             draft.topics().remove(_existing_topic(draft, change.topic_id))
+        case ChangeDeletion():
+            topic = _existing_topic(draft, change.topic_id)
+            try:
+                draft.topics().put(with_deletion(topic, change))
+            except ValueError as error:
+                raise InvalidChange(str(error)) from None
         case AddPartitions():
             topic = _existing_topic(draft, change.topic_id)
             partitions = topic.partitions + _new_partitions(change.assignments)
@@ -361,7 +369,8 @@ def _level_needed(change: Change) -> int:
             return OPEN_LEVEL if change.unknown_fields else CLOSED_LEVEL
         case AlterConfigs():
             return CLOSED_LEVEL if change.tenant == DEFAULT_TENANT else TENANCY_LEVEL
-    return TENANCY_LEVEL if isinstance(change, TenancyChange) else CLOSED_LEVEL
+    is_new = isinstance(change, TenancyChange | ChangeDeletion)
+    return TENANCY_LEVEL if is_new else CLOSED_LEVEL
 
 
 def _update_feature(draft: _Draft, change: UpdateFeature) -> None:

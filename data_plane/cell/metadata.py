@@ -8,6 +8,7 @@ Invariants
 - A topic is found by its tenant and its name (`topics_of`), or by its id. `topics_by_tenant` and
   `topics_by_id` hold the same topics; a tenant without topics is not among the former.
 - Equal images have equal digests, however they were reached.
+- A topic that was deleted and can come back (topic_deletions.py) is among them, under its name.
 - Topic configurations stand in their topic and nowhere else; `configs` has all other resources.
 - What a newer version has written by name and this one does not know (`unknown_fields`) stays with
   its broker, topic, partition or image through every change and is written again.
@@ -76,6 +77,14 @@ from data_plane.cell.tenants import (
     tenant_in,
     tenant_of,
     with_named,
+)
+from data_plane.cell.topic_deletions import (
+    DELETION_FIELD,
+    PAUSE_FIELD,
+    Deletion,
+    Pause,
+    deletion_in,
+    named_deletion,
 )
 from data_plane.cell.topics_draft import by_tenant
 
@@ -172,7 +181,8 @@ class PartitionImage:
 @dataclass(frozen=True, slots=True)
 class TopicImage:
     """A tenant's topic: partition p is `partitions[p]`; `configs` are its overrides, as text;
-    `id_bytes` are those of its id, for look-ups on the path of every request."""
+    `id_bytes` are those of its id, for look-ups on the path of every request. With a `deletion` it
+    does not exist for clients; `pause` is of one that has come back."""
 
     tenant: str
     name: str
@@ -180,6 +190,8 @@ class TopicImage:
     partitions: tuple[PartitionImage, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
     unknown_fields: str = ""
+    deletion: Deletion | None = None
+    pause: Pause | None = None
     id_bytes: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -189,6 +201,12 @@ class TopicImage:
     def internal(self) -> bool:
         """Whether it is one of the broker's own topics, which clients may only read."""
         return is_internal_topic(self.tenant, self.name)
+
+    @property
+    def is_kept_whole(self) -> bool:
+        """Whether nothing of it may go by age or size, since it is deleted, or since nobody knows
+        yet for how long it was."""
+        return self.deletion is not None or (self.pause is not None and not self.pause.is_over)
 
     def __str__(self) -> str:
         """For people, who know of no tenant where there is only the default one."""
@@ -227,6 +245,8 @@ class MetadataImage:
         if self.tenants or self.acls or self.credentials or self.decoy_key or self.declarations:
             return TENANCY_LEVEL
         if self.client_quotas:
+            return TENANCY_LEVEL
+        if any(one.deletion or one.pause for one in self.topics_by_id.values()):
             return TENANCY_LEVEL
         if self.unknown_fields or any(name != METADATA_VERSION for name in self.features):
             return OPEN_LEVEL
@@ -296,6 +316,7 @@ def encode_image(image: MetadataImage) -> bytes:
                 "partitions": [encode_partition(item, level) for item in topic.partitions],
                 "configs": dict(topic.configs),
                 **named_tenant(topic.tenant),
+                **named_deletion(topic.deletion, topic.pause),
                 **unknown_named(topic.unknown_fields),
             }
             for topic in image.topics_in_order()
@@ -378,13 +399,15 @@ def is_internal_topic(tenant: str, name: str) -> bool:
 def _decode_topic(
     entry: Mapping[str, Any], shared: dict[PartitionImage, PartitionImage]
 ) -> TopicImage:
+    known = ("name", "topic_id", "partitions", "configs")
     return TopicImage(
         entry.get(TENANT_FIELD, DEFAULT_TENANT),
         entry["name"],
         UUID(entry["topic_id"]),
         tuple(_share(decode_partition(item), shared) for item in entry["partitions"]),
         dict(entry["configs"]),
-        unknown_in(entry, "name", "topic_id", "partitions", "configs", TENANT_FIELD),
+        unknown_in(entry, *known, TENANT_FIELD, DELETION_FIELD, PAUSE_FIELD),
+        *deletion_in(entry),
     )
 
 

@@ -44,7 +44,13 @@ from data_plane.groups.offset_commits import commit_error_response
 from data_plane.groups.offset_lookups import look_up
 from data_plane.groups.partitioning import partition_for_group
 from data_plane.groups.record_formats import CommittedOffset, OffsetKey
-from data_plane.groups.shard import CoordinatorParts, GroupCounters, Shard
+from data_plane.groups.shard import (
+    NO_PAUSE,
+    CoordinatorParts,
+    ExpiryPause,
+    GroupCounters,
+    Shard,
+)
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_groups_response import (
     DeletableGroupResult,
@@ -83,9 +89,10 @@ class GroupCoordinator:
         *,
         new_uuid: Callable[[], str],
         wall_ms: Callable[[int], int] = lambda now_ms: now_ms,
+        expiry_pause: Callable[[str, str], ExpiryPause | None] = lambda tenant, topic: NO_PAUSE,
     ) -> None:
         """`new_uuid` returns a fresh random UUID as text; it becomes the end of a member id.
-        `wall_ms` is the date at a steady time."""
+        `wall_ms` is the date at a steady time; `expiry_pause`: see CoordinatorParts."""
         self.config = config
         # While the date or the settings cannot be trusted, nothing expires by them.
         self.may_expire_offsets = True
@@ -104,6 +111,7 @@ class GroupCoordinator:
             chores=Chores(config.work_per_turn_max),
             wall_ms=wall_ms,
             may_expire=lambda: self.may_expire_offsets,
+            expiry_pause=expiry_pause,
         )
         self._chores = self._parts.chores
         self.partitions = LedPartitions(self._parts)

@@ -4,6 +4,7 @@ Offsets expire `offsets.retention.minutes` after (KIP-211)
 - the group became Empty, for groups with a protocol type, or their commit if that came later (an
   administrator has set them; Kafka expires these with the others);
 - their commit, for simple groups, and for topics that no member of a Stable consumer group reads;
+- later by as long as their topic was deleted and could come back, and never meanwhile;
 - never while the group is in any other state; at their own time, if a client of old gave one.
 An Empty group whose last offset goes is deleted with it; one with more offsets than one append has
 room for at the next check.
@@ -91,12 +92,17 @@ class OffsetExpiry:
 
         def is_due(value: bytes) -> bool:
             since_ms = _unused_since_ms(group, topic)
-            if since_ms is None or not self._shard.may_expire():
+            pause = self._shard.expiry_pause(topic)
+            if since_ms is None or pause is None or not self._shard.may_expire():
                 return False
             committed = decode_committed_offset(value)
             if committed.expire_timestamp_ms is not None:
-                return wall_ms >= committed.expire_timestamp_ms
-            return wall_ms >= max(committed.commit_timestamp_ms, since_ms) + retention_ms
+                used_ms = committed.commit_timestamp_ms
+                due_ms = committed.expire_timestamp_ms
+            else:
+                used_ms = max(committed.commit_timestamp_ms, since_ms)
+                due_ms = used_ms + retention_ms
+            return wall_ms >= due_ms + (pause.length_ms if used_ms < pause.ended_ms else 0)
 
         return is_due
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from data_plane.groups.appends import Appends, Outcome, Reply
 from data_plane.groups.chores import Chores, Pieces
@@ -42,6 +42,16 @@ from data_plane.wire.records import NewRecord
 # A tombstone of an offset, its tenant's name included, beside its group's name; in UTF-8.
 KEY_BYTES_MAX: Final = 384
 BYTES_PER_CHARACTER_MAX: Final = 3
+
+
+class ExpiryPause(NamedTuple):
+    """What was used last before `ended_ms` expires by `length_ms` later."""
+
+    ended_ms: int
+    length_ms: int
+
+
+NO_PAUSE: Final = ExpiryPause(0, 0)
 
 
 @dataclass(slots=True)
@@ -74,6 +84,9 @@ class CoordinatorParts:
     wall_ms: Callable[[int], int]
     # False while the date or the settings cannot be trusted: nothing expires by them.
     may_expire: Callable[[], bool]
+    # Of a tenant's topic: until when, and for how long, the expiry of its offsets was paused
+    # (`NO_PAUSE`: never); None while it is.
+    expiry_pause: Callable[[str, str], ExpiryPause | None]
 
 
 class Shard:
@@ -88,6 +101,7 @@ class Shard:
         self.totals = parts.totals
         self.wall_ms = parts.wall_ms
         self.may_expire = parts.may_expire
+        self._expiry_pause = parts.expiry_pause
         self.new_uuid = parts.new_uuid
         self._deadlines = parts.deadlines
         self._chores = parts.chores
@@ -108,6 +122,10 @@ class Shard:
             ids=parts.append_ids,
             timeout_ms=parts.config.offset_commit_timeout_ms,
         )
+
+    def expiry_pause(self, topic: str) -> ExpiryPause | None:
+        """See `CoordinatorParts`."""
+        return self._expiry_pause(self.tenant, topic)
 
     def respond(self, token: ReplyToken | None, response: object) -> None:
         if token is not None:

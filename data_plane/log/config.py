@@ -48,6 +48,10 @@ class LogConfig:
     delete_retention_ms: int = 24 * 3600 * 1000
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = 86_400_000
+    # Not a topic's to set: for so long retention by time was not at work before `resumed_ms`, which
+    # does not count for what is older than that.
+    retention_pause_ms: int = 0
+    retention_resumed_ms: int = 0
     # Accepted for compatibility and without effect: a sparse file would have to be cut again
     # before its tail may be mapped.
     preallocate: bool = False
@@ -62,6 +66,13 @@ class LogConfig:
         """How long a segment takes appends: what it holds is not compacted before."""
         roll_ms = self.segment_ms - self.segment_jitter_ms
         return min(roll_ms, self.max_compaction_lag_ms) if self.compact else roll_ms
+
+    def is_expired(self, newest_ms: int, wall_ms: int) -> bool:
+        """Whether records of that date are too old at the date `wall_ms`."""
+        age_ms = wall_ms - newest_ms
+        if newest_ms < self.retention_resumed_ms:
+            age_ms -= self.retention_pause_ms
+        return 0 <= self.retention_ms < age_ms
 
     @property
     def delete(self) -> bool:

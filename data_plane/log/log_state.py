@@ -416,7 +416,7 @@ class LogState(ABC):
         if 0 <= config.retention_bytes < self.size_bytes:
             return True
         oldest_ms = self.opened_from.first_segment_timestamp
-        return by_date and 0 <= config.retention_ms < wall_ms - oldest_ms
+        return by_date and config.is_expired(oldest_ms, wall_ms)
 
     def awaits_roll(self, wall_ms: int) -> bool:
         """Whether a log that is not loaded has records that max.compaction.lag.ms wants sealed;

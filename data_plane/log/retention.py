@@ -71,7 +71,7 @@ def _is_too_old(log: LogState, segment: Segment, wall_ms: int) -> bool:
     if youngest_ms is None:
         log.wants_ages = True
         return False
-    return wall_ms - youngest_ms > log.config.retention_ms
+    return log.config.is_expired(youngest_ms, wall_ms)
 
 
 def take_segments_out(log: LogState, count: int, now_ms: int) -> int:

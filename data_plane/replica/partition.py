@@ -92,7 +92,7 @@ class Partition:
     def __init__(
         self, tenant: str, topic: str, index: int, log: Log, node_id: int, host: Host
     ) -> None:
-        """`topic` is what its tenant calls it."""
+        """`topic` is what its tenant calls it; `tenant` is empty while nobody may have it."""
         self.tenant = tenant
         self.topic = topic
         self.index = index

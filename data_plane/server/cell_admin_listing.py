@@ -173,7 +173,7 @@ def write_topic(image: MetadataImage, topic: TopicImage) -> messages.Item:
 
 def _topics(image: MetadataImage, tenant: str) -> Iterator[Made]:
     for name, topic in image.topics_of(tenant).items():
-        if not topic.internal:
+        if not topic.internal and topic.deletion is None:
             yield Place(messages.KIND_TOPIC, tenant, 0, name), partial(write_topic, image, topic)
 
 

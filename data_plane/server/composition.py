@@ -43,6 +43,7 @@ from data_plane.broker.request.metrics import BrokerCollector, BrokerCounters, m
 from data_plane.broker.request.timers import TimerQueue
 from data_plane.broker.request.wall_clock import WallClock
 from data_plane.broker.services import Logger, Services
+from data_plane.broker.topics.topic_purges import TopicPurges
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import LogDirFailure, LogError
 from data_plane.log.manager import LogManager
@@ -210,6 +211,8 @@ def _add_components(
     services.log_threshold = ports.log_threshold
     services.producer_ids = ProducerIds(services, entry.kept_producer_ids)
     services.fetches = OpenFetches(services)
+    services.partitions.on_hidden = services.fetches.look_up_again
+    purges = TopicPurges(services)
     services.authentication = Authentication(services, ports.now_ms)
     services.groups = GroupService(services)
     quotas = BrokerQuotas(services, ports.now_ms, ports.clock_ns)
@@ -217,12 +220,18 @@ def _add_components(
     services.components += [
         guard,
         LogMaintenance(services, ports.maintenance_lanes),
+        purges,
         services.groups,
         services.fetches,
         services.producer_ids,
         TenantDeletions(services),
     ]
     guard.add_metrics(collector)
+    collector.add_total(
+        "tidewheel_purged_topics",
+        "Deleted topics that this broker has purged when their time was over.",
+        lambda: purges.purged_count,
+    )
     _add_metrics(collector, services)
     add_quota_metrics(collector, quotas)
 

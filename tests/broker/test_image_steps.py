@@ -23,6 +23,7 @@ from data_plane.cell.metadata import (
     ResourceType,
     TopicImage,
 )
+from data_plane.cell.topic_deletions import Deletion, Pause
 from data_plane.cell.topics_draft import by_tenant
 from data_plane.wire.errors import ErrorCode
 from tests.broker.broker_player import NODE_ID, BrokerPlayer
@@ -48,6 +49,8 @@ def topics(draw: st.DrawFn) -> dict[str, TopicImage]:
             UUID(int=10 * ord(name) + draw(st.integers(0, 1))),
             tuple(draw(st.lists(STATES, min_size=1, max_size=5))),
             draw(st.sampled_from(({}, {"retention.ms": "1"}))),
+            deletion=draw(st.sampled_from((None, Deletion(1, 2)))),
+            pause=draw(st.sampled_from((None, Pause(3, 4)))),
         )
         for name in sorted(names)
     }

@@ -44,6 +44,7 @@ from tests.simulation.slow_disks import SlowDisks
 from tests.simulation.stalls import Stalls
 from tests.simulation.store import CLUSTER_ID, HOST, CellStore
 from tests.simulation.throttler import is_peaceful
+from tests.simulation.undeletes import UndeleteWatch
 from tests.simulation.workload import Workload
 from tests.simulation.world import World
 from tests.simulation.worn_disks import JobWatch, WornDisks
@@ -162,6 +163,7 @@ class Cell:
         self.old_starts = OldStarts(self)
         self.clock_errors = ClockErrors(self)
         self.leaps = Leaps(self)
+        self.undeletes = UndeleteWatch(self)
         only = frozenset[str]() if self.is_peaceful else self.options.faults
         self.faults = Faults(self, only)
         self.workload = Workload(self)

@@ -31,6 +31,7 @@ from data_plane.cell.metadata_store import Commit
 from data_plane.cell.reassignment import is_reassigning, original_of
 from tests.simulation.placements import check_placements
 from tests.simulation.replicas import TopicPartition
+from tests.simulation.undeletes import settings_of
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
@@ -88,8 +89,9 @@ class CommitWatch:
     def _note_settings(self, after: MetadataImage) -> None:
         for topic_id, topic in after.topics_by_id.items():
             known = self._settings.setdefault(topic_id, [])
-            if not known or known[-1][1] != topic.configs:
-                known.append((self._world.now_us, dict(topic.configs)))
+            configs = settings_of(topic)
+            if not known or known[-1][1] != configs:
+                known.append((self._world.now_us, configs))
 
     # Sessions
 

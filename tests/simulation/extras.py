@@ -22,6 +22,7 @@ neither the known seeds nor the planted bugs that were found without it.
   (large_states.py).
 - projections: consumers that are shown every other record (projected_reader.py).
 - pins: logs have a fold that holds on to records, and retention is at work (pin_fold.py).
+- undeletes: topics are deleted and come back, or are purged (undeletes.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -49,6 +50,7 @@ EXTRA_CHANCES = {
     "worn disks": 0.1,
     "projections": 0.1,
     "pins": 0.1,
+    "undeletes": 0.12,
 }
 
 

@@ -54,6 +54,8 @@ class Keeper(Administrator):
     """See the module. `lasting` are topics that are never deleted."""
 
     interval_ms = 25
+    # Topics that come and go.
+    shelves: tuple[str, ...] = Shelves.names
 
     def __init__(self, cell: Cell, name: str, lasting: list[str]) -> None:
         super().__init__(cell, name)
@@ -137,7 +139,7 @@ class Keeper(Administrator):
 
     def _commit(self, *, is_brief: bool) -> None:
         """What is brief is of a topic that stays: that version has no ids."""
-        places = self._places(self._lasting if is_brief else [*Shelves.names, *self._lasting])
+        places = self._places(self._lasting if is_brief else [*self.shelves, *self._lasting])
         if not places:
             self.refresh_metadata()
             return
@@ -233,7 +235,7 @@ class Keeper(Administrator):
         return self._told.get(place, {NOTHING}) | self._asked.get(place, set())
 
     def _fetch(self) -> None:
-        places = self._places([*Shelves.names, *self._lasting])
+        places = self._places([*self.shelves, *self._lasting])
         if not places:
             self.refresh_metadata()
             return

@@ -29,6 +29,7 @@ from data_plane.log.segment import Segment
 from tests.simulation.partition_history import PartitionHistory
 from tests.simulation.pin_fold import PinFold
 from tests.simulation.replicas import DiskView, TopicPartition
+from tests.simulation.undeletes import settings_of, without_pause
 from tests.simulation.world import CLOCK_ERROR_MS_MAX, EPOCH_MS
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class RetentionWatch:
         services = node.services
         topic = None if services is None else services.image.topics_by_id.get(key[0])
         topic = topic or self._cell.store.image.topics_by_id.get(key[0])
-        return {} if topic is None else dict(topic.configs)
+        return {} if topic is None else settings_of(topic)
 
     # Passes
 
@@ -202,7 +203,7 @@ class RetentionWatch:
         age_ms = min(now_ms, self._world.now_ms + CLOCK_ERROR_MS_MAX) - newest_ms
         told = self._cell.commits.vouched_settings(view.topic_partition[0])
         for configs in told:
-            why = _why_gone(configs, age_ms, left_bytes)
+            why = _why_gone(configs, without_pause(configs, newest_ms, age_ms), left_bytes)
             if why:
                 self._world.count(f"segments deleted by {why}")
                 return
@@ -243,7 +244,7 @@ class RetentionWatch:
         held = [one for one in view.whole_batches() if one.last_offset >= log.log_start_offset]
         retention_ms = int(configs.get("retention.ms", -1))
         newest_ms = max((one.max_timestamp for one in held), default=1 << 62)
-        age_ms = node.date_ms - newest_ms
+        age_ms = without_pause(configs, newest_ms, node.date_ms - newest_ms)
         services = node.services
         is_dated = services is not None and not services.deletion_permit.why_not_by_date
         if is_dated and newest_ms >= 0 and 0 <= retention_ms < age_ms - LATE_MS_MAX:

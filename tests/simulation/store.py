@@ -208,6 +208,7 @@ class CellStore:
             self._origins[after.version] = Origin(self.inner.identity, self.ancestors)
             commit = Commit(after.version, request_id, tuple(changes), controller_epoch)
             self.cell.commits.committed(node_name, before, after, commit)
+            self.cell.undeletes.committed(before, after, commit)
             for node in self.cell.nodes.values():
                 if self.random.random() >= POKE_LOST_CHANCE:
                     delay_us = CALL_US_MIN + int(self.random.expovariate(1 / CALL_US_MEAN))

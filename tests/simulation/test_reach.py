@@ -183,6 +183,14 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "segments deleted by age": 2500,
         "segments deleted by size": 800,
     },
+    "undeletes": {
+        "topics deleted that can come back": 3000,
+        "topics undeleted": 1500,
+        "topics purged by order": 300,
+        "topics purged in time": 300,
+        "deleted topics asked for": 500,
+        "kept offsets fetched": 20_000,
+    },
     "stalls": {
         "stalls": 3000,
         "stalls longer than a session": 700,

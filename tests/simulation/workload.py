@@ -38,6 +38,7 @@ from tests.simulation.settings import Settings
 from tests.simulation.static_members import StaticInstance
 from tests.simulation.throttler import Throttler
 from tests.simulation.undated import UNDATED, UndatedProducer, plan_undated
+from tests.simulation.undeletes import KEPT_TOPICS, KeptKeeper, Undeleter
 from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def is_dated(name: str) -> bool:
 
 def is_bundled(name: str) -> bool:
     """What is told of a name says nothing of another topic that had it."""
-    return is_dated(name) and name not in NAMES
+    return is_dated(name) and name not in NAMES and name not in KEPT_TOPICS
 
 
 def is_promised(name: str) -> bool:
@@ -217,6 +218,10 @@ class Workload:
                 Keeper(self._cell, f"keeper{number}", lasting[:1])
                 for number in range(1, KEEPERS + 1)
             ]
+        if "undeletes" in self._cell.extras:
+            lasting = [plan.name for plan in self.plans if is_promised(plan.name)]
+            administrators.append(Undeleter(self._cell, "undeleter"))
+            administrators.append(KeptKeeper(self._cell, "kept keeper", lasting[:1]))
         return administrators
 
     def _plan_topics(self) -> list[TopicPlan]:

@@ -33,6 +33,7 @@ from data_plane.broker.config.validation import (
     similar_broker_property,
 )
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.request.namespaces import Held, Topics
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
@@ -310,7 +311,7 @@ def _check_resource(
             reason = invalid_name_reason(name)
             if reason is not None:
                 raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-            if image.topic(tenant, name) is None:
+            if Topics(Held(image), tenant).by_name(name) is None:
                 raise Refusal(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
                 )

@@ -17,9 +17,10 @@ from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topics.create_partitions import check_growth, grow
 from data_plane.broker.topics.create_topics import DEFAULT, PARTITIONS_PER_REQUEST_MAX, Creations
+from data_plane.broker.topics.kept_topics import KeptTopics
 from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.broker.topics.requested_replicas import NewPartitions
-from data_plane.cell.changes import AlterConfigs, Change, DeleteTopic
+from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.declarations import Declaration
 from data_plane.cell.metadata import MetadataImage, ResourceType, TopicImage
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
@@ -34,6 +35,7 @@ class TopicDecision:
         self._services = services
         self._image = image
         self._new = NewPartitions(services, image)
+        self._kept = KeptTopics(services)
         # By tenant.
         self._creations: dict[str, Creations] = {}
         self._partitions_left = PARTITIONS_PER_REQUEST_MAX
@@ -41,7 +43,7 @@ class TopicDecision:
     def put(self, resource: Resource, owned: Declaration | None) -> Sequence[Change]:
         specification = resource.specification
         assert isinstance(specification, TopicSpecification)
-        topic = self._image.topic(resource.tenant, resource.name)
+        topic = Topics(Held(self._image), resource.tenant).by_name(resource.name)
         if topic is None:
             return self._create(resource, specification)
         if owned is None:
@@ -49,8 +51,8 @@ class TopicDecision:
         return self._change(topic, specification, owned)
 
     def remove(self, owned: Declaration) -> Sequence[Change]:
-        topic = self._image.topic(owned.declared.tenant, owned.declared.name)
-        return [] if topic is None else [DeleteTopic.of(topic)]
+        topic = Topics(Held(self._image), owned.declared.tenant).by_name(owned.declared.name)
+        return [] if topic is None else [self._kept.deletion(self._image, topic)]
 
     def follow_ups(self, changes: Sequence[Change]) -> Sequence[Change]:
         altered = [change for change in changes if isinstance(change, AlterConfigs)]

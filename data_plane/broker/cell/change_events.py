@@ -51,6 +51,7 @@ from data_plane.cell.metadata import (
 from data_plane.cell.metadata_store import Commit
 from data_plane.cell.tenant_quotas import PutTenantQuotas
 from data_plane.cell.tenants import DeleteTenant, PutTenant, PutTenantState
+from data_plane.cell.topic_deletions import ChangeDeletion
 
 
 class EventKind(IntEnum):
@@ -172,6 +173,11 @@ class _Collected:
                 self._topic(made, change.tenant, change.name, change.topic_id)
             case DeleteTopic():
                 self._topic(deleted, change.tenant, change.name, change.topic_id)
+            case ChangeDeletion():
+                # For clients it goes, and is there again.
+                is_gone = change.deletion is not None
+                tenant, name = self._names_of(change.topic_id)
+                self._topic(deleted if is_gone else made, tenant, name, change.topic_id)
             case AddPartitions():
                 tenant, name = self._names_of(change.topic_id)
                 self._topic(changed, tenant, name, change.topic_id)

@@ -40,7 +40,7 @@ PARTITIONS_PER_CHANGE: Final = 10
 
 class _Kind(Enum):
     STATES = auto()
-    # The topic's configurations, and the partitions that it has got.
+    # The topic's configurations, whether it is deleted, and the partitions that it has got.
     OUTLINE = auto()
     # A topic that is new, gone, or another one of the same name.
     TOPIC = auto()
@@ -159,7 +159,7 @@ class ImageSteps:
             if others:
                 states.append(_Part(_Kind.STATES, 1, *key, others))
             count = len(new.partitions)
-            if old.configs != new.configs or len(old.partitions) != count:
+            if _outline(old) != _outline(new) or len(old.partitions) != count:
                 self._whole_cost += count
                 outlines.append(_Part(_Kind.OUTLINE, 1 + count // PARTITIONS_PER_CHANGE, *key))
         for topic, known in changed_topics(goal, image):
@@ -205,4 +205,14 @@ def _with_outline(old: TopicImage | None, new: TopicImage | None) -> TopicImage:
     assert old is not None
     assert new is not None
     added = new.partitions[len(old.partitions) :]
-    return replace(old, partitions=old.partitions + added, configs=new.configs)
+    return replace(
+        old,
+        partitions=old.partitions + added,
+        configs=new.configs,
+        deletion=new.deletion,
+        pause=new.pause,
+    )
+
+
+def _outline(topic: TopicImage) -> tuple[object, ...]:
+    return topic.configs, topic.deletion, topic.pause

@@ -94,6 +94,10 @@ class MetadataWriter:
         """Whether nothing is under way or waiting."""
         return not self._is_busy and not self._queue
 
+    def now_ms(self) -> int:
+        """The steady time, for what is decided when its turn has come."""
+        return self._now_ms()
+
     def write(
         self,
         decide: Decide,

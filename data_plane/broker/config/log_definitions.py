@@ -20,6 +20,7 @@ from data_plane.broker.config.topic_definitions import (
     DAY_MS,
     DURABILITIES,
     TIMESTAMP_TYPES,
+    UNDELETE_MS_MAX,
 )
 
 CLUSTER = Update.CLUSTER_WIDE
@@ -100,6 +101,14 @@ LOG_DEFINITIONS = (
         "os",
         "Default of durability. Not a property of Apache Kafka.",
         one_of(*DURABILITIES),
+        CLUSTER,
+    ),
+    define(
+        "tidewheel.undelete.ms",
+        "LONG",
+        0,
+        "Default of tidewheel.undelete.ms. Not a property of Apache Kafka.",
+        between(0, UNDELETE_MS_MAX),
         CLUSTER,
     ),
     define(

@@ -41,10 +41,16 @@ def replication_settings(
 
 def log_settings(config: ReplicaConfig, topic: TopicImage, index: int) -> LogConfig:
     """The settings of a partition's log. In another state than active, of which this version knows
-    none, nothing leaves it by retention or by compaction (and Partition takes no records in)."""
+    none, nothing leaves it by retention or by compaction (and Partition takes no records in). So it
+    is while its topic is deleted and can come back."""
     settings = config.log_config(topic.configs)
-    if topic.partitions[index].is_active:
-        return settings
+    pause = topic.pause
+    if topic.partitions[index].is_active and not topic.is_kept_whole:
+        if pause is None:
+            return settings
+        return replace(
+            settings, retention_pause_ms=pause.length_ms, retention_resumed_ms=pause.ended_ms
+        )
     return replace(
         settings,
         retention_ms=-1,

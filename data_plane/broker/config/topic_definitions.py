@@ -1,4 +1,5 @@
-"""The topic properties that every broker knows: all of Apache Kafka 4.3's, and `durability`.
+"""The topic properties that every broker knows: all of Apache Kafka 4.3's, `durability` and
+`tidewheel.undelete.ms`.
 
 Each topic property has a broker property that gives its default where a topic does not set it
 (`SYNONYMS`; several when there are coarser units, the finest first). Properties that have no effect
@@ -22,6 +23,8 @@ from data_plane.broker.config.definition import (
 )
 
 DAY_MS = 24 * 3600 * 1000
+# A deleted topic takes space until it is purged.
+UNDELETE_MS_MAX = 90 * DAY_MS
 # 14 days, where Apache Kafka has 7: the product's promise for history on the broker.
 RETENTION_MS_DEFAULT = 14 * DAY_MS
 
@@ -281,6 +284,15 @@ _DEFINITIONS = (
         at_least(1),
     ),
     define(
+        "tidewheel.undelete.ms",
+        "LONG",
+        0,
+        "For how long the topic can be brought back after it was deleted; 0: not at all. Its data "
+        "takes space until then, and no topic of its name can be made. Where a topic does not set "
+        "it, its tenant's setting counts, then that of the brokers.",
+        between(0, UNDELETE_MS_MAX),
+    ),
+    define(
         "unclean.leader.election.enable",
         "BOOLEAN",
         False,
@@ -304,6 +316,7 @@ SYNONYMS = MappingProxyType(
         "compression.zstd.level": (("compression.zstd.level", 1),),
         "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
         "durability": (("log.durability", 1),),
+        "tidewheel.undelete.ms": (("tidewheel.undelete.ms", 1),),
         "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
         "flush.messages": (("log.flush.interval.messages", 1),),
         "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),

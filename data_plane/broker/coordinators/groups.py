@@ -50,6 +50,7 @@ from data_plane.groups.effects import (
     Respond,
 )
 from data_plane.groups.loading import FoldedTenants, fold_records
+from data_plane.groups.shard import NO_PAUSE, ExpiryPause
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.primitives import ZERO_UUID
 
@@ -139,7 +140,20 @@ class GroupService:
             config,
             new_uuid=self._new_uuid,
             wall_ms=services.wall_clock.wall_ms,
+            expiry_pause=self._expiry_pause,
         )
+
+    def _expiry_pause(self, tenant_id: str, name: str) -> ExpiryPause | None:
+        """The expiry of a topic's offsets pauses while it is deleted and can come back."""
+        image = self._services.newest_image
+        tenant = with_id(image.tenants, tenant_id)
+        topic = image.topic(DEFAULT_TENANT if tenant is None else tenant.name, name)
+        if topic is None or (tenant is None and tenant_id != DEFAULT_TENANT):
+            return NO_PAUSE
+        if topic.is_kept_whole:
+            return None
+        pause = topic.pause
+        return NO_PAUSE if pause is None else ExpiryPause(pause.ended_ms, pause.length_ms)
 
     def _new_uuid(self) -> str:
         return str(uuid.UUID(int=self._services.random.getrandbits(128), version=4))

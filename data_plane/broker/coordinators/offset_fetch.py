@@ -76,9 +76,12 @@ def handle_offset_fetch(
         unknown = [_name_topics(topics, context.api_version, group) for group in asked]
 
         def response(found: Sequence[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-            if version >= VERSION_WITH_TOPIC_IDS:
-                for group, answer, without_name in zip(asked, found, unknown, strict=True):
-                    _add_topic_ids(topics, answer, without_name, is_whole=group.topics is None)
+            for group, answer, without_name in zip(asked, found, unknown, strict=True):
+                is_whole = group.topics is None
+                if version >= VERSION_WITH_TOPIC_IDS:
+                    _add_topic_ids(topics, answer, without_name, is_whole=is_whole)
+                else:
+                    _hide_deleted(topics, answer, is_whole=is_whole)
             looked_up = iter(found)
             answers = [
                 OffsetFetchResponseGroup(
@@ -183,11 +186,37 @@ def _add_topic_ids(
         return
     if is_whole:
         # Offsets of topics that are gone have no id to be shown under.
-        by_names = topics.by_names()
-        answer.topics = [each for each in answer.topics if each.name in by_names]
+        shown = []
         for each in answer.topics:
-            each.topic_id = by_names[each.name].topic_id
+            topic = topics.by_name(each.name)
+            if topic is not None:
+                each.topic_id = topic.topic_id
+                shown.append(each)
+        answer.topics = shown
     answer.topics.extend(unknown)
+
+
+def _hide_deleted(topics: Topics, answer: OffsetFetchResponseGroup, *, is_whole: bool) -> None:
+    """The offsets of a topic that can come back are kept, and nobody's meanwhile."""
+    taken = topics.taken()
+    shown = []
+    for each in answer.topics:
+        topic = taken.get(each.name)
+        if topic is not None and topic.deletion is not None:
+            if is_whole:
+                continue
+            each.partitions = [
+                OffsetFetchResponsePartitions(
+                    partition_index=piece.partition_index,
+                    committed_offset=-1,
+                    committed_leader_epoch=-1,
+                    metadata="",
+                    error_code=piece.error_code,
+                )
+                for piece in each.partitions
+            ]
+        shown.append(each)
+    answer.topics = shown
 
 
 def _unknown_topic_id(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:

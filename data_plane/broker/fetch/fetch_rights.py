@@ -100,7 +100,7 @@ class FetchRights:
     ) -> Partition | None:
         """The replica to read at, or None; `error` then says why."""
         partitions = self._services.partitions
-        # An id may be anybody's, and followers fetch everybody's.
+        # An id may be anybody's, or of a topic that is deleted, and followers fetch everybody's.
         tenant = None if self.is_follower else self.tenant
         if projected is not None:
             source = (projected.source_topic_id, projected.source_index, tenant)
@@ -139,9 +139,11 @@ class FetchRights:
         )
 
     def _is_foreign(self, target: FetchPartition) -> bool:
-        """Whether the topic is another tenant's, which is as good as none."""
+        """Whether the topic is another tenant's, or deleted, which is as good as none."""
         topic = self._services.image.topics_by_id.get(UUID(bytes=target.topic_id))
-        return topic is not None and topic.tenant != self.tenant and not self.is_follower
+        if topic is None or self.is_follower:
+            return False
+        return topic.tenant != self.tenant or topic.deletion is not None
 
     def preferred_replica(self, target: FetchPartition, partition: Partition) -> int:
         """The broker where the consumer should read instead; -1 for none."""

@@ -39,8 +39,8 @@ class OpenFetches:
         self.closing.close(fetch_set)
 
     def look_up_again(self, partition: Partition) -> None:
-        """A projection is to be read where `partition` was read as it is: whoever reads it asks
-        the providers again."""
+        """`partition` is not what it was to those who read it: a projection is to be read in its
+        place, or its topic was deleted. They look it up again."""
         for watcher in list(partition.watchers):
             if isinstance(watcher, FetchPartition):
                 watcher.reader_changed()

@@ -412,7 +412,7 @@ class _Produce:
         partitions = self._services.partitions
         index = piece.partition_index
         partition = partitions.get(topic_id, index, self._tenant)
-        # An id may be anybody's.
+        # An id may be anybody's, or of a topic that is deleted.
         is_ours = partition is not None and partition.tenant == self._tenant
         if partition is None or partition.leader_error is not ErrorCode.NONE or not is_ours:
             answer.fail(self._why_not_here(topic_id, index))

@@ -11,6 +11,8 @@ once, so that the next start knows it.
 Invariants
 - What lookups return agrees with the image last applied: a deleted topic is gone, a topic made
   anew under an old name has another id and other partitions, `get` finds leading replicas only.
+- A topic that is deleted and can come back is followed and led as ever. By its name it is not
+  found, and its partitions are nobody's (`NOBODYS`), so that clients find them by id no more.
 - A log is deleted when the image says that its topic is gone or that this broker is no replica of
   it any more, and for no other reason (at a start: stray_logs.py).
 - What takes long, and nobody waits for, may be left by `apply_step` to `do_work_left`: taking away
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from data_plane.log.manager import LogManager
 
 ZERO_ID = bytes(16)
+# Whose partitions of deleted topics are: no tenant's name is empty.
+NOBODYS = ""
 # Partitions that `apply_image` does at a time; it ends when all are done.
 WORK_AT_ONCE = 1_000
 
@@ -112,6 +116,8 @@ class TopicPartitions:
         self._now_ms = 0
         # The image is from this broker's disk: the store may have gone on. Until the first new one.
         self.is_image_old = False
+        # Told of open partitions that clients may read no more.
+        self.on_hidden: Callable[[Partition], None] | None = None
         # Told when a led partition has somebody to take into its ISR.
         self.on_isr_may_grow: Callable[[Partition], None] | None = None
 
@@ -184,7 +190,7 @@ class TopicPartitions:
 
     def replica_by_name(self, tenant: str, topic: str, index: int) -> Partition | None:
         """As `replica`, for requests that name topics."""
-        topic_image = self._image.topic(tenant, topic)
+        topic_image = self._topic_of(tenant, topic)
         if topic_image is None:
             return None
         partition = self._replicas.get((topic_image.id_bytes, index))
@@ -214,7 +220,7 @@ class TopicPartitions:
         self, tenant: str, topic: str, index: int, current_leader_epoch: int = ANY_LEADER_EPOCH
     ) -> ErrorCode:
         """As `error`, for `get_by_name`."""
-        topic_image = self._image.topic(tenant, topic)
+        topic_image = self._topic_of(tenant, topic)
         if topic_image is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return self._error(topic_image, index, current_leader_epoch)
@@ -225,13 +231,17 @@ class TopicPartitions:
         """(leader id, leader epoch) according to the image, by name or by id; the other one is
         empty."""
         if topic:
-            topic_image = self._image.topic(tenant, topic)
+            topic_image = self._topic_of(tenant, topic)
         else:
             topic_image = self._image.topics_by_id.get(UUID(bytes=topic_id))
         if topic_image is None or not 0 <= index < len(topic_image.partitions):
             return None
         partition = topic_image.partitions[index]
         return partition.leader, partition.leader_epoch
+
+    def _topic_of(self, tenant: str, name: str) -> TopicImage | None:
+        topic = self._image.topic(tenant, name)
+        return None if topic is None or topic.deletion is not None else topic
 
     # What the image changes
 
@@ -357,8 +367,28 @@ class TopicPartitions:
                 changed.append((new.topic_id, index))
             if before is not None and image.state != before.state:
                 self._unconfigured[new.topic_id] = 0
+        if (old.deletion, old.pause) != (new.deletion, new.pause):
+            self._unconfigured[new.topic_id] = 0
+            if (old.deletion is None) is not (new.deletion is None):
+                self._show_or_hide(new)
         if old.configs != new.configs:
             self._unconfigured[new.topic_id] = 0
+
+    def _show_or_hide(self, topic: TopicImage) -> None:
+        """The topic has been deleted, or is back: clients find it no more, or again."""
+        for index in range(len(topic.partitions)):
+            partition = self._replicas.get((topic.id_bytes, index))
+            if partition is None:
+                continue
+            if topic.deletion is None:
+                partition.tenant = topic.tenant
+                if partition.leader_id == self._node_id:
+                    self._leading_by_name[topic.tenant, topic.name, index] = partition
+            else:
+                self._forget_name(partition)
+                partition.tenant = NOBODYS
+                if self.on_hidden is not None:
+                    self.on_hidden(partition)
 
     def _remove(self, topic: TopicImage, index: int, error: ErrorCode) -> None:
         key = (topic.id_bytes, index)
@@ -384,12 +414,16 @@ class TopicPartitions:
         key = (topic.id_bytes, partition.index)
         if partition.leader_id == self._node_id:
             self._leading_by_id[key] = partition
-            self._leading_by_name[(topic.tenant, topic.name, partition.index)] = partition
+            if topic.deletion is None:
+                self._leading_by_name[(topic.tenant, topic.name, partition.index)] = partition
         else:
             self._forget_leading(partition, key)
 
     def _forget_leading(self, partition: Partition, key: tuple[bytes, int]) -> None:
         self._leading_by_id.pop(key, None)
+        self._forget_name(partition)
+
+    def _forget_name(self, partition: Partition) -> None:
         name_key = (partition.tenant, partition.topic, partition.index)
         if self._leading_by_name.get(name_key) is partition:
             del self._leading_by_name[name_key]
@@ -408,7 +442,8 @@ class TopicPartitions:
             key = (topic.id_bytes, index)
             if self._loads is not None and self._loads.must_wait(key, log):
                 return None
-            partition = Partition(topic.tenant, topic.name, index, log, self._node_id, self)
+            tenant = topic.tenant if topic.deletion is None else NOBODYS
+            partition = Partition(tenant, topic.name, index, log, self._node_id, self)
             self._give_role(partition, topic, image, None)
         except LogError as error:
             if self.on_open_failed is not None:

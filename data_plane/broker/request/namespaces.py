@@ -8,10 +8,12 @@ inside; it goes with its tenant, and an id of a topic goes by itself.
     topic = context.topics.by_id(topic_id)
     context.topics.id_of(name)                      for `services.partitions`, bytes
     context.topics.within(image).by_name(name)      on the image that a change is decided on
+    context.topics.taken()                          the names that no new topic can have
     context.tenant                                  for whatever else asks whose name it is
     context.tenant_id                               for what is kept of it beside the metadata
 
 Invariants
+- A topic that is deleted and can come back is not there, but that its name is taken.
 - A resolver gives nothing of another tenant: not by name, not by id, not in a list. What is not
   there and what is another tenant's are the same to a handler.
 - There is no look-up by a bare name: whoever forgets the tenant does not type-check.
@@ -60,11 +62,14 @@ class Held:
 class Topics:
     """The topics of one tenant."""
 
-    __slots__ = ("_holder", "tenant")
+    __slots__ = ("_found", "_found_in", "_holder", "tenant")
 
     def __init__(self, holder: ImageHolder, tenant: str) -> None:
         self._holder = holder
         self.tenant = tenant
+        # Those of `_found_in` that are not deleted.
+        self._found_in: Mapping[str, TopicImage] | None = None
+        self._found: Mapping[str, TopicImage] = {}
 
     def within(self, image: MetadataImage) -> Topics:
         """The same, as this image has them."""
@@ -73,9 +78,10 @@ class Topics:
     def by_name(self, name: str) -> TopicImage | None:
         # On the path of every request: no call more than needed.
         try:
-            return self._holder.image.topics_by_tenant[self.tenant].get(name)
+            topic = self._holder.image.topics_by_tenant[self.tenant][name]
         except KeyError:
             return None
+        return topic if topic.deletion is None else None
 
     def id_of(self, name: str) -> bytes:
         """The topic's id as partitions are looked up by; NO_ID when there is none."""
@@ -84,10 +90,23 @@ class Topics:
 
     def by_id(self, topic_id: UUID) -> TopicImage | None:
         topic = self._holder.image.topics_by_id.get(topic_id)
-        return topic if topic is not None and topic.tenant == self.tenant else None
+        if topic is None or topic.tenant != self.tenant or topic.deletion is not None:
+            return None
+        return topic
 
     def by_names(self) -> Mapping[str, TopicImage]:
         """All of them, in the image's order."""
+        topics = self.taken()
+        if topics is not self._found_in:
+            self._found_in, self._found = topics, topics
+            if any(topic.deletion is not None for topic in topics.values()):
+                self._found = {
+                    name: topic for name, topic in topics.items() if topic.deletion is None
+                }
+        return self._found
+
+    def taken(self) -> Mapping[str, TopicImage]:
+        """As `by_names`, with those that are deleted and can come back."""
         return self._holder.image.topics_of(self.tenant)
 
     def all(self) -> Iterable[TopicImage]:
@@ -104,7 +123,8 @@ class Topics:
 
 class CellTopics(Topics):
     """Those of all tenants, for operators: `orders` is the default tenant's, `acme/orders` that of
-    `acme`. Neither topics nor tenants have a slash in their names."""
+    `acme`. Neither topics nor tenants have a slash in their names. Deleted ones that can come back
+    are there, too: they have replicas."""
 
     __slots__ = ()
 
@@ -117,7 +137,7 @@ class CellTopics(Topics):
     def by_name(self, name: str) -> TopicImage | None:
         tenant, separator, topic = name.partition("/")
         if not separator:
-            return super().by_name(name)
+            return self._holder.image.topic(DEFAULT_TENANT, name)
         return None if tenant == DEFAULT_TENANT else self._holder.image.topic(tenant, topic)
 
     def by_id(self, topic_id: UUID) -> TopicImage | None:

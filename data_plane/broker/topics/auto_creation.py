@@ -63,14 +63,15 @@ def _decide(
     names: Sequence[str],
     partitions_count: int,
 ) -> list[Change]:
-    collisions = CollisionIndex(topics.by_names())
+    taken = topics.taken()
+    collisions = CollisionIndex(taken)
     new = NewPartitions(services, image)
     changes: list[Change] = []
     made: set[str] = set()
     for name in names:
         folded = name.replace(".", "_")
         if (
-            topics.by_name(name) is not None
+            name in taken
             or name == METADATA_TOPIC
             or collisions.find(name) is not None
             or folded in made

@@ -27,6 +27,7 @@ from data_plane.broker.request.topic_names import (
     invalid_name_reason,
 )
 from data_plane.broker.services import Services
+from data_plane.broker.topics.kept_topics import refuse_if_reserved
 from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
 from data_plane.cell.acls import AclOperation
@@ -178,7 +179,7 @@ class Creations:
         self._services = services
         self._topics = topics
         self._new = new
-        self._collisions = CollisionIndex(topics.by_names())
+        self._collisions = CollisionIndex(topics.taken())
 
     def decide(self, topic: CreatableTopic) -> tuple[CreateTopic, list[ChangePartition]]:
         """The topic, and what its partitions begin with. Raises Refusal."""
@@ -191,6 +192,7 @@ class Creations:
             raise Refusal(ErrorCode.INVALID_REQUEST, message)
         if self._topics.by_name(name) is not None:
             raise Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        refuse_if_reserved(self._topics, name)
         collision = self._collisions.find(name)
         if collision is not None:
             raise Refusal(

@@ -1,22 +1,24 @@
 """DeleteTopics, versions 1 to 6: by name, and from version 6 on by id.
 
 All topics of a request that may go are deleted in one commit. Their logs go when the new image is
-applied, which renames their folders; files are removed after file.delete.delay.ms.
+applied, which renames their folders; files are removed after file.delete.delay.ms. Of a topic with
+tidewheel.undelete.ms nothing goes yet (kept_topics.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.namespaces import Topics
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
+from data_plane.broker.topics.kept_topics import KeptTopics
 from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.ownership import refuse_if_declared
-from data_plane.cell.changes import Change, DeleteTopic
+from data_plane.cell.changes import Change
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
@@ -50,7 +52,8 @@ def handle_delete_topics(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         results.clear()
-        return _decide_deletions(context, image, wanted, results, mutations)
+        delete = KeptTopics(services).deletion
+        return _decide_deletions(context, image, wanted, results, delete, mutations)
 
     def done(error: BaseException | None) -> None:
         if error is not None:
@@ -83,6 +86,7 @@ def _decide_deletions(
     image: MetadataImage,
     wanted: Sequence[DeleteTopicState],
     results: list[DeletableTopicResult],
+    delete: Callable[[MetadataImage, TopicImage], Change],
     mutations: Mutations,
 ) -> list[Change]:
     topics = context.topics.within(image)
@@ -100,6 +104,7 @@ def _decide_deletions(
         try:
             topic = _topic_to_delete(topics, state, provided)
             refuse_if_declared(image, context.namespace, topic.name, "deleted")
+            change = delete(image, topic)
             mutations.count(topic.topic_id, len(topic.partitions))
         except Refusal as refusal:
             topic_id = state.topic_id
@@ -114,7 +119,7 @@ def _decide_deletions(
                 )
             )
         else:
-            changes.append(DeleteTopic.of(topic))
+            changes.append(change)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
     return changes
 

@@ -1,0 +1,138 @@
+"""Purges: a deleted topic goes for good when its time is over.
+
+    deleted at a date that nobody vouched for    dated, as soon as somebody vouches for one
+    its time is over                             `DeleteTopic`, which takes logs and offsets with it
+
+One broker does this, the controller, or a broker that is alone; by a date that is vouched for, on
+an image that is vouched for, and never otherwise (deletion_guard.py): a clock that is wrong for a
+moment purges nothing. What is decided is decided anew on the image that it is committed to: a topic
+that has come back meanwhile, or was deleted anew, stays.
+
+Deliberately absent: purging by order (kept_topics.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Final
+from uuid import UUID
+
+from data_plane.broker.services import Services
+from data_plane.cell.changes import Change, DeleteTopic
+from data_plane.cell.metadata import MetadataImage, TopicImage
+from data_plane.cell.topic_deletions import dated, is_over, next_date_ms
+from data_plane.cell.topics_draft import changed_topics
+
+INTERVAL_MS: Final = 1_000
+# The rest comes with the next commit.
+TOPICS_PER_COMMIT_MAX: Final = 100
+
+
+class TopicPurges:
+    """A component."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        # From what date on something is to be done about a topic. The heap may also have what does
+        # not hold any more.
+        self._dates_ms: dict[UUID, int] = {}
+        self._heap: list[tuple[int, bytes]] = []
+        self._is_writing = False
+        self._next_ms = 0
+        self.purged_count = 0
+        services.image_listeners.append(self._image_changed)
+
+    def start(self, now_ms: int) -> None:
+        for topic in self._services.image.topics_by_id.values():
+            self._note(topic)
+
+    def _image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
+        if old.topics_by_id is new.topics_by_id:
+            return
+        for topic, other in changed_topics(old, new):
+            if other is None or other.topic_id != topic.topic_id:
+                self._dates_ms.pop(topic.topic_id, None)
+            else:
+                self._note(other)
+        for topic, other in changed_topics(new, old):
+            # An image that was read as a whole may bring one that was deleted before it was known.
+            if other is None or other.topic_id != topic.topic_id:
+                self._note(topic)
+
+    def _note(self, topic: TopicImage) -> None:
+        date_ms = next_date_ms(topic)
+        if date_ms is None:
+            self._dates_ms.pop(topic.topic_id, None)
+        elif self._dates_ms.get(topic.topic_id) != date_ms:
+            self._dates_ms[topic.topic_id] = date_ms
+            heappush(self._heap, (date_ms, topic.topic_id.bytes))
+
+    def tick(self, now_ms: int) -> None:
+        if not self._heap or self._is_writing or now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + INTERVAL_MS
+        services = self._services
+        membership = services.membership
+        if membership is not None and not membership.is_controller:
+            return
+        offset_ms = services.wall_clock.vouched_offset_ms
+        if services.deletion_permit.why_not_by_date or offset_ms is None:
+            return
+        date_ms = now_ms + offset_ms
+        due = self._take_due(date_ms)
+        if due:
+            self._write(due, date_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """Every broker has a tick each second anyway."""
+        return None
+
+    def stop(self, now_ms: int) -> None:
+        """Nothing to let go of."""
+
+    def _take_due(self, date_ms: int) -> dict[UUID, int]:
+        due: dict[UUID, int] = {}
+        heap = self._heap
+        while heap and heap[0][0] <= date_ms and len(due) < TOPICS_PER_COMMIT_MAX:
+            since_ms, id_bytes = heappop(heap)
+            topic_id = UUID(bytes=id_bytes)
+            if self._dates_ms.get(topic_id) == since_ms:
+                due[topic_id] = since_ms
+        return due
+
+    def _write(self, due: dict[UUID, int], date_ms: int) -> None:
+        services = self._services
+        self._is_writing = True
+        purged: list[str] = []
+
+        def decide(image: MetadataImage) -> Sequence[Change]:
+            purged.clear()
+            changes: list[Change] = []
+            for topic_id in due:
+                topic = image.topics_by_id.get(topic_id)
+                if topic is None:
+                    continue
+                change: Change | None = dated(topic, date_ms)
+                if is_over(topic, date_ms):
+                    purged.append(str(topic))
+                    change = DeleteTopic.of(topic)
+                if change is not None:
+                    changes.append(change)
+            return changes
+
+        def done(error: BaseException | None) -> None:
+            self._is_writing = False
+            for topic_id, since_ms in due.items():
+                # Whatever came of it: what still holds is looked at again.
+                if self._dates_ms.get(topic_id) == since_ms:
+                    heappush(self._heap, (since_ms, topic_id.bytes))
+            if error is not None:
+                services.log.warning("topics_not_purged", error=repr(error))
+                return
+            self.purged_count += len(purged)
+            for name in purged:
+                services.log.info("topic_purged", topic=name)
+
+        epoch = None if services.membership is None else services.membership.controller.epoch
+        services.metadata.write(decide, done, epoch)
