@@ -211,7 +211,7 @@ def _add_components(
     services.log_threshold = ports.log_threshold
     services.producer_ids = ProducerIds(services, entry.kept_producer_ids)
     services.fetches = OpenFetches(services)
-    services.partitions.on_hidden = services.fetches.look_up_again
+    services.partitions.leading_ones.on_hidden = services.fetches.look_up_again
     purges = TopicPurges(services)
     services.authentication = Authentication(services, ports.now_ms)
     services.groups = GroupService(services)

@@ -51,7 +51,7 @@ class KeepingPlayer(NamespacePlayer):
     def __init__(self, undelete_ms: int = WEEK_MS, *, is_dated: bool = True) -> None:
         super().__init__({UNDELETE_MS: str(undelete_ms)})
         services = self.services
-        services.partitions.on_hidden = self.sessions.look_up_again
+        services.partitions.leading_ones.on_hidden = self.sessions.look_up_again
         self.purges = TopicPurges(services)
         services.components.append(self.purges)
         self.purges.start(self.now_ms)

@@ -29,6 +29,7 @@ from tests.simulation.mutants_standing import STANDING_MUTANTS
 from tests.simulation.mutants_starts import START_MUTANTS
 from tests.simulation.mutants_static import STATIC_MUTANTS
 from tests.simulation.mutants_throttles import THROTTLE_MUTANTS
+from tests.simulation.mutants_undeletes import UNDELETE_MUTANTS
 
 MUTANTS: tuple[Mutant, ...] = (
     *REPLICA_MUTANTS,
@@ -53,6 +54,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *LARGE_MUTANTS,
     *PROJECTION_MUTANTS,
     *PIN_MUTANTS,
+    *UNDELETE_MUTANTS,
 )
 
 

@@ -5,10 +5,10 @@
                       └ undelete.ms ─────► gone; not sooner, whatever a clock shows for a moment
 
 An operator's orders go to a broker as CellAdmin gives them to it: decided on the image that they
-are committed to, and nobody hears of the outcome when the broker dies. Producers, readers and groups use
-these topics like all others. While one is deleted nothing may be read from it nor written to it at
-a broker that knows (`_probe`), no record goes because of its age or size (retention.py knows that),
-and all that was committed stays on its replicas (history.py). In the end all are back.
+are committed to, and nobody hears of the outcome when the broker dies. Producers, readers and
+groups use these topics like all others. While one is deleted nothing is read from it nor written to
+it at a broker that knows (`_probe`), no record goes because of its age or size (retention.py knows
+that), and all that was committed stays on its replicas (history.py). In the end all are back.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ KEPT_TOPICS = ("kept1", "kept2")
 PARTITIONS = 2
 REPLICAS = 3
 UNDELETE_MS_CHOICES = ("400", "1500", "3600000", "3600000")
-FORGETFUL = ({}, {"retention.ms": "400", "segment.ms": "200", "file.delete.delay.ms": "0"})
+FORGETFUL: tuple[dict[str, str], ...] = (
+    {},
+    {"retention.ms": "400", "segment.ms": "200", "file.delete.delay.ms": "0"},
+)
 PRODUCE_VERSION_WITH_IDS = 13
 FETCH_VERSION_WITH_IDS = 13
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -64,17 +67,12 @@ class Undeleter(Administrator):
         topics = self.cell.store.image.topics_of("default")
         return not any(topics[name].deletion for name in KEPT_TOPICS if name in topics)
 
-    def stop(self) -> None:
-        """From now on all come back, and nothing else happens."""
-        super().stop()
-        self._wait()
-
     def _go_on(self) -> None:
+        # Also when it has stopped: what was sent before may come late.
+        self._wait()
         if not self._is_stopped:
-            self._wait()
             self.change()
         elif not self.is_settled:
-            self._wait()
             for name in KEPT_TOPICS:
                 self._order("undeletion", name)
 

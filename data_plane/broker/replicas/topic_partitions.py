@@ -11,8 +11,6 @@ once, so that the next start knows it.
 Invariants
 - What lookups return agrees with the image last applied: a deleted topic is gone, a topic made
   anew under an old name has another id and other partitions, `get` finds leading replicas only.
-- A topic that is deleted and can come back is followed and led as ever. By its name it is not
-  found, and its partitions are nobody's (`NOBODYS`), so that clients find them by id no more.
 - A log is deleted when the image says that its topic is gone or that this broker is no replica of
   it any more, and for no other reason (at a start: stray_logs.py).
 - What takes long, and nobody waits for, may be left by `apply_step` to `do_work_left`: taking away
@@ -36,6 +34,7 @@ from data_plane.broker.config.replication_settings import (
     min_insync_replicas,
     replication_settings,
 )
+from data_plane.broker.replicas.leading import Leading, tenant_shown
 from data_plane.broker.replicas.log_loads import LogLoads
 from data_plane.broker.request.few_at_once import FewAtOnce
 from data_plane.broker.request.partition_errors import ANY_LEADER_EPOCH, check_leader_epoch
@@ -55,8 +54,6 @@ if TYPE_CHECKING:
     from data_plane.log.manager import LogManager
 
 ZERO_ID = bytes(16)
-# Whose partitions of deleted topics are: no tenant's name is empty.
-NOBODYS = ""
 # Partitions that `apply_image` does at a time; it ends when all are done.
 WORK_AT_ONCE = 1_000
 
@@ -99,8 +96,9 @@ class TopicPartitions:
         self._request_sync = request_sync
         self._config = config
         self._replicas: dict[tuple[bytes, int], Partition] = {}
-        self._leading_by_id: dict[tuple[bytes, int], Partition] = {}
-        self._leading_by_name: dict[tuple[str, str, int], Partition] = {}
+        self.leading_ones = Leading()
+        self._leading_by_id = self.leading_ones.by_id
+        self._leading_by_name = self.leading_ones.by_name
         self._listeners: list[OnRolesChanged] = []
         # Told about partitions whose disk fails when they are opened, for the log and metrics.
         self.on_open_failed: Callable[[str, int, LogError], None] | None = None
@@ -116,8 +114,6 @@ class TopicPartitions:
         self._now_ms = 0
         # The image is from this broker's disk: the store may have gone on. Until the first new one.
         self.is_image_old = False
-        # Told of open partitions that clients may read no more.
-        self.on_hidden: Callable[[Partition], None] | None = None
         # Told when a led partition has somebody to take into its ISR.
         self.on_isr_may_grow: Callable[[Partition], None] | None = None
 
@@ -370,31 +366,15 @@ class TopicPartitions:
         if (old.deletion, old.pause) != (new.deletion, new.pause):
             self._unconfigured[new.topic_id] = 0
             if (old.deletion is None) is not (new.deletion is None):
-                self._show_or_hide(new)
+                self.leading_ones.show_or_hide(new, self._replicas)
         if old.configs != new.configs:
             self._unconfigured[new.topic_id] = 0
-
-    def _show_or_hide(self, topic: TopicImage) -> None:
-        """The topic has been deleted, or is back: clients find it no more, or again."""
-        for index in range(len(topic.partitions)):
-            partition = self._replicas.get((topic.id_bytes, index))
-            if partition is None:
-                continue
-            if topic.deletion is None:
-                partition.tenant = topic.tenant
-                if partition.leader_id == self._node_id:
-                    self._leading_by_name[topic.tenant, topic.name, index] = partition
-            else:
-                self._forget_name(partition)
-                partition.tenant = NOBODYS
-                if self.on_hidden is not None:
-                    self.on_hidden(partition)
 
     def _remove(self, topic: TopicImage, index: int, error: ErrorCode) -> None:
         key = (topic.id_bytes, index)
         partition = self._replicas.pop(key, None)
         if partition is not None:
-            self._forget_leading(partition, key)
+            self.leading_ones.forget(partition, topic.id_bytes)
             partition.close(error)
         self._undeleted[(topic.topic_id, index)] = None
 
@@ -411,22 +391,10 @@ class TopicPartitions:
         self, partition: Partition, topic: TopicImage, image: PartitionImage, now_ms: int | None
     ) -> None:
         partition.follow_image(image, replication_settings(self._config, topic, image), now_ms)
-        key = (topic.id_bytes, partition.index)
         if partition.leader_id == self._node_id:
-            self._leading_by_id[key] = partition
-            if topic.deletion is None:
-                self._leading_by_name[(topic.tenant, topic.name, partition.index)] = partition
+            self.leading_ones.put(partition, topic)
         else:
-            self._forget_leading(partition, key)
-
-    def _forget_leading(self, partition: Partition, key: tuple[bytes, int]) -> None:
-        self._leading_by_id.pop(key, None)
-        self._forget_name(partition)
-
-    def _forget_name(self, partition: Partition) -> None:
-        name_key = (partition.tenant, partition.topic, partition.index)
-        if self._leading_by_name.get(name_key) is partition:
-            del self._leading_by_name[name_key]
+            self.leading_ones.forget(partition, topic.id_bytes)
 
     def _open(self, topic: TopicImage, index: int, *, is_new: bool = False) -> Partition | None:
         if not 0 <= index < len(topic.partitions):
@@ -442,8 +410,7 @@ class TopicPartitions:
             key = (topic.id_bytes, index)
             if self._loads is not None and self._loads.must_wait(key, log):
                 return None
-            tenant = topic.tenant if topic.deletion is None else NOBODYS
-            partition = Partition(tenant, topic.name, index, log, self._node_id, self)
+            partition = Partition(tenant_shown(topic), topic.name, index, log, self._node_id, self)
             self._give_role(partition, topic, image, None)
         except LogError as error:
             if self.on_open_failed is not None:
