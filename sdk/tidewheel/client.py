@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from tidewheel.access import access_from_env, parse_access
 from tidewheel.admin import Admin
 from tidewheel.consumer import Consumer
 from tidewheel.consumer_options import Commit, ConsumerOptions, RebalanceCallback, Start
@@ -22,8 +23,6 @@ from tidewheel.settings import (
     ClientSettings,
     ConsumerSettings,
     ProducerSettings,
-    bootstrap_from_env,
-    parse_bootstrap,
 )
 from tidewheel.transport.librdkafka import LibrdkafkaTransport
 from tidewheel.transport.librdkafka.connection import logger
@@ -43,8 +42,8 @@ class Client:
     """A connection to one Tidewheel cell, or to any Kafka brokers.
 
     Args:
-        bootstrap: `host:port,host:port` or `tidewheel://host:port,…`; None takes TIDEWHEEL_URL,
-            or 127.0.0.1:9092 without it.
+        bootstrap: `host:port,host:port` or `tidewheel://user:password@host:port,…?ca=…` (see
+            `tidewheel.access`); None takes TIDEWHEEL_URL, else a profile, else 127.0.0.1:9092.
         settings: client id, time-outs.
         producer: how `Topic`s of this client send.
         consumer: defaults of `subscribe`.
@@ -66,21 +65,23 @@ class Client:
         consumer_interceptors: Sequence[ConsumerInterceptor] = (),
         transport: Transport | None = None,
     ) -> None:
-        self.bootstrap = bootstrap_from_env() if bootstrap is None else parse_bootstrap(bootstrap)
+        access = access_from_env() if bootstrap is None else parse_access(bootstrap)
+        # Without user and password.
+        self.bootstrap = access.bootstrap
         self.settings = settings or ClientSettings()
         self._producer_settings = producer or ProducerSettings()
         self._consumer_settings = consumer or ConsumerSettings()
         self._producer_interceptors = tuple(producer_interceptors)
         self._consumer_interceptors = tuple(consumer_interceptors)
-        self._transport = transport or LibrdkafkaTransport(self.bootstrap, self.settings)
+        self._transport = transport or LibrdkafkaTransport(access, self.settings)
         self._sender: Sender | None = None
         self._consumers: set[Consumer] = set()
         self._state = "new"
 
     @classmethod
     def from_env(cls, **settings: Any) -> Self:
-        """A client for TIDEWHEEL_URL; keyword arguments as for the constructor."""
-        return cls(bootstrap_from_env(), **settings)
+        """A client for TIDEWHEEL_URL or a profile; keyword arguments as for the constructor."""
+        return cls(None, **settings)
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -73,10 +73,32 @@ class RequestTimedOut(TidewheelError):
     retriable = True
 
 
-class NotAuthorized(TidewheelError):
-    """The credentials do not allow this."""
+class NotAuthenticated(TidewheelError):
+    """The broker does not take the user's name and password, or asks for them."""
 
-    default_hint = "Ask the owner of the tenant for a grant on this topic or group"
+    default_hint = (
+        "Check user and password in TIDEWHEEL_URL (tidewheel://user:password@host:port) or the "
+        "profile, and that the port is one that takes them; `tidewheel users list` shows who there "
+        "is, `tidewheel users rotate USER` makes a new password"
+    )
+
+
+class TlsFailed(TidewheelError):
+    """Client and broker have not agreed on TLS: mostly, the broker's authority is not trusted."""
+
+    default_hint = (
+        "Name the authority that has signed the broker's certificate (`?ca=/path/to/ca.pem` in "
+        "TIDEWHEEL_URL; `tidewheel up` prints its own), and use the host name in the certificate"
+    )
+
+
+class NotAuthorized(TidewheelError):
+    """Who the client is may not do this."""
+
+    default_hint = (
+        "Ask an operator for a grant, for example `tidewheel acls grant USER --topic NAME "
+        "--operation read`; a consumer needs read on its group, too (--group NAME)"
+    )
 
 
 class Unsupported(TidewheelError):
@@ -318,8 +340,10 @@ _BY_KAFKA_NAME: dict[str, _Factory] = {
     "TOPIC_AUTHORIZATION_FAILED": NotAuthorized,
     "GROUP_AUTHORIZATION_FAILED": NotAuthorized,
     "CLUSTER_AUTHORIZATION_FAILED": NotAuthorized,
-    "SASL_AUTHENTICATION_FAILED": NotAuthorized,
-    "_AUTHENTICATION": NotAuthorized,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": NotAuthorized,
+    "SASL_AUTHENTICATION_FAILED": NotAuthenticated,
+    "_AUTHENTICATION": NotAuthenticated,
+    "_SSL": TlsFailed,
     "UNSUPPORTED_VERSION": Unsupported,
     "_UNSUPPORTED_FEATURE": Unsupported,
     "UNSUPPORTED_FOR_MESSAGE_FORMAT": Unsupported,

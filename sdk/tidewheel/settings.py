@@ -1,4 +1,4 @@
-"""How a client is set up: addresses, producing, consuming. Checked when made, immutable after.
+"""How a client is set up: time-outs, producing, consuming. Checked when made, immutable after.
 
 Durations are in milliseconds and sizes in bytes, as the names say. `librdkafka` fields pass
 properties under librdkafka's own names for what these settings do not cover; they win.
@@ -6,18 +6,12 @@ properties under librdkafka's own names for what these settings do not cover; th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self
 
 from tidewheel.errors import ConfigurationError
 from tidewheel.partitioner import Partitioner
-
-URL_VARIABLE: Final = "TIDEWHEEL_URL"
-DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
-DEFAULT_PORT: Final = 9092
-_SCHEME: Final = "tidewheel://"
 
 REQUEST_TIMEOUT_MS: Final = 5_000
 """A broker that takes longer to answer counts as frozen or cut off, and its connection is given up:
@@ -35,42 +29,6 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 
 MESSAGE_BYTES_MAX_DEFAULT: Final = 1_048_588
 """What brokers take by default (`max.message.bytes`), batch overhead included."""
-
-
-def parse_bootstrap(text: str) -> str:
-    """`host:port,host:port` of a TIDEWHEEL_URL or of a plain list of addresses.
-
-    >>> parse_bootstrap("tidewheel://b1:9092,b2")
-    'b1:9092,b2:9092'
-    """
-    hint = "Write tidewheel://host:port, or host:port,host:port"
-    rest = text.strip()
-    if rest.startswith(_SCHEME):
-        rest = rest[len(_SCHEME) :].rstrip("/")
-    elif "://" in rest:
-        raise ConfigurationError(f"{text!r} is not a Tidewheel address", hint=hint)
-    if "@" in rest:
-        raise ConfigurationError(
-            "The address carries credentials, which this version cannot use yet",
-            hint="Leave out everything up to the @",
-        )
-    addresses = [_parse_address(item.strip(), text, hint) for item in rest.split(",")]
-    return ",".join(addresses)
-
-
-def _parse_address(item: str, text: str, hint: str) -> str:
-    host, colon, port = item.rpartition(":")
-    if not colon or item.endswith("]"):
-        host, port = item, str(DEFAULT_PORT)
-    valid_port = port.isascii() and port.isdigit() and 0 < int(port) < 65536
-    if not host or not valid_port or any(c in host for c in " /?#"):
-        raise ConfigurationError(f"{text!r} is not a list of addresses", hint=hint)
-    return f"{host}:{port}"
-
-
-def bootstrap_from_env(environ: Mapping[str, str] | None = None) -> str:
-    """The addresses in TIDEWHEEL_URL, or 127.0.0.1:9092 when it is not set."""
-    return parse_bootstrap((environ or os.environ).get(URL_VARIABLE) or DEFAULT_BOOTSTRAP)
 
 
 def _check(condition: bool, message: str, hint: str) -> None:

@@ -1,4 +1,4 @@
-"""Addresses, settings, durations and headers: what is taken, what is refused and how."""
+"""Settings, durations and headers: what is taken, what is refused and how."""
 
 from __future__ import annotations
 
@@ -9,41 +9,6 @@ import pytest
 from tidewheel import ConsumerSettings, ProducerRecord, ProducerSettings
 from tidewheel.errors import ConfigurationError, TidewheelError
 from tidewheel.headers import DELAY_LEVELS, duration_ms, encode_headers
-from tidewheel.settings import bootstrap_from_env, parse_bootstrap
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("tidewheel://a:1,b:2", "a:1,b:2"),
-        ("tidewheel://a:1/", "a:1"),
-        ("a", "a:9092"),
-        (" a:1 , b ", "a:1,b:9092"),
-        ("[::1]:19", "[::1]:19"),
-        ("[::1]", "[::1]:9092"),
-    ],
-)
-def test_addresses(text: str, expected: str) -> None:
-    assert parse_bootstrap(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "http://a:1", "a:0", "a:70000", "a:x", "a,,b", "a:1/x", ":1"])
-def test_bad_addresses_name_themselves_and_the_form(text: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        parse_bootstrap(text)
-    assert repr(text) in caught.value.message
-    assert "tidewheel://host:port" in caught.value.hint
-
-
-def test_credentials_are_refused_without_printing_them() -> None:
-    with pytest.raises(ConfigurationError, match="credentials") as caught:
-        parse_bootstrap("tidewheel://me:secret@a:1")
-    assert "secret" not in str(caught.value)
-
-
-def test_the_environment_chooses_the_address() -> None:
-    assert bootstrap_from_env({"TIDEWHEEL_URL": "tidewheel://x:1"}) == "x:1"
-    assert bootstrap_from_env({}) == "127.0.0.1:9092"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from data_plane.broker.replicas.topic_partitions import TopicPartitions
 from data_plane.broker.request.wall_clock import WallClock
 from data_plane.broker.topics import topic_purges
 from data_plane.broker.topics.topic_purges import TopicPurges
+from data_plane.cell import topics_draft
 from data_plane.cell.metadata import TopicImage
 from data_plane.log.config import LogConfig
 from data_plane.log.permit import PERMITTED
@@ -63,7 +64,7 @@ def _pauses_are_forgotten(patch: Patch) -> None:
 
 
 def _offsets_go_at_once(patch: Patch) -> None:
-    original: Any = groups.changed_topics
+    original: Any = topics_draft.changed_topics
 
     def changed_topics(old: Any, new: Any) -> Any:
         for topic, other in original(old, new):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from data_plane.cell.metadata import TopicImage
+    from data_plane.cell.metadata import MetadataImage, TopicImage
     from data_plane.replica.partition import Partition
 
 # Whose partitions of deleted topics are: no tenant's name is empty.
@@ -22,6 +22,12 @@ NOBODYS: Final = ""
 def tenant_shown(topic: TopicImage) -> str:
     """Whose a topic's partitions are, for whoever asks on behalf of a client."""
     return topic.tenant if topic.deletion is None else NOBODYS
+
+
+def shown_topic(image: MetadataImage, tenant: str, name: str) -> TopicImage | None:
+    """The topic of that name, if there is one for clients."""
+    topic = image.topic(tenant, name)
+    return None if topic is None or topic.deletion is not None else topic
 
 
 class Leading:

@@ -34,7 +34,7 @@ from data_plane.broker.config.replication_settings import (
     min_insync_replicas,
     replication_settings,
 )
-from data_plane.broker.replicas.leading import Leading, tenant_shown
+from data_plane.broker.replicas.leading import Leading, shown_topic, tenant_shown
 from data_plane.broker.replicas.log_loads import LogLoads
 from data_plane.broker.request.few_at_once import FewAtOnce
 from data_plane.broker.request.partition_errors import ANY_LEADER_EPOCH, check_leader_epoch
@@ -180,13 +180,13 @@ class TopicPartitions:
         partition = self._replicas.get((topic_id, index))
         if partition is None and topic_id != ZERO_ID:
             topic = self._image.topics_by_id.get(UUID(bytes=topic_id))
-            if topic is not None and tenant in (None, topic.tenant):
+            if topic is not None and tenant in (None, tenant_shown(topic)):
                 partition = self._open(topic, index)
         return partition
 
     def replica_by_name(self, tenant: str, topic: str, index: int) -> Partition | None:
         """As `replica`, for requests that name topics."""
-        topic_image = self._topic_of(tenant, topic)
+        topic_image = shown_topic(self._image, tenant, topic)
         if topic_image is None:
             return None
         partition = self._replicas.get((topic_image.id_bytes, index))
@@ -216,7 +216,7 @@ class TopicPartitions:
         self, tenant: str, topic: str, index: int, current_leader_epoch: int = ANY_LEADER_EPOCH
     ) -> ErrorCode:
         """As `error`, for `get_by_name`."""
-        topic_image = self._topic_of(tenant, topic)
+        topic_image = shown_topic(self._image, tenant, topic)
         if topic_image is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return self._error(topic_image, index, current_leader_epoch)
@@ -227,17 +227,13 @@ class TopicPartitions:
         """(leader id, leader epoch) according to the image, by name or by id; the other one is
         empty."""
         if topic:
-            topic_image = self._topic_of(tenant, topic)
+            topic_image = shown_topic(self._image, tenant, topic)
         else:
             topic_image = self._image.topics_by_id.get(UUID(bytes=topic_id))
         if topic_image is None or not 0 <= index < len(topic_image.partitions):
             return None
         partition = topic_image.partitions[index]
         return partition.leader, partition.leader_epoch
-
-    def _topic_of(self, tenant: str, name: str) -> TopicImage | None:
-        topic = self._image.topic(tenant, name)
-        return None if topic is None or topic.deletion is not None else topic
 
     # What the image changes
 

@@ -23,9 +23,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tidewheel.access import DEFAULT_BOOTSTRAP, redacted
 from tidewheel.client import Client
 from tidewheel.errors import BrokerUnreachable, TidewheelError
-from tidewheel.settings import DEFAULT_BOOTSTRAP, ClientSettings, ConsumerSettings, ProducerSettings
+from tidewheel.settings import ClientSettings, ConsumerSettings, ProducerSettings
 
 PROGRAM: Final = "./tidewheel" if "TIDEWHEEL_CHECKOUT" in os.environ else "tidewheel"
 """What the person typed, so that the commands in our messages can be copied as they are."""
@@ -47,7 +48,8 @@ UrlOption = Annotated[
         metavar="ADDRESS",
         envvar="TIDEWHEEL_URL",
         show_envvar=True,
-        help="Brokers: host:port,host:port or tidewheel://host:port; 127.0.0.1:9092 if not given.",
+        help="Brokers: host:port,host:port or tidewheel://user:password@host:port?ca=FILE; the "
+        "default profile or 127.0.0.1:9092 if not given.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
@@ -65,12 +67,13 @@ def fail(message: str, hint: str = "", status: int = EXIT_FAILED) -> NoReturn:
 def command_line(words: str) -> str:
     """A command to copy, for the brokers that this one was for: `./tidewheel topics --url …`."""
     url = _url_given.get()
-    return f"{PROGRAM} {words}" + (f" --url {shlex.quote(url)}" if url is not None else "")
+    shown = "" if url is None else f" --url {shlex.quote(redacted(url))}"
+    return f"{PROGRAM} {words}{shown}"
 
 
 def _as_typed(hint: str) -> str:
     """A hint with its commands as the person has to type them."""
-    ours = "produce|consume|topics|groups|lag|brokers|partitions|drain"
+    ours = "produce|consume|topics|groups|lag|brokers|partitions|drain|users|acls"
     hint = re.sub(
         rf"`(?:tidewheel|{re.escape(PROGRAM)}) ((?:{ours})\b[^`]*)`",
         lambda found: f"`{command_line(found[1])}`",
@@ -84,7 +87,7 @@ def _unreachable_hint(url: str | None) -> str:
         address = f"its address is {DEFAULT_BOOTSTRAP} (else give --url or set TIDEWHEEL_URL)"
     else:
         name = "--url" if _url_given.get() is not None else "TIDEWHEEL_URL"
-        address = f"{name} {url} is its address"
+        address = f"{name} {redacted(url)} is its address"
     return (
         f"Check that the broker runs (`{PROGRAM} status`, with the --data that `{PROGRAM} up` was "
         f"given), that {address}, and that no firewall is in between"

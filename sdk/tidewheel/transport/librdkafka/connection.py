@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from tidewheel.access import Access
 from tidewheel.errors import InvalidRequest, TidewheelError, from_kafka, plain
 from tidewheel.settings import REQUEST_TIMEOUT_MS, ClientSettings
 
@@ -23,6 +24,8 @@ T = TypeVar("T")
 # Any broker may be asked for a topic, and one may not have heard yet of what another has just made.
 LOOK_UPS_MAX = 3
 LOOK_UP_PAUSE_S = 0.2
+# What librdkafka calls it when a broker does not take a client, or the client not the broker.
+REFUSALS = frozenset({"_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED"})
 
 logger = logging.getLogger("tidewheel")
 librdkafka_logger = logging.getLogger("tidewheel.librdkafka")
@@ -33,10 +36,13 @@ librdkafka_logger.propagate = False
 class Connection:
     """Addresses and shared properties, and the last thing that went wrong on the network."""
 
-    def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, access: Access, settings: ClientSettings) -> None:
+        self.access = access
+        self.bootstrap = access.bootstrap
         self.settings = settings
         self.last_network_error = ""
+        # Of the user's credentials, or of TLS: it stays as long as nobody changes those.
+        self._refusal: KafkaError | None = None
 
     @property
     def request_timeout_s(self) -> float:
@@ -47,7 +53,7 @@ class Connection:
         """librdkafka properties of any handle, and those of a `kind` of them. What the application
         gives under librdkafka's names is stronger."""
         return {
-            "bootstrap.servers": self.bootstrap,
+            **self.access.librdkafka(),
             "client.id": self.settings.client_id,
             "socket.nagle.disable": True,
             "socket.timeout.ms": REQUEST_TIMEOUT_MS,
@@ -65,9 +71,17 @@ class Connection:
 
     def on_error(self, error: KafkaError) -> None:
         """Remember why brokers cannot be reached; librdkafka goes on trying by itself."""
+        if error.name() in REFUSALS:
+            self._refusal = error
         if error.name() != "_ALL_BROKERS_DOWN" or not self.last_network_error:
             self.last_network_error = error.str()
         logger.debug("librdkafka: %s (%s)", error.str(), error.name())
+
+    def raise_if_refused(self) -> None:
+        """Raise NotAuthenticated or TlsFailed when that is why no broker answers."""
+        if self._refusal is not None:
+            who = "" if self.access.user is None else f" as {self.access.user}"
+            raise from_kafka(self._refusal, f"connecting to {self.bootstrap}{who}")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from tidewheel.access import Access
 from tidewheel.errors import BrokerUnreachable, ClientClosed, plain
 from tidewheel.settings import ClientSettings, ProducerSettings
 from tidewheel.transport.librdkafka.admin import LibrdkafkaAdmin
@@ -34,10 +35,10 @@ class SystemClock:
 
 
 class LibrdkafkaTransport:
-    """A `Transport` to the brokers at `bootstrap` (host:port,host:port)."""
+    """A `Transport` to the brokers that `access` names."""
 
-    def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
-        self._connection = Connection(bootstrap, settings)
+    def __init__(self, access: Access, settings: ClientSettings) -> None:
+        self._connection = Connection(access, settings)
         self._clock = SystemClock()
         self._admin: LibrdkafkaAdmin | None = None
 
@@ -80,6 +81,7 @@ class LibrdkafkaTransport:
                 if not error.retriable:
                     raise error from raised
                 client.poll(0)  # Brings the network error that says why.
+                self._connection.raise_if_refused()
                 if time.monotonic() >= deadline:
                     reason = plain(self._connection.last_network_error) or "no answer"
                     raise BrokerUnreachable(
