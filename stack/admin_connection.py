@@ -7,18 +7,24 @@ and its command line use that instead.
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any, Final
 
+from tidewheel.access import Access, access_from_env, parse_access
+from tidewheel.errors import ConfigurationError
+
 from data_plane.wire.errors import WireError
 from data_plane.wire.headers import RequestHeader, decode_response_header, encode_request_header
 from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
+from data_plane.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from data_plane.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from data_plane.wire.primitives import Reader, Writer
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 from stack.errors import EXIT_USAGE, StackError
 from stack.hints import PROGRAM
-from stack.ports import DEFAULT_PORT, PORT_MAX
+from stack.sasl import PLAIN, NotTrusted, ScramClient, plain_message
 
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 60.0
@@ -26,42 +32,92 @@ ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
 CLIENT_ID: Final = "tidewheel-stack"
 API_VERSIONS_VERSION: Final = 0
 """Every broker of any age answers this one."""
+SASL_HANDSHAKE_VERSION: Final = 1
+SASL_AUTHENTICATE_VERSION: Final = 2
+
+
+class NotTaken(StackError):
+    """The broker does not take this user."""
 
 
 class AdminConnection:
     """Requests to the first broker of a list that answers. Use it as a context manager."""
 
-    def __init__(self, bootstrap: str) -> None:
-        """`bootstrap` is `host:port,host:port`. Raises StackError when nobody answers."""
+    def __init__(self, address: str | Access | None) -> None:
+        """`address` is one of `tidewheel.access`, read or not; None takes the environment's or a
+        profile's. Raises StackError when nobody answers, or the user is not taken."""
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         problems = []
-        for address, place in _parse(bootstrap):
+        try:
+            if isinstance(address, str):
+                address = parse_access(address)
+            self.access = access_from_env() if address is None else address
+        except ConfigurationError as error:
+            raise StackError(str(error), EXIT_USAGE) from error
+        for shown in self.access.bootstrap.split(","):
             try:
-                self._open(place)
+                self._open(shown)
                 return
+            except NotTaken:
+                raise
             except OSError as error:
-                problems.append(f"{address}: {error.strerror or error}")
+                problems.append(f"{shown}: {error.strerror or error}")
             except StackError as error:
-                problems.append(f"{address}: {error}")
+                problems.append(f"{shown}: {error}")
         raise StackError(
             f"No broker can be reached ({'; '.join(problems) or 'no address'}). Check that the "
             f"stack runs (`{PROGRAM} status`, with the --data that `up` was given), and that "
             "--url or TIDEWHEEL_URL is right."
         )
 
-    def _open(self, place: tuple[str, int]) -> None:
+    def _open(self, address: str) -> None:
         """Connect, and hear that somebody is there: a process that hangs takes connections, too.
         Raises OSError or StackError."""
-        self._socket = socket.create_connection(place, CONNECT_TIMEOUT_S)
+        host, _, port = address.rpartition(":")
+        host = host.strip("[]")
+        self._socket = socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S)
         try:
+            if self.access.tls:
+                context = ssl.create_default_context(cafile=self.access.ca)
+                self._socket = context.wrap_socket(self._socket, server_hostname=host)
             answer = self._exchange(ApiKey.API_VERSIONS, API_VERSIONS_VERSION, ApiVersionsRequest())
-        except StackError:
+        except (StackError, OSError):
             self._socket.close()
             raise
+        if self.access.user is not None:
+            self._authenticate(self.access.user)
         self._socket.settimeout(ANSWER_TIMEOUT_S)
         for api in answer.api_keys:
             self._versions[api.api_key] = (api.min_version, api.max_version)
+
+    def _authenticate(self, user: str) -> None:
+        """Raises NotTaken."""
+        access = self.access
+        handshake = SaslHandshakeRequest(mechanism=access.mechanism)
+        answer = self._exchange(ApiKey.SASL_HANDSHAKE, SASL_HANDSHAKE_VERSION, handshake)
+        if answer.error_code:
+            known = ", ".join(answer.mechanisms)
+            raise NotTaken(f"The broker does not take {access.mechanism} there, but {known}.")
+        if access.mechanism == PLAIN:
+            self._tell(user, plain_message(user, access.password))
+            return
+        client = ScramClient(access.mechanism, user, access.password)
+        try:
+            final = client.final(self._tell(user, client.first()))
+            client.check(self._tell(user, final))
+        except (NotTrusted, ValueError) as error:
+            raise NotTaken(f"Not authenticated as {user}: {error}.") from error
+
+    def _tell(self, user: str, message: bytes) -> bytes:
+        request = SaslAuthenticateRequest(auth_bytes=message)
+        answer = self._exchange(ApiKey.SASL_AUTHENTICATE, SASL_AUTHENTICATE_VERSION, request)
+        if answer.error_code:
+            raise NotTaken(
+                f"The broker does not take user {user} with this password: "
+                f"{answer.error_message or answer.error_code}"
+            )
+        return bytes(answer.auth_bytes)
 
     def __enter__(self) -> AdminConnection:
         return self
@@ -118,18 +174,3 @@ class AdminConnection:
                 raise StackError("The broker closed the connection.")
             data += piece
         return bytes(data)
-
-
-def _parse(bootstrap: str) -> list[tuple[str, tuple[str, int]]]:
-    """Each address with its host and port, 9092 where none is given. Raises StackError."""
-    found = []
-    for address in filter(None, (part.strip() for part in bootstrap.split(","))):
-        place = address.removeprefix("tidewheel://").rstrip("/")
-        host, colon, port = place.rpartition(":")
-        if not colon or place.endswith("]"):
-            host, port = place, str(DEFAULT_PORT)
-        is_port = port.isascii() and port.isdigit() and int(port) <= PORT_MAX
-        if not host or not is_port:
-            raise StackError(f"{address} is not HOST:PORT.", EXIT_USAGE)
-        found.append((address, (host.strip("[]"), int(port))))
-    return found

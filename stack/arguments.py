@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +244,6 @@ def _add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url",
         metavar="ADDRESS",
-        default=os.environ.get("TIDEWHEEL_URL") or f"127.0.0.1:{DEFAULT_PORT}",
-        help="Brokers: host:port,host:port or tidewheel://host:port; 127.0.0.1:9092 if not given.  "
-        "[env var: TIDEWHEEL_URL]",
+        help="Brokers: host:port,host:port or tidewheel://user:password@host:port?ca=FILE; the "
+        "default profile or 127.0.0.1:9092 if not given.  [env var: TIDEWHEEL_URL]",
     )

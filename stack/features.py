@@ -81,7 +81,7 @@ def parse_levels(texts: Sequence[str]) -> dict[str, int]:
     return levels
 
 
-def run_describe(bootstrap: str, *, as_json: bool) -> int:
+def run_describe(bootstrap: str | None, *, as_json: bool) -> int:
     """Print all features."""
     with AdminConnection(bootstrap) as connection:
         found = describe(connection)
@@ -93,7 +93,7 @@ def run_describe(bootstrap: str, *, as_json: bool) -> int:
 
 
 def run_update(
-    bootstrap: str, action: str, texts: Sequence[str], *, dry_run: bool, as_json: bool
+    bootstrap: str | None, action: str, texts: Sequence[str], *, dry_run: bool, as_json: bool
 ) -> int:
     """Finalize other levels: those that are given, or for an upgrade the newest of all features."""
     levels = parse_levels(texts)

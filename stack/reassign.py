@@ -16,7 +16,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_partition_reassignments_request import (
@@ -188,18 +188,20 @@ def moving(connection: AdminConnection) -> list[Moving]:
     ]
 
 
-def elect_preferred(bootstrap: str) -> int:
+def elect_preferred(bootstrap: str | None) -> int:
     """Have the first replica of every partition lead, where it is in sync; how many leaders moved.
 
     Only the controller elects, so it is looked up and asked. Raises StackError."""
     with AdminConnection(bootstrap) as connection:
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         metadata = connection.request(ApiKey.METADATA, request)
+        access = connection.access
     controller = next((b for b in metadata.brokers if b.node_id == metadata.controller_id), None)
     if controller is None:
         raise StackError("The cell has no controller just now. Try again in a moment.")
     moved = 0
-    with AdminConnection(f"{controller.host}:{controller.port}") as connection:
+    place = replace(access, bootstrap=f"{controller.host}:{controller.port}")
+    with AdminConnection(place) as connection:
         # One request moves a bounded number of leaders.
         while elected := _elect_some(connection):
             moved += elected
@@ -215,14 +217,14 @@ def _elect_some(connection: AdminConnection) -> int:
     return sum(result.error_code == 0 for result in results)
 
 
-def run_elect(bootstrap: str, *, as_json: bool) -> int:
+def run_elect(bootstrap: str | None, *, as_json: bool) -> int:
     """Move leaders back to where they belong."""
     moved = elect_preferred(bootstrap)
     print(json.dumps({"moved": moved}) if as_json else f"{moved} leaders moved.")
     return 0
 
 
-def run_list(bootstrap: str, *, as_json: bool) -> int:
+def run_list(bootstrap: str | None, *, as_json: bool) -> int:
     """Print what is moving."""
     with AdminConnection(bootstrap) as connection:
         found = moving(connection)
@@ -233,7 +235,7 @@ def run_list(bootstrap: str, *, as_json: bool) -> int:
     return 0
 
 
-def run_cancel(bootstrap: str, topic: str | None, *, as_json: bool) -> int:
+def run_cancel(bootstrap: str | None, topic: str | None, *, as_json: bool) -> int:
     """Call off what is moving, of one topic or of all."""
     with AdminConnection(bootstrap) as connection:
         found = [item for item in moving(connection) if topic in (None, item.topic)]
@@ -247,7 +249,7 @@ def run_cancel(bootstrap: str, topic: str | None, *, as_json: bool) -> int:
 
 
 def run_reassign(
-    bootstrap: str,
+    bootstrap: str | None,
     topic: str,
     partition: int | None,
     brokers: Sequence[int],

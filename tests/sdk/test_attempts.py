@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from tidewheel import ClientSettings
+from tidewheel.access import Access
 from tidewheel.errors import (
     BrokerError,
     BrokerUnreachable,
@@ -101,5 +102,6 @@ async def test_cancelling_ends_it() -> None:
 
 def test_librdkafka_names_of_the_application_are_the_strongest() -> None:
     settings = ClientSettings(librdkafka={"socket.timeout.ms": 7_000})
-    found = Connection("127.0.0.1:1", settings).properties({"socket.timeout.ms": 5_000, "acks": 1})
+    connection = Connection(Access("127.0.0.1:1"), settings)
+    found = connection.properties({"socket.timeout.ms": 5_000, "acks": 1})
     assert (found["socket.timeout.ms"], found["acks"]) == (7_000, 1)
