@@ -157,7 +157,7 @@ def test_a_deletion_goes_by_the_image_it_is_decided_on() -> None:
     topic = image.topic("acme", "orders")
     assert topic is not None
     changes = decide_deletions(player.services, image, [Removal("r1", 2)], results)
-    assert DeleteTopic(topic.topic_id) in changes
+    assert DeleteTopic.of(topic) in changes
     assert [result.outcome for result in results] == [Outcome.DONE, Outcome.DONE]
 
 
