@@ -11,9 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_plane.broker.authentication import password_checks
-from data_plane.broker.authentication.authentication import CLOSED_PER_TURN_MAX, EXPIRY_LOOK_MS_MAX
+from data_plane.broker.authentication.authentication import (
+    CLOSED_PER_TURN_MAX,
+    EXPIRY_LOOK_MS_MAX,
+    PASSWORDS_AT_ONCE_MAX,
+)
+from data_plane.broker.authentication.decoys import Decoys
 from data_plane.broker.authentication.failure_delays import (
     DELAY_MS_MAX,
+    DELAY_MS_MIN,
     PAIRS_MAX,
     WAITING_MAX,
     FailureDelays,
@@ -240,15 +246,47 @@ def test_a_credential_that_goes_during_the_check_lets_nobody_in() -> None:
 
 def test_passwords_that_wait_to_be_checked_have_a_maximum() -> None:
     executor = QueueExecutor()
-    checks = PasswordChecks(RequestWork(executor), Random(1))
+    checks = PasswordChecks(RequestWork(executor), Random(1), Decoys(lambda: b"k", dict))
     told: list[bool | None] = []
-    for number in range(CHECKS_MAX + 1):
-        checks.check(f"10.0.0.{number % 9}", "alice", ALICE, b"%d" % number, told.append)
+    for number in range(CHECKS_MAX // 2 + 1):
+        checks.check(HOST, "alice", ALICE, b"%d" % number, told.append)
     assert told == [None]
-    assert len(checks) == CHECKS_MAX
+    assert len(checks) == CHECKS_MAX // 2
+    # There is room for other addresses.
+    checks.check("10.0.0.2", "alice", ALICE, b"secret", told.append)
+    assert told == [None]
     executor.run_one()
     assert told == [None, False]
-    assert len(checks) == CHECKS_MAX - 1
+    for _ in range(3):
+        executor.run_one()
+    assert told == [None, False, False, False, True], "and they have their turns"
+    for number in range(20_000):
+        checks.check(f"10.1.{number // 200}.1", "alice", ALICE, b"x%d" % number, told.append)
+    assert len(checks) <= CHECKS_MAX
+
+
+def test_passwords_do_not_hold_up_the_work_on_batches() -> None:
+    broker = SaslBroker(ALICE)
+    for number in range(5):
+        connection = broker.connect(f"10.0.0.{number}")
+        connection.handshake("PLAIN")
+        token = SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong")
+        connection.send(ApiKey.SASL_AUTHENTICATE, 2, token)
+    assert len(broker.player.executor.queue) == PASSWORDS_AT_ONCE_MAX
+    assert len(broker.services.request_work) == 0
+
+
+def test_who_guesses_passwords_waits_before_there_is_work_for_him() -> None:
+    broker = SaslBroker(ALICE)
+    assert not is_let_in(broker.connect(), "PLAIN", "alice", "wrong")
+    connection = broker.connect()
+    connection.handshake("PLAIN")
+    token = SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")
+    connection.send(ApiKey.SASL_AUTHENTICATE, 2, token)
+    assert not broker.player.executor.queue
+    broker.pass_time(DELAY_MS_MIN)
+    broker.run_jobs()
+    assert connection.info.gate.is_authenticated
 
 
 def test_passwords_that_were_right_are_remembered_up_to_a_maximum(
@@ -256,7 +294,7 @@ def test_passwords_that_were_right_are_remembered_up_to_a_maximum(
 ) -> None:
     monkeypatch.setattr(password_checks, "REMEMBERED_MAX", 2)
     executor = QueueExecutor()
-    checks = PasswordChecks(RequestWork(executor), Random(1))
+    checks = PasswordChecks(RequestWork(executor), Random(1), Decoys(lambda: b"k", dict))
     for login in ("a", "b", "c"):
         checks.check("10.0.0.1", login, replace(ALICE, login=login), b"secret", lambda _: None)
         executor.run_one()

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data_plane.broker.authentication.decoys import Decoys
 from data_plane.broker.authentication.plain import PlainExchange
 from data_plane.broker.authentication.sasl_exchange import Challenge, Claim, Proven, Refused
 from data_plane.broker.authentication.scram import (
     ScramExchange,
-    decoy_verifier,
     is_password_of,
     salted_password,
     verifier_of,
@@ -26,7 +26,7 @@ MECHANISMS = (SHA_256, SHA_512)
 
 
 def decoy(mechanism: str, login: str) -> ScramVerifier:
-    return decoy_verifier(b"k" * 32, mechanism, login)
+    return Decoys(lambda: b"k" * 32, dict).for_mechanism(mechanism, login)
 
 
 def exchange(mechanism: str = SHA_256, nonce: str = "3rfcNHYJY1ZVvWVs7j") -> ScramExchange:

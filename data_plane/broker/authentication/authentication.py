@@ -20,14 +20,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from data_plane.broker.authentication.certificates import CERTIFICATE
+from data_plane.broker.authentication.decoys import Decoys
 from data_plane.broker.authentication.failure_delays import FailureDelays
 from data_plane.broker.authentication.handshake_budget import HandshakeBudget
 from data_plane.broker.authentication.password_checks import PasswordChecks
 from data_plane.broker.authentication.plain import PLAIN
-from data_plane.broker.authentication.scram import NONCE_BYTES, decoy_verifier
+from data_plane.broker.authentication.scram import NONCE_BYTES
 from data_plane.broker.request.api import ConnectionInfo
+from data_plane.broker.request.request_work import RequestWork
 from data_plane.broker.request.timers import Timer
-from data_plane.cell.credentials import DECOY_KEY_BYTES, Credential, ScramVerifier
+from data_plane.cell.credentials import DECOY_KEY_BYTES, Credential
 from data_plane.cell.tenants import BLOCKED_TENANT, DEFAULT_TENANT, DELETING_TENANT
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 CLOSED_PER_TURN_MAX = 200
 # A client that authenticates anew more often is up to no good (as in Apache Kafka).
 REAUTHENTICATION_MS_MIN = 1_000
+# Checks of passwords that run at a time.
+PASSWORDS_AT_ONCE_MAX = 1
 # How long at most until an expiry is looked at: by then a wrong date may be a right one.
 EXPIRY_LOOK_MS_MAX = 3_600_000
 # Of tenants for which nobody speaks.
@@ -62,7 +66,10 @@ class Authentication:
         self.random = services.random
         self.timers = services.timers
         self.delays = FailureDelays()
-        self.passwords = PasswordChecks(services.request_work, services.random)
+        self.decoys = Decoys(self._decoy_key, lambda: services.image.credentials)
+        # Beside the work on producers' batches, which it is not to wait for, nor hold up.
+        work = RequestWork(services.request_work.executor, PASSWORDS_AT_ONCE_MAX)
+        self.passwords = PasswordChecks(work, services.random, self.decoys)
         self.budget = HandshakeBudget(services.timers.schedule)
         # Of who is authenticated already: strangers, however many, hold up none of these.
         self.renewals = HandshakeBudget(services.timers.schedule)
@@ -85,12 +92,11 @@ class Authentication:
     def find(self, login: str) -> Credential | None:
         return self._services.image.credentials.get(login)
 
-    def decoy(self, mechanism: str, login: str) -> ScramVerifier:
-        """The verifier of somebody who has none."""
+    def _decoy_key(self) -> bytes:
         key = self._services.image.decoy_key or self._own_decoy_key
         if not key:
             key = self._own_decoy_key = self.random.randbytes(DECOY_KEY_BYTES)
-        return decoy_verifier(key, mechanism, login)
+        return key
 
     def new_nonce(self) -> str:
         """One that nobody can guess."""

@@ -14,17 +14,20 @@ Invariants
 from __future__ import annotations
 
 import hmac
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from data_plane.broker.authentication.scram import decoy_verifier, is_password_of
+from data_plane.broker.authentication.decoys import Decoys
+from data_plane.broker.authentication.scram import is_password_of
 from data_plane.broker.request.request_work import RequestWork
 from data_plane.cell.credentials import Credential, ScramVerifier
 
 if TYPE_CHECKING:
     from random import Random
 
-# Checks that wait or run; more are refused, and their clients connect again.
+# Checks that wait or run; more are refused, and their clients connect again. An address may have no
+# more of them than there is room left for, so there is always some for another one.
 CHECKS_MAX = 2_000
 REMEMBERED_MAX = 10_000
 KEY_BYTES = 32
@@ -36,14 +39,16 @@ OnChecked = Callable[[bool | None], None]
 class PasswordChecks:
     """Those of one broker."""
 
-    def __init__(self, work: RequestWork, random: Random) -> None:
+    def __init__(self, work: RequestWork, random: Random, decoys: Decoys) -> None:
         self._work = work
         self._random = random
+        self._decoys = decoys
         # Drawn when it is first needed.
         self._key = b""
         # Login → the HMAC of the password, and what it was checked against.
         self._right: dict[str, tuple[bytes, ScramVerifier]] = {}
         self._open_count = 0
+        self._open_by_host: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """Checks that wait or run."""
@@ -69,16 +74,20 @@ class PasswordChecks:
         if known is not None and known[1] == verifier and hmac.compare_digest(known[0], proof):
             on_checked(True)
             return
-        if self._open_count >= CHECKS_MAX:
+        if self._open_by_host[host] >= CHECKS_MAX - self._open_count:
             on_checked(None)
             return
         self._open_count += 1
+        self._open_by_host[host] += 1
 
         def work() -> bool:
             return is_password_of(mechanism, verifier, password)
 
         def done(is_right: bool | None, error: BaseException | None) -> None:
             self._open_count -= 1
+            self._open_by_host[host] -= 1
+            if not self._open_by_host[host]:
+                del self._open_by_host[host]
             if error is None and is_right and credential is not None:
                 self._remember(login, proof, verifier)
             on_checked(None if error is not None else is_right and credential is not None)
@@ -87,7 +96,7 @@ class PasswordChecks:
 
     def _verifier(self, login: str, credential: Credential | None) -> tuple[str, ScramVerifier]:
         if credential is None:
-            return "SCRAM-SHA-256", decoy_verifier(self._key, "SCRAM-SHA-256", login)
+            return self._decoys.for_password(login)
         # All of them are of the same password, or the user has two.
         return next(iter(sorted(credential.verifiers.items())))
 

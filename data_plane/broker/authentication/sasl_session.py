@@ -74,7 +74,7 @@ class SaslSession:
             self._exchange = ScramExchange(
                 mechanism,
                 authentication.find,
-                authentication.decoy,
+                authentication.decoys.for_mechanism,
                 authentication.new_nonce(),
             )
 
@@ -92,11 +92,11 @@ class SaslSession:
             return
         self._is_over = True
         if isinstance(outcome, Claim):
-            self._check(outcome, on_told)
+            self._check(outcome, now_ms, on_told)
         else:
             self._conclude(outcome, now_ms, on_told)
 
-    def _check(self, claim: Claim, on_told: OnTold) -> None:
+    def _check(self, claim: Claim, now_ms: int, on_told: OnTold) -> None:
         authentication, connection = self._authentication, self._connection
         credential = authentication.find(claim.login)
         if credential is not None and not credential.verifiers:
@@ -117,14 +117,23 @@ class SaslSession:
                     "wrong login or password",
                     "Authentication failed: Invalid username or password",
                 )
+            # Others may have failed while it was checked.
             self._conclude(outcome, authentication.now_ms(), on_told)
 
-        authentication.passwords.check(
-            connection.host, claim.login, credential, claim.password, checked
-        )
+        def check(now_ms: int) -> None:
+            authentication.passwords.check(
+                connection.host, claim.login, credential, claim.password, checked
+            )
+
+        # Whoever guesses waits before there is work for him.
+        self._when_it_need_not_wait(now_ms, check)
 
     def _conclude(self, outcome: Proven | Refused, now_ms: int, on_told: OnTold) -> None:
         """Have the end of the exchange told when it may be."""
+        self._when_it_need_not_wait(now_ms, lambda now_ms: self._end(outcome, on_told, now_ms))
+
+    def _when_it_need_not_wait(self, now_ms: int, then: Callable[[int], None]) -> None:
+        """See FailureDelays."""
         delays = self._authentication.delays
         host, login = self._connection.host, self._exchange.login
         wait_ms = delays.begin(host, login, now_ms)
@@ -133,13 +142,13 @@ class SaslSession:
             self._connection.close("too many attempts of this login wait")
             return
         if wait_ms == 0:
-            self._end(outcome, on_told, now_ms)
+            then(now_ms)
             return
 
         def waited(now_ms: int) -> None:
             delays.end(host, login)
             if not self._connection.closed:
-                self._end(outcome, on_told, now_ms)
+                then(now_ms)
 
         self._authentication.timers.schedule(now_ms + wait_ms, waited)
 

@@ -7,7 +7,7 @@
 
 Invariants
 - A login that does not exist, or has no verifier for the mechanism, is answered like one that has:
-  with a salt that is always the same, and with the same refusal at the end.
+  with a salt that is always the same (decoys.py), and with the same refusal at the end.
 - The server's nonce is new in each exchange, so that no message of an earlier one proves anything.
 - Proofs are compared in constant time.
 
@@ -34,8 +34,6 @@ from data_plane.broker.authentication.sasl_exchange import (
     Refused,
 )
 from data_plane.cell.credentials import (
-    ITERATIONS_MIN,
-    KEY_BYTES,
     LOGIN_CHARACTERS_MAX,
     SCRAM_HASHES,
     Credential,
@@ -45,7 +43,6 @@ from data_plane.cell.credentials import (
 # A first message has a name, which may be escaped, and a nonce; a last one nonces and a proof. What
 # is kept of them between the two is bounded by it.
 MESSAGE_BYTES_MAX = 4096
-DECOY_SALT_BYTES = 20
 NONCE_BYTES = 18
 
 _NAME = r"(?:[^\0=,]|=2C|=3D)+"
@@ -82,13 +79,6 @@ def is_password_of(mechanism: str, verifier: ScramVerifier, password: bytes) -> 
     salted = salted_password(mechanism, password, verifier.salt, verifier.iterations)
     tried = verifier_of(mechanism, salted, verifier.salt, verifier.iterations)
     return hmac.compare_digest(tried.stored_key, verifier.stored_key)
-
-
-def decoy_verifier(key: bytes, mechanism: str, login: str) -> ScramVerifier:
-    """For a login that has none: one that nothing proves, with the same salt each time."""
-    size = KEY_BYTES[mechanism]
-    salt = hmac.digest(key, f"salt {mechanism} {login}".encode(), "sha256")[:DECOY_SALT_BYTES]
-    return ScramVerifier(salt, bytes(size), bytes(size), ITERATIONS_MIN)
 
 
 class ScramExchange:

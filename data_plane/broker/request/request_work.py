@@ -29,8 +29,9 @@ OnDone = Callable[[Any, BaseException | None], None]
 class RequestWork:
     """See the module."""
 
-    def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+    def __init__(self, executor: Executor, at_once_max: int = WORK_AT_ONCE_MAX) -> None:
+        self.executor = executor
+        self._at_once_max = at_once_max
         # By peer, in the order of their turns.
         self._waiting: dict[str, deque[tuple[Callable[[], Any], OnDone]]] = {}
         self._waiting_count = 0
@@ -52,7 +53,7 @@ class RequestWork:
         self._start_next()
 
     def _start_next(self) -> None:
-        while self._waiting and self._running_count < WORK_AT_ONCE_MAX:
+        while self._waiting and self._running_count < self._at_once_max:
             peer = next(iter(self._waiting))
             jobs = self._waiting.pop(peer)
             work, on_done = jobs.popleft()
@@ -60,7 +61,7 @@ class RequestWork:
                 self._waiting[peer] = jobs
             self._waiting_count -= 1
             self._running_count += 1
-            self._executor.submit(work, partial(self._done, on_done))
+            self.executor.submit(work, partial(self._done, on_done))
 
     def _done(self, on_done: OnDone, result: Any, error: BaseException | None) -> None:
         self._running_count -= 1
