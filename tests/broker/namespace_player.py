@@ -69,10 +69,16 @@ class NamespacePlayer(AdminPlayer):
         self.commit(RegisterBroker(BrokerImage(node_id, "host", 9092, features=SUPPORTED_FEATURES)))
 
     def change_partition(
-        self, topic: str, index: int, *, replicas: tuple[int, ...], **fields: Any
+        self,
+        topic: str,
+        index: int,
+        *,
+        replicas: tuple[int, ...],
+        tenant: str = DEFAULT_TENANT,
+        **fields: Any,
     ) -> None:
         """Have it on other brokers, too; the first of them that is in the ISR leads."""
-        image = self.services.image.topics_of("default")[topic]
+        image = self.services.image.topics_of(tenant)[topic]
         old = image.partitions[index]
         isr = tuple(node_id for node_id in replicas if node_id in old.isr) or replicas
         new = replace(old, replicas=replicas, isr=isr, leader=isr[0], **fields)

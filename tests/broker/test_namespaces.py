@@ -67,7 +67,7 @@ from data_plane.wire.messages.list_config_resources_request import ListConfigRes
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, make_batch, values_of
-from tests.broker.namespace_player import SECOND, NamespacePlayer, Plain
+from tests.broker.namespace_player import SECOND, Client, NamespacePlayer, Plain
 from tests.groups.requests import (
     commit,
     delete_offsets,
@@ -579,10 +579,13 @@ def conversation(player: NamespacePlayer, hidden_id: UUID, hidden_member: str) -
 
 
 class First:
-    """What the first namespace has: the same names, others, and groups with members and offsets."""
+    """What the first namespace has: the same names, others, and groups with members and offsets.
+    Or another one, whose client is given."""
 
-    def __init__(self, player: NamespacePlayer) -> None:
-        self._client = client = player.first
+    def __init__(
+        self, player: NamespacePlayer, client: Client | None = None, tenant: str = "default"
+    ) -> None:
+        self._client = client = client or player.first
         made = client.ask(ApiKey.CREATE_TOPICS, 7, created("x", HIDDEN, "hidden_one"))
         self.topic_id, self.hidden_id, _ = (topic.topic_id for topic in made.topics)
         for topic in ("x", HIDDEN):
@@ -608,7 +611,11 @@ class First:
             client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, incremented(GROUP, group))
         # A leader that is not the preferred one, and a reassignment that goes on.
         player.change_partition(
-            HIDDEN, 1, replicas=(OTHER_NODE_ID, NODE_ID), adding_replicas=(OTHER_NODE_ID,)
+            HIDDEN,
+            1,
+            replicas=(OTHER_NODE_ID, NODE_ID),
+            tenant=tenant,
+            adding_replicas=(OTHER_NODE_ID,),
         )
 
     def everything(self) -> list[Any]:
