@@ -23,7 +23,8 @@ from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
 from tests.broker_process import BrokerProcess
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
 from tests.kept_port import KeptPort
-from tests.server.test_cell_admin import apply, channel, settings
+from tests.server.control_plane import settings
+from tests.server.test_cell_admin import apply, channel
 
 pytestmark = pytest.mark.skipif(
     bool(WHY_NO_CERTIFICATES), reason=WHY_NO_CERTIFICATES or "available"
