@@ -1,12 +1,14 @@
 """`./tidewheel check`: everything that needs no test run, one line per check.
 
-lint and format (ruff), types (mypy --strict), import contracts (import-linter), generated code
-(every scripts/generate_*), locks. All checks run even when one fails; the output of those that
-fail follows its line. `--fix` lets ruff repair what it can instead.
+lint and format (ruff), types (mypy --strict), import contracts (import-linter), security of the
+control plane (bandit, Django's deployment checks), generated code (every scripts/generate_*),
+locks. All checks run even when one fails; the output of those that fail follows its line. `--fix`
+lets ruff repair what it can instead.
 """
 
 from __future__ import annotations
 
+import secrets
 import subprocess
 import sys
 import time
@@ -16,6 +18,12 @@ from stack.help import CommandParser
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
+# The control plane as it runs in production; it connects to nothing.
+DEPLOYED = [
+    *("env", "DJANGO_SETTINGS_MODULE=control_plane.settings.production"),
+    *(f"SECRET_KEY={secrets.token_urlsafe(64)}", "ALLOWED_HOSTS=tidewheel.example"),
+    *(sys.executable, "-m", "control_plane"),
+]
 
 
 def checks() -> dict[str, list[list[str]]]:
@@ -29,6 +37,10 @@ def checks() -> dict[str, list[list[str]]]:
         ],
         "types": [[str(BIN / "mypy")]],
         "contracts": [[str(BIN / "lint-imports")]],
+        "security": [
+            [str(BIN / "bandit"), "-q", "-r", "control_plane", "-c", "pyproject.toml"],
+            [*DEPLOYED, "check", "--deploy", "--fail-level", "WARNING"],
+        ],
         "generated": [[sys.executable, str(path), "--check"] for path in generators],
         "locks": [[sys.executable, str(ROOT / "scripts" / "lock.py"), "--check"]],
     }

@@ -15,6 +15,7 @@ from control_plane.tenancy.errors import Invalid
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+UNDELETE_MS_MAX: Final = 90 * 24 * 3600 * 1000
 CONFIGS_MAX: Final = 100
 VALUE_CHARACTERS_MAX: Final = 4096
 
@@ -108,6 +109,7 @@ CONFIGS: Final[Mapping[str, Parser]] = {
     "segment.index.bytes": _int(4),
     "segment.jitter.ms": _long(0),
     "segment.ms": _long(1),
+    "tidewheel.undelete.ms": partial(_integer, 0, UNDELETE_MS_MAX),
     "unclean.leader.election.enable": _boolean,
 }
 

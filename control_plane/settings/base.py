@@ -125,10 +125,31 @@ ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_VERIFICATION = "mandatory" if REQUIRE_VERIFIED_EMAIL else "none"
+# A code can be typed into a command line, and a link cannot.
+ACCOUNT_EMAIL_VERIFICATION_BY_CODE_ENABLED = True
 ACCOUNT_PREVENT_ENUMERATION = True
 ACCOUNT_SESSION_REMEMBER = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]
-LOGIN_REDIRECT_URL = "/"
+LOGIN_REDIRECT_URL = "/api/v1/docs"
+HEADLESS_CLIENTS = ("app", "browser")
+
+# Single sign-on: one OpenID Connect provider, when it is named. Who is known under an address keeps
+# his account only when he has connected both himself.
+OIDC_SERVER_URL = env.str("OIDC_SERVER_URL", default="")
+SOCIALACCOUNT_PROVIDERS: dict[str, Any] = {}
+if OIDC_SERVER_URL:
+    SOCIALACCOUNT_PROVIDERS["openid_connect"] = {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": "sso",
+                "name": env.str("OIDC_NAME", default="Single sign-on"),
+                "client_id": env.str("OIDC_CLIENT_ID"),
+                "secret": env.str("OIDC_CLIENT_SECRET"),
+                "settings": {"server_url": OIDC_SERVER_URL},
+            }
+        ],
+    }
 
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

@@ -41,6 +41,7 @@ ACROSS_TENANTS = {
     "accounts/logic.py": "a person's own organizations; an invitation by its token",
     "cells/logic.py": "how full cells are",
     "operations/logic.py": "writing outbox entries",
+    "tenancy/operator_site.py": "operators' pages, which show no messages",
 }
 
 pytestmark = pytest.mark.django_db
