@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections.abc import Sequence
 from types import TracebackType
@@ -19,9 +20,11 @@ ANSWER_SECONDS_MAX = 40.0
 class RawClient:
     """Asks and waits; ConnectionError when the broker closes the connection instead."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, tls: ssl.SSLContext | None = None) -> None:
         host, port = bootstrap.split(",")[0].rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS_MAX)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         self._correlation_id = 0
 
     def __enter__(self) -> RawClient:

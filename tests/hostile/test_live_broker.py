@@ -22,7 +22,7 @@ import resource
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -53,19 +53,20 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 class WellBehaved(threading.Thread):
     """A client that sends and reads numbered messages, `at_least` and until told to stop."""
 
-    def __init__(self, bootstrap: str, at_least: int) -> None:
+    def __init__(
+        self, bootstrap: str, at_least: int, security: Mapping[str, str] | None = None
+    ) -> None:
+        """`security` are librdkafka's settings of it."""
         super().__init__()
         self._at_least = at_least
-        self._address = bootstrap
+        self._settings = {"bootstrap.servers": bootstrap, **(security or {})}
         self.finished = threading.Event()
         self.served = 0
         self.problem: str | None = None
 
     def run(self) -> None:
-        producer = Producer({"bootstrap.servers": self._address, "linger.ms": 0})
-        consumer = Consumer(
-            {"bootstrap.servers": self._address, "group.id": "w", "enable.auto.commit": False}
-        )
+        producer = Producer({**self._settings, "linger.ms": 0})
+        consumer = Consumer({**self._settings, "group.id": "w", "enable.auto.commit": False})
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         while not self.finished.is_set() or self.served < self._at_least:
             wanted = b"%d" % self.served
@@ -82,9 +83,14 @@ class WellBehaved(threading.Thread):
 
 
 @contextlib.contextmanager
-def served_meanwhile(broker: BrokerProcess, at_least: int) -> Iterator[None]:
+def served_meanwhile(
+    broker: BrokerProcess,
+    at_least: int,
+    bootstrap: str = "",
+    security: Mapping[str, str] | None = None,
+) -> Iterator[None]:
     """Fails unless a well-behaved client got `at_least` round trips while the block ran."""
-    client = WellBehaved(broker.bootstrap, at_least)
+    client = WellBehaved(bootstrap or broker.bootstrap, at_least, security)
     client.start()
     try:
         yield
