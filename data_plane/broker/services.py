@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from data_plane.broker.coordinators.groups import GroupService
     from data_plane.broker.fetch.open_fetches import OpenFetches
     from data_plane.broker.produce.init_producer_id import ProducerIds
+    from data_plane.broker.quotas.share_exchange import ShareExchange
     from data_plane.broker.replicas.read_index import ReadIndex
     from data_plane.broker.replicas.topic_partitions import TopicPartitions
     from data_plane.broker.request.api import Executor, HandlerTable
@@ -161,6 +162,8 @@ class Services:
     membership: Membership | None = None
     metadata_follower: MetadataFollower | None = None
     read_index: ReadIndex | None = None
+    # What other brokers say of the tenants' use goes there.
+    share_exchange: ShareExchange | None = None
     # What such a broker leaves for its next life, besides the logs, with its broker epoch.
     kept_at_stop: list[Callable[[int | None], None]] = field(default_factory=list)
     # Of the process that the broker runs in, if it gives them.

@@ -32,6 +32,7 @@ from data_plane.broker.produce import init_producer_id, produce_handler
 from data_plane.broker.produce.init_producer_id import ProducerIds
 from data_plane.broker.quotas.quota_manager import BrokerQuotas
 from data_plane.broker.quotas.quota_metrics import add_quota_metrics
+from data_plane.broker.quotas.share_exchange import ShareExchange
 from data_plane.broker.replicas.fsync_batches import RETRY_MS as SYNC_RETRY_MS
 from data_plane.broker.replicas.fsync_batches import GroupCommit
 from data_plane.broker.replicas.log_maintenance import LogMaintenance
@@ -215,8 +216,6 @@ def _add_components(
     purges = TopicPurges(services)
     services.authentication = Authentication(services, ports.now_ms)
     services.groups = GroupService(services)
-    quotas = BrokerQuotas(services, ports.now_ms, ports.clock_ns)
-    services.quotas = quotas
     services.components += [
         guard,
         LogMaintenance(services, ports.maintenance_lanes),
@@ -226,6 +225,7 @@ def _add_components(
         services.producer_ids,
         TenantDeletions(services),
     ]
+    quotas = _add_quotas(services, ports, entry)
     guard.add_metrics(collector)
     collector.add_total(
         "tidewheel_purged_topics",
@@ -234,6 +234,17 @@ def _add_components(
     )
     _add_metrics(collector, services)
     add_quota_metrics(collector, quotas)
+
+
+def _add_quotas(services: Services, ports: Ports, entry: Entry) -> BrokerQuotas:
+    """With connections of its own: behind a follower's long poll a share would be late."""
+    services.quotas = quotas = BrokerQuotas(services, ports.now_ms, ports.clock_ns)
+    peers = None if entry.broker is None else ports.make_peers(services)
+    exchange = ShareExchange(services, quotas, peers, ports.now_ms)
+    quotas.on_tenants_changed = exchange.quotas_changed
+    services.share_exchange = exchange
+    services.components.append(exchange)
+    return quotas
 
 
 def _tell_of_partitions(logs: LogManager, log: Logger) -> Callable[[str, int, LogError], None]:

@@ -17,11 +17,12 @@ API_KEYS: Final[tuple[int, ...]] = (
     66,
     68,
     69,
+    *range(71, 73),
     *range(74, 80),
     *range(90, 93),
 )
 """The APIs that clients use. What brokers and controllers of Kafka say to each other in KRaft,
-delegation tokens, telemetry and streams groups are left out."""
+delegation tokens and streams groups are left out."""
 
 DATA_SCHEMAS: Final = ("consumer_protocol_subscription", "consumer_protocol_assignment")
 """Messages that belong to no API: what consumers put into JoinGroup and SyncGroup."""

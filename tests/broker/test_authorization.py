@@ -53,10 +53,14 @@ from data_plane.wire.messages.describe_groups_request import DescribeGroupsReque
 from data_plane.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
 )
+from data_plane.wire.messages.get_telemetry_subscriptions_request import (
+    GetTelemetrySubscriptionsRequest,
+)
 from data_plane.wire.messages.init_producer_id_request import InitProducerIdRequest
 from data_plane.wire.messages.leave_group_request import LeaveGroupRequest
 from data_plane.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
+from data_plane.wire.messages.push_telemetry_request import PushTelemetryRequest
 from data_plane.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from data_plane.wire.messages.update_features_request import UpdateFeaturesRequest
 from data_plane.wire.primitives import Message
@@ -236,6 +240,14 @@ OF_ADMINISTRATORS: list[Maker] = [
     ),
     (ApiKey.DESCRIBE_CLIENT_QUOTAS, lambda v: DescribeClientQuotasRequest()),
     (ApiKey.ALTER_CLIENT_QUOTAS, lambda v: quota_of("nobody")),
+    (
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        lambda v: GetTelemetrySubscriptionsRequest(client_instance_id=UUID(int=7)),
+    ),
+    (
+        ApiKey.PUSH_TELEMETRY,
+        lambda v: PushTelemetryRequest(client_instance_id=UUID(int=7), subscription_id=1),
+    ),
     (ApiKey.DESCRIBE_CLUSTER, lambda v: describe_cluster_request.DescribeClusterRequest()),
     (
         ApiKey.DESCRIBE_QUORUM,

@@ -61,10 +61,14 @@ from data_plane.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
 )
 from data_plane.wire.messages.find_coordinator_request import FindCoordinatorRequest
+from data_plane.wire.messages.get_telemetry_subscriptions_request import (
+    GetTelemetrySubscriptionsRequest,
+)
 from data_plane.wire.messages.init_producer_id_request import InitProducerIdRequest
 from data_plane.wire.messages.leave_group_request import LeaveGroupRequest
 from data_plane.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
+from data_plane.wire.messages.push_telemetry_request import PushTelemetryRequest
 from data_plane.wire.registry import ApiKey
 from tests.broker.broker_player import NODE_ID, make_batch, values_of
 from tests.broker.namespace_player import SECOND, Client, NamespacePlayer, Plain
@@ -494,6 +498,14 @@ def client_quotas(story: Story) -> None:
         story.ask_all(ApiKey.DESCRIBE_CLIENT_QUOTAS, always(DescribeClientQuotasRequest()))
 
 
+def telemetry(story: Story) -> None:
+    known = UUID(int=7)
+    subscribed = GetTelemetrySubscriptionsRequest(client_instance_id=known)
+    story.ask_all(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, always(subscribed))
+    pushed = PushTelemetryRequest(client_instance_id=known, subscription_id=1)
+    story.ask_all(ApiKey.PUSH_TELEMETRY, always(pushed))
+
+
 def groups_and_offsets(story: Story, topic_id: UUID, hidden_member: str) -> None:
     ask, ask_all = story.ask, story.ask_all
     for key_type in (0, 1):
@@ -573,6 +585,7 @@ def conversation(player: NamespacePlayer, hidden_id: UUID, hidden_member: str) -
     rights(story)
     users(story)
     client_quotas(story)
+    telemetry(story)
     groups_and_offsets(story, topic_id, hidden_member)
     end(story)
     return story

@@ -127,6 +127,8 @@ REQUIREMENTS: Final[dict[ApiKey, Requirement]] = {
     ApiKey.LIST_CONFIG_RESOURCES: Requirement(
         "DESCRIBE_CONFIGS cluster", CLUSTER, cluster_guards.describe_configs
     ),
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _nothing,
+    ApiKey.PUSH_TELEMETRY: _nothing,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Requirement(
         "DESCRIBE topic, all topics are those", TOPIC, _itself
     ),

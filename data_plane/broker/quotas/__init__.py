@@ -2,5 +2,8 @@
 
 - rates.py: rates and buckets as numbers, without knowing of what
 - client_limits.py: client quotas, as Apache Kafka counts them
+- tenant_rates.py: what tenants use per second, and their floors
+- shares.py, share_exchange.py: how brokers share the caps of tenants
+- stored.py: what tenants store
 - quota_manager.py: what is asked about each request
 """

@@ -2,7 +2,7 @@
 
     client quotas of the image ──► ClientLimitTable ─┐
                                                      ├─► wait = the longest of what holds
-    quotas of tenants ───────────► (tenants' rates) ─┘
+    quotas of tenants ───────────► TenantRateTable ──┘   a client quota can only lower a tenant's
 
 As Apache Kafka does it: a request is counted when its answer is ready, the time that the loop was
 busy with it when it was handled; a Fetch that has to wait is answered without records, which do not
@@ -11,6 +11,7 @@ count; the time of requests alone is waited for one window at most.
 Invariants
 - It is active only while the image has a quota that could make somebody wait.
 - What clients and tenants have used outlives each change of quotas.
+- A tenant that stores as much as it may produces nothing; all else of it goes on.
 
 Deliberately absent: muting (request/throttling.py), followers (they are never asked about).
 """
@@ -22,25 +23,46 @@ from typing import Final
 
 from data_plane.broker.quotas.client_limits import ClientLimits, ClientLimitTable
 from data_plane.broker.quotas.rates import Windows
+from data_plane.broker.quotas.shares import Demand
+from data_plane.broker.quotas.stored import StoredBytes
+from data_plane.broker.quotas.tenant_rates import (
+    BURST_S,
+    CONSUME,
+    PRODUCE,
+    RateKey,
+    TenantRateTable,
+    TenantUse,
+)
 from data_plane.broker.request.api import RequestContext
 from data_plane.broker.request.quotas import FETCH_BYTES_UNLIMITED
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.tenant_quotas import CONSUME_CAPACITY, PRODUCE_CAPACITY
 
 PERCENT_PER_NS: Final = 100 / 1_000_000_000
 # Of what is counted by tenant and reason there is no more than this.
 THROTTLED_MAX: Final = 50_000
 
-PRODUCE: Final = "produce"
-CONSUME: Final = "consume"
-REQUEST: Final = "request"
-MUTATION: Final = "mutation"
-REASONS: Final[Mapping[str, str]] = {
-    PRODUCE: "bytes that were produced",
-    CONSUME: "bytes that were fetched",
-    REQUEST: "requests, and the time that they took",
-    MUTATION: "partitions that were made and deleted",
+# A fetch gets that much even where a second of its tenant's share would be less.
+FETCH_BYTES_MIN: Final = 64 << 10
+
+OF_CLIENT: Final[Mapping[str, str]] = {
+    "produce": "bytes that a user or client id produced",
+    "consume": "bytes that a user or client id fetched",
+    "request": "time that requests of a user or client id took",
+    "mutation": "partitions that were made and deleted",
 }
+OF_TENANT: Final[Mapping[str, str]] = {
+    "tenant_produce": "bytes that a tenant produced",
+    "tenant_consume": "bytes that a tenant fetched",
+    "tenant_requests": "requests of a tenant",
+    "tenant_handler": "time that requests of a tenant took",
+}
+REASONS: Final[Mapping[str, str]] = {**OF_CLIENT, **OF_TENANT}
+STORED: Final = "storage_bytes"
+CAPACITIES: Final[Mapping[str, str]] = {PRODUCE: PRODUCE_CAPACITY, CONSUME: CONSUME_CAPACITY}
+
+Held = Mapping[str, Mapping[str, int]]
 
 
 class Throttled:
@@ -69,61 +91,98 @@ class BrokerQuotas:
             number("controller.quota.window.num"),
             number("controller.quota.window.size.seconds") * 1000,
         )
+        self._services = services
         self._clients = ClientLimitTable(self._windows, controller_windows)
+        self._tenants = TenantRateTable()
+        # The storage of tenants that may have so much of it, and what of it is on this broker.
+        self._storage_limits: Mapping[str, int] = {}
+        self._stored = StoredBytes(services.partitions)
+        # Called when the image has other quotas of tenants.
+        self.on_tenants_changed: Callable[[int], None] = lambda now_ms: None
         self.is_active = False
         # By tenant and reason.
         self.throttled: dict[tuple[str, str], Throttled] = {}
         # Of the answer that is being made: why it waits, and for how long.
-        self._why: tuple[str, int] = REQUEST, 0
+        self._why: tuple[str, int] = "request", 0
         self._follow(services.image)
         services.image_listeners.append(self._image_changed)
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
-        if old.client_quotas is not new.client_quotas:
+        if old.client_quotas is not new.client_quotas or old.tenants is not new.tenants:
             self._follow(new)
+            self.on_tenants_changed(now_ms)
 
     def _follow(self, image: MetadataImage) -> None:
         self._clients.set_quotas(image.client_quotas)
-        self.is_active = bool(image.client_quotas)
+        self._tenants.set_tenants(image.tenants)
+        self._storage_limits = {
+            name: tenant.quotas.storage_bytes
+            for name, tenant in image.tenants.items()
+            if tenant.quotas.storage_bytes is not None
+        }
+        for name, names in self._services.namespaces.names.items():
+            if name not in self._storage_limits:
+                names.storage_refusal = ""
+        self.is_active = bool(image.client_quotas) or self._tenants.is_active
 
     # The port
 
     def record_request(self, context: RequestContext) -> int:
         now_ms = self._now_ms()
-        self._why = REQUEST, 0
-        wait_ms = self._mutation_wait_ms(context)
-        if wait_ms:
-            self._explain(MUTATION, wait_ms)
+        self._why = "request", 0
+        wait_ms = self._explain("mutation", self._mutation_wait_ms(context))
+        window_ms = self._windows.size_ms
         request = self._limits(context, now_ms).request
         if request is not None:
-            time_ms = min(request.throttle_ms(now_ms), self._windows.size_ms)
-            wait_ms = max(wait_ms, self._explain(REQUEST, time_ms))
+            time_ms = min(request.throttle_ms(now_ms), window_ms)
+            wait_ms = max(wait_ms, self._explain("request", time_ms))
+        use = self._use(context)
+        if use is not None:
+            count_ms = self._explain("tenant_requests", use.requests.take(1, now_ms))
+            time_ms = min(use.handler.wait_ms(now_ms), window_ms)
+            wait_ms = max(wait_ms, count_ms, self._explain("tenant_handler", time_ms))
         return wait_ms
 
     def record_produce(self, context: RequestContext, request_bytes: int) -> int:
         now_ms = self._now_ms()
+        wait_ms = 0
         produce = self._limits(context, now_ms).produce
-        if produce is None:
-            return 0
-        produce.record(request_bytes, now_ms)
-        return self._explain(PRODUCE, produce.throttle_ms(now_ms))
+        if produce is not None:
+            produce.record(request_bytes, now_ms)
+            wait_ms = self._explain("produce", produce.throttle_ms(now_ms))
+        use = self._use(context)
+        if use is not None:
+            tenant_ms = self._explain("tenant_produce", use.produce.take(request_bytes, now_ms))
+            wait_ms = max(wait_ms, tenant_ms)
+        return wait_ms
 
     def record_fetch(self, context: RequestContext, answer_bytes: int, wait_ms: int) -> int:
         now_ms = self._now_ms()
+        fetch_ms = 0
+        use = self._use(context)
+        if use is not None:
+            fetch_ms = self._explain("tenant_consume", use.consume.wait_ms(now_ms))
         consume = self._limits(context, now_ms).consume
-        if consume is None:
-            return 0
-        consume.record(answer_bytes, now_ms)
-        fetch_ms = consume.throttle_ms(now_ms)
-        if max(fetch_ms, wait_ms) > 0:
-            consume.record(-answer_bytes, now_ms)
-        return self._explain(CONSUME, fetch_ms)
+        if consume is not None:
+            consume.record(answer_bytes, now_ms)
+            fetch_ms = max(fetch_ms, self._explain("consume", consume.throttle_ms(now_ms)))
+            if max(fetch_ms, wait_ms) > 0:
+                consume.record(-answer_bytes, now_ms)
+        if use is not None and max(fetch_ms, wait_ms) <= 0:
+            # What is more than there was the next fetch waits for.
+            use.consume.take(answer_bytes, now_ms)
+        return fetch_ms
 
     def fetch_bytes_max(self, context: RequestContext) -> int:
+        bytes_max = FETCH_BYTES_UNLIMITED
         consume = self._limits(context, self._now_ms()).consume
-        if consume is None:
-            return FETCH_BYTES_UNLIMITED
-        return min(FETCH_BYTES_UNLIMITED, int(consume.bound * self._windows.span_s))
+        if consume is not None:
+            bytes_max = min(bytes_max, int(consume.bound * self._windows.span_s))
+        use = self._use(context)
+        if use is not None and use.consume.bucket is not None:
+            share_bytes = int(use.consume.bucket.rate_per_s * BURST_S)
+            bytes_max = min(bytes_max, max(FETCH_BYTES_MIN, share_bytes))
+        return bytes_max
 
     def record_mutations(self, context: RequestContext, partitions: int, is_strict: bool) -> int:
         now_ms = self._now_ms()
@@ -144,6 +203,9 @@ class BrokerQuotas:
         request = self._limits(context, now_ms).request
         if request is not None:
             request.record(duration_ns * PERCENT_PER_NS, now_ms)
+        use = self._use(context)
+        if use is not None:
+            use.handler.take(duration_ns / 1_000_000, now_ms)
 
     def note_throttled(self, context: RequestContext, throttle_ms: int) -> None:
         reason, _ = self._why
@@ -155,6 +217,36 @@ class BrokerQuotas:
             throttled = self.throttled[key] = Throttled()
         throttled.count += 1
         throttled.duration_ms += throttle_ms
+
+    # What is shared among brokers (share_exchange.py)
+
+    def needs_shares(self) -> bool:
+        return self._tenants.is_active or bool(self._storage_limits)
+
+    def share_caps(self) -> Mapping[RateKey, float]:
+        return self._tenants.caps()
+
+    def end_period(self, duration_ms: int, now_ms: int) -> tuple[Mapping[RateKey, Demand], Held]:
+        demands = self._tenants.end_period(duration_ms, now_ms)
+        stored = self._stored.look_on(self._storage_limits.keys())
+        return demands, {name: {STORED: size} for name, size in stored.items()}
+
+    def set_shares(self, shares: Mapping[RateKey, float], brokers: int, now_ms: int) -> None:
+        number = self._services.config.get_int
+        capacities = {rate: float(number(name)) for rate, name in CAPACITIES.items()}
+        self._tenants.set_shares(shares, capacities, brokers, now_ms)
+
+    def set_held(self, held_elsewhere: Mapping[int, Held]) -> None:
+        names = self._services.namespaces.names
+        for tenant, limit in self._storage_limits.items():
+            if tenant not in names:
+                continue
+            size = self._stored.sizes.get(tenant, 0)
+            for held in held_elsewhere.values():
+                size += held.get(tenant, {}).get(STORED, 0)
+            names[tenant].storage_refusal = (
+                f"The tenant stores {size} bytes, and may store {limit}" if size >= limit else ""
+            )
 
     # What it comes to
 
@@ -172,6 +264,9 @@ class BrokerQuotas:
         return self._clients.of(
             connection.namespace, connection.principal.name, context.client_id or "", now_ms
         )
+
+    def _use(self, context: RequestContext) -> TenantUse | None:
+        return self._tenants.of(context.connection.namespace)
 
     def _explain(self, reason: str, wait_ms: int) -> int:
         if wait_ms > self._why[1]:

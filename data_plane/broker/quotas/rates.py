@@ -17,6 +17,7 @@ Invariants
 from __future__ import annotations
 
 from collections import deque
+from math import ceil
 from typing import Final, NamedTuple
 
 WINDOWS_MAX: Final = 1000
@@ -124,4 +125,4 @@ class Bucket:
         level = self.level(now_ms)
         if level >= 0:
             return 0
-        return max(1, round(-level * 1000 / self.rate_per_s))
+        return max(1, ceil(-level * 1000 / self.rate_per_s))

@@ -1,0 +1,251 @@
+"""What tenants use per second of one broker, and the rates that it gives them.
+
+Each rate of a tenant has a bucket at the broker's share of the tenant's cap (shares.py): what is
+taken beyond is waited for by whoever has taken it. A bucket and no windows, since shares change.
+
+Floors come in where an operator has declared what the broker can take. Once it gives nearly that
+much, tenants get what is reserved for them first; the rest is shared equally among those who want
+more. So a floor is reached while others saturate the broker, and nobody is held back while there
+is room for all.
+
+    capacity 100   floor of a: 30, of b: none          a gives 50, b 80, both want more
+                   a: 30 + 35, b: 35
+
+Invariants
+- A tenant's rate is never above its share of its cap.
+- Where nothing is limited for a tenant, nothing of it is measured.
+
+Deliberately absent: what the other brokers give (share_exchange.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from data_plane.broker.quotas.rates import Bucket
+from data_plane.broker.quotas.shares import HEADROOM, NO_DEMAND, Demand, water_fill
+from data_plane.cell.tenant_quotas import TenantQuotas
+from data_plane.cell.tenants import Tenants
+
+# What a tenant may take at once, in seconds of its rate.
+BURST_S: Final = 1.0
+# Of the capacity: from where on it is given by floors.
+CONTENDED: Final = 0.9
+# For how many periods it is, after the last one in which it was near its capacity: whoever is held
+# back is silent while he waits, and would have all at once again.
+CONTENDED_PERIODS: Final = 4
+# Who has had to wait wants more for so many periods.
+HUNGRY_PERIODS: Final = 2
+# How much of the newest period is in a measured rate.
+SMOOTHING: Final = 0.5
+
+PRODUCE: Final = "produce_bytes_per_s"
+CONSUME: Final = "consume_bytes_per_s"
+REQUESTS: Final = "requests_per_s"
+HANDLER: Final = "handler_ms_per_s"
+RATES: Final = (PRODUCE, CONSUME, REQUESTS, HANDLER)
+FLOORS: Final[Mapping[str, str]] = {
+    PRODUCE: "produce_floor_bytes_per_s",
+    CONSUME: "consume_floor_bytes_per_s",
+}
+
+
+class RateKey(NamedTuple):
+    """A tenant, and one of RATES."""
+
+    tenant: str
+    rate: str
+
+
+class Use:
+    """What a tenant takes of one of its rates."""
+
+    __slots__ = ("_hungry_periods", "_taken", "bucket", "per_s")
+
+    def __init__(self) -> None:
+        # None: nothing limits it.
+        self.bucket: Bucket | None = None
+        # Of the last periods.
+        self.per_s = 0.0
+        self._taken = 0.0
+        self._hungry_periods = 0
+
+    def take(self, amount: float, now_ms: int) -> int:
+        """For how long whoever has taken it has to wait."""
+        self._taken += amount
+        bucket = self.bucket
+        if bucket is None:
+            return 0
+        bucket.take(amount, now_ms)
+        return self._waits(bucket, now_ms)
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Until something may be taken."""
+        return 0 if self.bucket is None else self._waits(self.bucket, now_ms)
+
+    def _waits(self, bucket: Bucket, now_ms: int) -> int:
+        wait_ms = bucket.wait_ms(now_ms)
+        if wait_ms:
+            self._hungry_periods = HUNGRY_PERIODS
+        return wait_ms
+
+    def set_rate(self, per_s: float | None, now_ms: int) -> None:
+        if per_s is None:
+            self.bucket = None
+        elif self.bucket is None:
+            self.bucket = Bucket(per_s, BURST_S, now_ms)
+        else:
+            self.bucket.set_rate(per_s, now_ms)
+
+    def end_period(self, duration_ms: int, now_ms: int) -> Demand:
+        """What was given since the last one ended, and whether somebody wanted more: whoever has
+        debts does, though he is silent while he waits."""
+        taken, self._taken = self._taken, 0.0
+        is_hungry = self._hungry_periods > 0
+        newest = taken * 1000 / max(1, duration_ms)
+        self.per_s += SMOOTHING * (newest - self.per_s)
+        if self.per_s < 1e-3:
+            self.per_s = 0.0
+        if self.bucket is not None and self.bucket.level(now_ms) < 0:
+            self._hungry_periods = HUNGRY_PERIODS
+        elif is_hungry:
+            self._hungry_periods -= 1
+        return Demand(max(newest, self.per_s), is_hungry or self._hungry_periods > 0)
+
+
+class TenantUse:
+    """Of one tenant."""
+
+    __slots__ = ("consume", "handler", "produce", "requests")
+
+    def __init__(self) -> None:
+        self.produce = Use()
+        self.consume = Use()
+        self.requests = Use()
+        self.handler = Use()
+
+    def of(self, rate: str) -> Use:
+        return (self.produce, self.consume, self.requests, self.handler)[RATES.index(rate)]
+
+
+class TenantRateTable:
+    """Of all tenants of one broker."""
+
+    def __init__(self) -> None:
+        self._quotas: Mapping[str, TenantQuotas] = {}
+        self._uses: dict[str, TenantUse] = {}
+        self._has_floors = False
+        # By rate: for how many periods the broker is taken to be at its capacity.
+        self._contended: dict[str, int] = {}
+        self.demands: Mapping[RateKey, Demand] = {}
+
+    @property
+    def is_active(self) -> bool:
+        return self._has_floors or bool(self._quotas)
+
+    def set_tenants(self, tenants: Tenants) -> None:
+        """Those of the image, with their quotas. Limits follow with the next `set_shares`."""
+        self._quotas = {
+            name: tenant.quotas for name, tenant in tenants.items() if _has_rates(tenant.quotas)
+        }
+        self._has_floors = any(
+            getattr(quotas, floor) for quotas in self._quotas.values() for floor in FLOORS.values()
+        )
+        kept = tenants.keys() | {"default"} if self._has_floors else self._quotas.keys()
+        for name in self._uses.keys() - kept:
+            del self._uses[name]
+
+    def caps(self) -> dict[RateKey, float]:
+        """Of all tenants that have any."""
+        return {
+            RateKey(name, rate): cap
+            for name, quotas in self._quotas.items()
+            for rate in RATES
+            if (cap := getattr(quotas, rate)) is not None
+        }
+
+    def of(self, tenant: str) -> TenantUse | None:
+        """None: nothing is measured."""
+        use = self._uses.get(tenant)
+        if use is None and (self._has_floors or tenant in self._quotas):
+            use = self._uses[tenant] = TenantUse()
+        return use
+
+    def end_period(self, duration_ms: int, now_ms: int) -> Mapping[RateKey, Demand]:
+        """What was given since the last one ended; nothing of who has taken nothing."""
+        demands = {}
+        for name, use in self._uses.items():
+            for rate in RATES:
+                demand = use.of(rate).end_period(duration_ms, now_ms)
+                if demand != NO_DEMAND:
+                    demands[RateKey(name, rate)] = demand
+        for rate, periods in self._contended.items():
+            self._contended[rate] = max(0, periods - 1)
+        self.demands = demands
+        return demands
+
+    def set_shares(
+        self,
+        shares: Mapping[RateKey, float],
+        capacities: Mapping[str, float],
+        brokers: int,
+        now_ms: int,
+    ) -> None:
+        """This broker's shares of caps, what it can take of each rate (none: not declared), and how
+        many brokers there are."""
+        limits: dict[RateKey, float] = dict(shares)
+        for rate, capacity in capacities.items():
+            if capacity > 0 and self._has_floors:
+                self._contend(limits, rate, capacity, brokers)
+        for name in self._quotas:
+            self.of(name)
+        for name, use in self._uses.items():
+            for rate in RATES:
+                use.of(rate).set_rate(limits.get(RateKey(name, rate)), now_ms)
+
+    def _contend(
+        self, limits: dict[RateKey, float], rate: str, capacity: float, brokers: int
+    ) -> None:
+        """Where the broker is at its capacity: lower limits to what each may have of it."""
+        demands = {key.tenant: one for key, one in self.demands.items() if key.rate == rate}
+        wants: dict[str, float] = {}
+        for name, demand in demands.items():
+            most = min(capacity, limits.get(RateKey(name, rate), capacity))
+            wants[name] = most if demand.is_hungry else min(most, demand.rate)
+        if sum(wants.values()) >= capacity * CONTENDED:
+            self._contended[rate] = CONTENDED_PERIODS
+        elif not self._contended.get(rate):
+            return
+        names = sorted(wants)
+        reserved, wanted = {}, {}
+        for number, name in enumerate(names):
+            most = limits.get(RateKey(name, rate), capacity)
+            want = min(most, wants[name] * (1 if demands[name].is_hungry else HEADROOM))
+            reserved[number] = min(want, self._floor_here(name, rate, limits, brokers))
+            wanted[number] = want - reserved[number]
+        left = max(0.0, capacity - sum(reserved.values()))
+        given = water_fill(left, wanted)
+        spare = max(0.0, left - sum(given.values())) / max(1, len(names))
+        for number, name in enumerate(names):
+            key = RateKey(name, rate)
+            allowed = max(1.0, reserved[number] + given[number] + spare)
+            limits[key] = min(allowed, limits.get(key, allowed))
+
+    def _floor_here(
+        self, name: str, rate: str, limits: Mapping[RateKey, float], brokers: int
+    ) -> float:
+        """What this broker owes of a tenant's floor: as much of it as it has of the cap."""
+        quotas = self._quotas.get(name)
+        floor = 0 if quotas is None else getattr(quotas, FLOORS[rate]) or 0
+        if quotas is None or not floor:
+            return 0.0
+        cap = getattr(quotas, rate)
+        share = limits.get(RateKey(name, rate))
+        if cap is None or share is None:
+            return floor / brokers
+        return float(floor * share / cap)
+
+
+def _has_rates(quotas: TenantQuotas) -> bool:
+    return any(getattr(quotas, name) is not None for name in (*RATES, *FLOORS.values()))
