@@ -38,6 +38,7 @@ from data_plane.broker.produce.produce_response import (
     TOPIC_IDS_VERSION,
     Answers,
     PartitionAnswer,
+    describe_failures,
     encode_produce_response,
 )
 from data_plane.broker.produce.produce_waits import WaitingProduce
@@ -192,11 +193,7 @@ class _Produce:
             return not self._awaits_load(topic_id, piece, answer)
         start, end = piece.records_start, piece.records_end
         if end - start > self._message_bytes_max:
-            answer.fail(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"The batch has {end - start} bytes, and the tenant may send "
-                f"{self._message_bytes_max} at most.",
-            )
+            answer.fail_as_too_large(end - start, self._message_bytes_max)
             return True
         if self._kept is not None:
             start, end = start - self._kept.shift, end - self._kept.shift
@@ -377,7 +374,7 @@ class _Produce:
         request_bytes = self._end - self._position
         if self._view.acks == ACKS_NONE:
             if any(answer.error_code != _NONE for _, some in answers for answer in some):
-                raise CloseConnection(f"produce with acks=0 failed: {_describe(answers)}")
+                raise CloseConnection(f"produce with acks=0 failed: {describe_failures(answers)}")
             throttle_produce(self._services, self._context, request_bytes)
             return None
         if not self._waiting:
@@ -489,16 +486,6 @@ def handle_produce(
     if produce.append_rest(now_ms):
         return produce.answer()
     return produce.answer_later()
-
-
-def _describe(answers: Answers) -> str:
-    failed = [
-        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
-        for topic, partition_answers in answers
-        for answer in partition_answers
-        if answer.error_code != _NONE
-    ]
-    return ", ".join(failed[:5])
 
 
 def register(table: HandlerTable) -> None:

@@ -60,9 +60,28 @@ class PartitionAnswer:
         self.base_offset = -1
         self.log_append_time_ms = -1
 
+    def fail_as_too_large(self, batch_bytes: int, tenant_bytes_max: int) -> None:
+        """For what the tenant may send."""
+        self.fail(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The batch has {batch_bytes} bytes, and the tenant may send {tenant_bytes_max} at "
+            "most.",
+        )
+
 
 # By topic, in the order of the request.
 Answers = list[tuple[ProduceTopic, list[PartitionAnswer]]]
+
+
+def describe_failures(answers: Answers) -> str:
+    """Some of them, for people."""
+    failed = [
+        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
+        for topic, partition_answers in answers
+        for answer in partition_answers
+        if answer.error_code != 0
+    ]
+    return ", ".join(failed[:5])
 
 
 def encode_produce_response(
