@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_plane.broker.produce.init_producer_id import BLOCK_IDS, ProducerIds
+from data_plane.broker.produce.producer_id_cipher import NUMBERS_MAX, told_producer_id
 from data_plane.broker.request.api import Deferred
 from data_plane.wire.errors import ErrorCode
 from tests.broker.member_player import Member
@@ -111,3 +117,39 @@ def test_what_the_last_life_has_left_serves_while_the_store_is_away() -> None:
     more = {take(ids) for _ in range(2 * BLOCK_IDS - 700)}
     assert not more & taken
     assert ids.unused == []
+
+
+# What clients are told
+
+
+@given(st.sets(st.integers(0, NUMBERS_MAX - 1), min_size=2, max_size=50), st.binary(min_size=1))
+def test_each_number_has_an_id_of_its_own_above_those_without_a_key(
+    numbers: set[int], key: bytes
+) -> None:
+    told = [told_producer_id(number, key) for number in numbers]
+    assert len(set(told)) == len(numbers)
+    assert all(NUMBERS_MAX <= each < 2 * NUMBERS_MAX for each in told)
+    assert [told_producer_id(number, key) for number in numbers] == told
+    assert [told_producer_id(number, b"") for number in numbers] == list(numbers)
+
+
+def test_ids_of_neighbours_say_nothing_of_each_other() -> None:
+    told = [told_producer_id(number, b"key") for number in range(2000)]
+    gaps = [abs(b - a) for a, b in itertools.pairwise(told)]
+    # Of random ids one gap in two thousand is that small, at most.
+    assert sum(gap < NUMBERS_MAX // 2000 for gap in gaps) < 20
+    assert sum(b > a for a, b in itertools.pairwise(told)) in range(800, 1200)
+    assert told[:5] != [told_producer_id(number, b"other") for number in range(5)]
+
+
+def test_a_tenant_cannot_count_what_producers_others_have() -> None:
+    member = Member()
+    ids = started(member)
+    before = take(ids)
+    services = member.services
+    services.image = replace(services.image, decoy_key=b"k" * 32)
+    told = [take(ids) for _ in range(BLOCK_IDS // 4)]
+    assert before == 0
+    assert len(set(told)) == len(told)
+    assert not {each + 1 for each in told}.intersection(told)
+    assert min(told) >= NUMBERS_MAX

@@ -2,10 +2,12 @@
 
 Ids come from blocks that the metadata store has given to this broker durably before one of them is
 used, so that no id is ever given out twice, not even after a crash; what is left of a block then is
-lost. A broker that is alone fetches its first block when it needs one and each further one when
-half of the current is used up. A member of a cell has a block in use and one in reserve from its
-start on: its store may be away for a while, and new producers must work meanwhile. What is left of
-them at a clean stop serves the next life, should that begin without the store.
+lost. What clients are told is such an id, or what stands for it (producer_id_cipher.py).
+
+A broker that is alone fetches its first block when it needs one and each further one when half of
+the current is used up. A member of a cell has a block in use and one in reserve from its start on:
+its store may be away for a while, and new producers must work meanwhile. What is left of them at a
+clean stop serves the next life, should that begin without the store.
 
 A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, a code that every client
 treats as fatal at once; the transaction APIs are not advertised, and most clients notice that
@@ -17,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from data_plane.broker.produce.producer_id_cipher import told_producer_id
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.services import Services
 from data_plane.cell.changes import AllocateProducerIds, Change
@@ -91,7 +94,8 @@ class ProducerIds:
         producer_id, end = self._blocks.popleft()
         if producer_id + 1 < end:
             self._blocks.appendleft((producer_id + 1, end))
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        told = told_producer_id(producer_id, self._services.image.decoy_key)
+        return InitProducerIdResponse(producer_id=told, producer_epoch=0)
 
     def _is_block_wanted(self) -> bool:
         if self._keeps_reserve:
