@@ -6,7 +6,7 @@ import asyncio
 import gc
 import ssl
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.broker_process import BrokerProcess
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
+from tests.conformance import programs
 from tests.kept_port import KeptPort
 
 with warnings.catch_warnings():
@@ -155,6 +156,21 @@ def test_large_answers(tls_broker: TlsBroker) -> None:
         assert message.error() is None
         assert message.value() == b"%d" % number + body
     consumer.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(lambda: programs.java_command("Secure"), id="java"),
+        pytest.param(lambda: [*programs.go_command(), "secure"], id="franz-go"),
+        pytest.param(lambda: programs.sarama_command("secure"), id="sarama"),
+        pytest.param(lambda: programs.node_command("secure.js"), id="kafkajs"),
+    ],
+)
+def test_other_languages(tls_broker: TlsBroker, command: Callable[[], list[str]]) -> None:
+    addresses = tls_broker.address("SSL"), tls_broker.address("PLAIN")
+    authority = tls_broker.authority.certificate
+    assert programs.run_cases(command(), *addresses, authority, TOPIC) == list(WAYS)
 
 
 @pytest.mark.parametrize("way", WAYS)
