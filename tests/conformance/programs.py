@@ -114,8 +114,8 @@ def sarama_command(program: str = "projected") -> list[str]:
 def node_command(program: str = "conformance.js") -> list[str]:
     """One of kafkajs's programs with its packages installed beside a copy of them."""
     require("node", "npm")
-    names = ("conformance.js", "cell.js", "projected.js", "secure.js")
-    names += ("package.json", "package-lock.json")
+    programs = ("conformance.js", "cell.js", "projected.js", "secure.js")
+    names = (*programs, "package.json", "package-lock.json")
     sources = [HERE / "node" / name for name in names]
 
     def build(folder: Path) -> None:
