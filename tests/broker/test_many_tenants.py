@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_user_scram_credentials_request import (
@@ -88,12 +89,36 @@ class Tenant:
         assert [acl.principal for acl in resource.acls] == ["User:alice"]
 
 
-@pytest.fixture(scope="module")
-def player() -> NamespacePlayer:
-    return NamespacePlayer({"offsets.topic.num.partitions": "8"})
+def lags(player: NamespacePlayer) -> dict[tuple[str, ...], float]:
+    text = generate_latest(player.services.metrics).decode()
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        if family.name == "tidewheel_group_lag"
+        for sample in family.samples
+    }
 
 
-def test_each_of_200_tenants_has_its_own(player: NamespacePlayer) -> None:
+def test_metrics_name_tenants_only_where_somebody_asks_for_it() -> None:
+    for wanted in ("false", "true"):
+        player = NamespacePlayer({"metrics.tenant.labels": wanted})
+        for number in range(2):
+            Tenant(player, number).make()
+        player.first.ask(ApiKey.CREATE_TOPICS, 7, created("orders"))
+        player.first.ask(ApiKey.OFFSET_COMMIT, 9, commit("billing", {("orders", 0): 0}))
+        if wanted == "true":
+            assert lags(player) == {
+                ("billing", "default", "orders"): 0,
+                ("billing", "tenant-0", "orders"): 1,
+                ("billing", "tenant-1", "orders"): 0,
+            }
+        else:
+            assert lags(player) == {("billing", "orders"): 0}
+            assert b"tenant-" not in generate_latest(player.services.metrics)
+
+
+def test_each_of_200_tenants_has_its_own() -> None:
+    player = NamespacePlayer({"offsets.topic.num.partitions": "8"})
     tenants = [Tenant(player, number) for number in range(len(TENANTS))]
     for tenant in tenants:
         tenant.make()

@@ -6,13 +6,20 @@ from data_plane.broker.config.definition import define
 
 AUTHORIZATION_DEFINITIONS = (
     define(
+        "metrics.tenant.labels",
+        "BOOLEAN",
+        False,
+        "Whether /metrics names the groups and topics of all tenants, with a label `tenant`; "
+        "else those of `default` alone. Not Apache Kafka's.",
+    ),
+    define(
         "cell.operators",
         "STRING",
         "",
         "Principals of the tenant `default` that operate the cell, as User:alice;User:bob: they "
         "may do everything, and see the brokers and the topics of all tenants. Without any, "
         "`default` sees the brokers and its own topics, as in Apache Kafka; with some, nobody "
-        "else does. The same on all brokers.",
+        "else does. The same on all brokers. Not Apache Kafka's.",
     ),
     define(
         "super.users",

@@ -4,7 +4,8 @@ The lag is summed up for each group and topic over the partitions whose ends thi
 those that it leads. How many it does not know stands beside it; in a cell of one broker that is
 none. Everything is computed when somebody scrapes and costs nothing in between.
 
-The lags are of the default tenant's groups: other tenants' names are not for whoever scrapes.
+The lags are of the default tenant's groups: other tenants' names are not for whoever scrapes,
+unless `metrics.tenant.labels` says that they are. Then all series have a label `tenant`.
 
 Deliberately absent: series per partition (`tidewheel lag` shows those); more than LAG_SERIES_MAX
 groups' topics, which a scraper should not have to carry; and lags of a coordinator with more than
@@ -26,6 +27,9 @@ from data_plane.groups.lag import group_lag
 if TYPE_CHECKING:
     from data_plane.broker.services import Services
     from data_plane.groups.coordinator import GroupCoordinator
+    from data_plane.groups.record_formats import CommittedOffset, OffsetKey
+
+_Committed = Iterator[tuple["OffsetKey", "CommittedOffset"]]
 
 LAG_SERIES_MAX: Final = 2_000
 LAG_OFFSETS_MAX: Final = 20_000
@@ -46,8 +50,16 @@ _COUNTERS: Final = (
 class GroupMetrics(Collector):
     """Reads the coordinator when somebody scrapes."""
 
-    def __init__(self, services: Services, coordinator: Callable[[], GroupCoordinator]) -> None:
+    def __init__(
+        self,
+        services: Services,
+        coordinator: Callable[[], GroupCoordinator],
+        *,
+        has_tenants: bool = False,
+    ) -> None:
+        """`has_tenants`: whether everybody's groups are named."""
         self._services = services
+        self._has_tenants = has_tenants
         self._coordinator = coordinator
 
     def describe(self) -> list[Metric]:
@@ -74,37 +86,53 @@ class GroupMetrics(Collector):
         yield from self._lags(coordinator)
 
     def _lags(self, coordinator: GroupCoordinator) -> Iterator[Metric]:
+        labels = ["tenant", "group", "topic"] if self._has_tenants else ["group", "topic"]
         lags = GaugeMetricFamily(
             "tidewheel_group_lag",
             "Records between a group's committed offsets and the ends of the partitions led here.",
-            labels=["group", "topic"],
+            labels=labels,
         )
         unknown = GaugeMetricFamily(
             "tidewheel_group_lag_unknown_partitions",
             "Partitions with committed offsets whose ends this broker does not know.",
-            labels=["group", "topic"],
+            labels=labels,
         )
-        offsets = []
+        series: Iterator[tuple[tuple[str, str, str], _Committed]] = iter(())
         if coordinator.offset_count() <= LAG_OFFSETS_MAX:
-            offsets = sorted(coordinator.committed_offsets(DEFAULT_TENANT).items())
-        by_topic = groupby(offsets, lambda item: (item[0].group_id, item[0].topic))
-        for (group, topic), committed in islice(by_topic, LAG_SERIES_MAX):
-            found = group_lag(committed, _Ends(self._services))
+            series = self._committed(coordinator)
+        for (tenant, group, topic), committed in islice(series, LAG_SERIES_MAX):
+            found = group_lag(committed, _Ends(self._services, tenant))
             known = [one.lag for one in found if one.lag is not None]
-            lags.add_metric([group, topic], sum(known))
-            unknown.add_metric([group, topic], len(found) - len(known))
+            values = [tenant, group, topic] if self._has_tenants else [group, topic]
+            lags.add_metric(values, sum(known))
+            unknown.add_metric(values, len(found) - len(known))
         yield lags
         yield unknown
 
+    def _committed(
+        self, coordinator: GroupCoordinator
+    ) -> Iterator[tuple[tuple[str, str, str], _Committed]]:
+        """By tenant, group and topic."""
+        tenant_ids = {DEFAULT_TENANT: DEFAULT_TENANT}
+        if self._has_tenants:
+            tenants = self._services.image.tenants
+            tenant_ids |= {name: tenant.tenant_id for name, tenant in sorted(tenants.items())}
+        for tenant, tenant_id in tenant_ids.items():
+            offsets = sorted(coordinator.committed_offsets(tenant_id).items())
+            by_topic = groupby(offsets, lambda item: (item[0].group_id, item[0].topic))
+            for (group, topic), committed in by_topic:
+                yield (tenant, group, topic), committed
+
 
 class _Ends:
-    """(log start, high watermark) of partitions led here, asked for one by one."""
+    """(log start, high watermark) of a tenant's partitions led here, asked for one by one."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, tenant: str) -> None:
         self._partitions = services.partitions
+        self._tenant = tenant
 
     def get(self, key: tuple[str, int]) -> tuple[int, int] | None:
-        partition = self._partitions.get_by_name(DEFAULT_TENANT, *key)
+        partition = self._partitions.get_by_name(self._tenant, *key)
         if partition is None:
             return None
         return partition.log.log_start_offset, partition.high_watermark

@@ -120,7 +120,10 @@ class GroupService:
         # Of topics that were deleted: they have not let go of everything yet.
         self._former_coordinators: list[GroupCoordinator] = []
         services.image_listeners.append(self.image_changed)
-        services.metrics.register(GroupMetrics(services, lambda: self.coordinator))
+        has_tenants = services.config.get_bool("metrics.tenant.labels")
+        services.metrics.register(
+            GroupMetrics(services, lambda: self.coordinator, has_tenants=has_tenants)
+        )
 
     @property
     def topic(self) -> InternalTopic:
