@@ -38,6 +38,7 @@ __all__ = [
     "find_max_timestamp",
     "find_timestamp",
     "list_keys",
+    "map_header_sets",
     "outline_records",
     "parse_fetch",
     "parse_fetch_response",
@@ -96,6 +97,7 @@ filter_records = kernel_records.filter_records
 find_max_timestamp = kernel_records.find_max_timestamp
 find_timestamp = kernel_records.find_timestamp
 list_keys = kernel_records.list_keys
+map_header_sets = kernel_records.map_header_sets
 outline_records = kernel_records.outline_records
 scan_batches = kernel_batches.scan_batches
 scan_headers = kernel_records.scan_headers

@@ -196,6 +196,12 @@ cdef inline bint starts_with(
     return size <= end - start and memcmp(p + start, PyBytes_AS_STRING(prefix), size) == 0
 
 
+cdef inline bint equals(
+    const uint8_t *p, Py_ssize_t first, Py_ssize_t second, Py_ssize_t size
+) noexcept nogil:
+    return memcmp(p + first, p + second, size) == 0
+
+
 cdef inline bint contains(const uint8_t *p, Py_ssize_t start, Py_ssize_t end, bytes needle) noexcept:
     cdef Py_ssize_t size = PyBytes_GET_SIZE(needle)
     cdef const char *wanted = PyBytes_AS_STRING(needle)

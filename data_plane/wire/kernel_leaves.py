@@ -166,6 +166,11 @@ def starts_with(p: Bytes, start: int, end: int, prefix: bytes) -> bool:
     return bytes(p[start : min(end, start + len(prefix))]) == prefix
 
 
+def equals(p: Bytes, first: int, second: int, size: int) -> bool:
+    """Whether the `size` bytes at p[first] and p[second] are the same."""
+    return bytes(p[first : first + size]) == bytes(p[second : second + size])
+
+
 def contains(p: Bytes, start: int, end: int, needle: bytes) -> bool:
     """Whether `needle` occurs in p[start:end]."""
     if isinstance(p, memoryview):

@@ -4,8 +4,8 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from data_plane.wire.kernel_leaves cimport (
-    Varint, acquire, append_bytes, append_varlong, contains, length, overflows, pointer,
-    read_varint, read_varlong, release, starts_with, take_bytes, yield_gil,
+    Varint, acquire, append_bytes, append_varlong, contains, equals, length, overflows,
+    pointer, read_varint, read_varlong, release, starts_with, store_int32, take_bytes, yield_gil,
 )
 
 ctypedef (
@@ -26,6 +26,17 @@ cdef object _walk_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t
                header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t)
 cpdef list scan_headers(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
                         bytes prefix=*)
+
+@cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
+               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t, is_found=Py_ssize_t,
+               key_size=Py_ssize_t, last_start=Py_ssize_t, last_end=Py_ssize_t,
+               last_number=int64_t, number=int64_t, start=Py_ssize_t, stop=Py_ssize_t,
+               count=Py_ssize_t, joined=bytes, out=bytearray)
+cpdef object map_header_sets(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
+                             bytes key, dict known, object missing)
+
+@cython.locals(number=object)
+cdef int64_t _set_number(bytes values, dict known, object missing) except? -2
 
 @cython.locals(view=Py_buffer, found=Found)
 cpdef object find_timestamp(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,

@@ -41,6 +41,7 @@ if not cython.compiled:
         append_bytes,
         append_varlong,
         contains,
+        equals,
         length,
         overflows,
         pointer,
@@ -48,6 +49,7 @@ if not cython.compiled:
         read_varlong,
         release,
         starts_with,
+        store_int32,
         take_bytes,
         yield_gil,
     )
@@ -169,6 +171,86 @@ def scan_headers(
         return found
     finally:
         release(view)
+
+
+def map_header_sets(
+    buf: Any, pos: int, end: int, record_count: int, key: bytes, known: Any, missing: Any
+) -> bytearray | None:
+    """One number (int32, big-endian) for each record, by its values of header `key`.
+
+    What stands for the values of a record is their bytes as they are stored, sizes included, in
+    their order: b"" for none. `known` has the numbers of the sets that were met before; of another
+    one `missing(set)` tells the number, and remembers it in `known` if it likes to. None when no
+    record has such a header. Raises InvalidRecords (INVALID_RECORD) when the records are not sound,
+    but only looks when the key occurs.
+    """
+    view = acquire(buf)
+    try:
+        _check_range(pos, end, length(view))
+        p = pointer(view)
+        if not contains(p, pos, end, key):
+            return None
+        out = bytearray(4 * record_count)
+        is_found = 0
+        key_size = len(key)
+        # Most records have the set of the one before.
+        last_start = last_end = 0
+        last_number = -1
+        index = 0
+        while index < record_count:
+            record = _parse_record(p, pos, end)
+            pos = record[0]
+            if pos < 0:
+                raise _bad_record(-pos, index, -1)
+            at = record[8]
+            # One value is taken where it stands, several are put together.
+            start = stop = count = 0
+            joined = b""
+            for _ in range(record[7]):
+                header = _parse_header(p, at, pos)
+                at = header[0]
+                if at < 0:
+                    raise _bad_record(-at, index, -1)
+                if header[2] - header[1] == key_size and starts_with(
+                    p, header[1], header[2], key
+                ):
+                    if count == 1:
+                        joined = take_bytes(p, start, stop)
+                    if count >= 1:
+                        joined += take_bytes(p, header[2], at)
+                    start = header[2]
+                    stop = at
+                    count += 1
+            if at != pos:
+                raise _bad_record(5, index, -1)
+            if count:
+                is_found = 1
+            if count > 1:
+                number = _set_number(joined, known, missing)
+            elif (
+                last_number >= 0
+                and stop - start == last_end - last_start
+                and equals(p, start, last_start, stop - start)
+            ):
+                number = last_number
+            else:
+                number = _set_number(take_bytes(p, start, stop), known, missing)
+                last_start = start
+                last_end = stop
+                last_number = number
+            store_int32(out, 4 * index, number)
+            index += 1
+            if index & 4095 == 0:
+                yield_gil()
+        return out if is_found else None
+    finally:
+        release(view)
+
+
+def _set_number(values: bytes, known: Any, missing: Any) -> int:
+    number = known.get(values)
+    found: int = missing(values) if number is None else number
+    return found
 
 
 def find_timestamp(

@@ -288,6 +288,46 @@ def test_scan_of_stored_batches(implementation: Implementation) -> None:
 
 
 @both
+def test_sets_of_header_values_are_numbered(implementation: Implementation) -> None:
+    tags = [(b"a",), (), (b"a",), (b"a",), (b"b", b"a"), (b"a", b"b"), (None,), (b"b", b"a"), ()]
+    records = [
+        NewRecord(
+            0,
+            b"tw-tag",
+            None,
+            ((b"tw-tags", b"x"), *((b"tw-tag", tag) for tag in record), (b"tw-ta", b"y")),
+        )
+        for record in tags
+    ]
+    batch = build_batch(records)
+    for buf in (batch, bytes(batch), memoryview(batch)):
+        numbers, known = sets_of(implementation.batches, buf, 61, len(batch), len(tags))
+        assert list(numbers[3::4]) == [1, 0, 1, 1, 2, 3, 4, 2, 0]
+        assert not any(numbers[0::4] + numbers[1::4] + numbers[2::4])
+        assert known == {b"": 0, b"\x02a": 1, b"\x02b\x02a": 2, b"\x02a\x02b": 3, b"\x01": 4}
+    plain = build_batch([NewRecord(0, b"tw-tag", b"tw-tag", ())] * 2)
+    assert sets_of(implementation.batches, plain, 61, len(plain), 2) == (None, {b"": 0})
+
+
+@both
+def test_numbers_of_header_sets_may_be_large_and_forgotten(implementation: Implementation) -> None:
+    batch = build_batch([NewRecord(0, None, None, ((b"t", b"%d" % (i // 2)),)) for i in range(6)])
+    asked: list[bytes] = []
+
+    def missing(values: bytes) -> int:
+        asked.append(values)
+        return 2**31 - 1
+
+    numbers = implementation.batches.map_header_sets(batch, 61, len(batch), 6, b"t", {}, missing)
+    assert numbers == (2**31 - 1).to_bytes(4, "big") * 6
+    assert asked == [b"\x020", b"\x021", b"\x022"]
+    with pytest.raises(ZeroDivisionError):
+        implementation.batches.map_header_sets(
+            batch, 61, len(batch), 6, b"t", {}, lambda values: 1 // 0
+        )
+
+
+@both
 def test_headers_are_found(implementation: Implementation) -> None:
     scan = implementation.batches.scan_headers
     records = [
@@ -379,6 +419,15 @@ def test_timestamps_of_every_width(implementation: Implementation, value: int) -
         implementation.batches.encode_records([record], -(2**63) if value >= 0 else 2**63)
 
 
+def sets_of(kernel: Any, batch: bytes | bytearray, start: int, end: int, count: int) -> Any:
+    """What is found of the values of a header, and which sets there are."""
+    known: dict[bytes, int] = {b"": 0}
+    numbers = kernel.map_header_sets(
+        batch, start, end, count, b"tw-tag", known, lambda s: known.setdefault(s, len(known))
+    )
+    return numbers, known
+
+
 def calls(batch: bytes | bytearray, record_count: int, seed: int) -> list[Callable[[Any], Any]]:
     """Every function that reads batches, on these bytes."""
     rng = random.Random(seed)
@@ -396,6 +445,7 @@ def calls(batch: bytes | bytearray, record_count: int, seed: int) -> list[Callab
         lambda k: k.walk_records(batch, start, end, record_count, base, consecutive=False),
         lambda k: k.scan_headers(batch, start, end, record_count),
         lambda k: k.scan_headers(batch, start, end, record_count, b""),
+        lambda k: sets_of(k, batch, start, end, record_count),
         lambda k: k.walk_records(batch, start, end, record_count, base, parts_max=5),
         lambda k: k.find_timestamp(batch, start, end, record_count, base, target),
         lambda k: k.find_timestamp(batch, start, end, record_count, base, target, 3),
