@@ -1,0 +1,56 @@
+"""Tags: the values of a record's headers `tw-tag`.
+
+A record has up to TAGS_PER_RECORD_MAX tags of up to TAG_BYTES_MAX bytes of UTF-8 each. A tag is a
+`name` or `name:value`; the name ends at the first colon. Tags are case-sensitive, their order and
+repetitions mean nothing.
+
+The tags of a record are passed around as the kernel finds them (`map_header_sets`): the values of
+the header, one behind the other, each behind its size as a zigzag varint.
+
+    the tags "a" and "region:eu"      02 'a'   12 'region:eu'
+
+Deliberately absent: looking for them in records (the kernel), what the other headers mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+TAG_HEADER = b"tw-tag"
+TAG_BYTES_MAX = 128
+TAGS_PER_RECORD_MAX = 64
+
+
+def split_tags(stored: bytes) -> Iterator[bytes]:
+    """The tags of a record, as they were sent. A null is no tag.
+
+    Takes what the kernel found, and so never meets a size that is not there."""
+    position, end = 0, len(stored)
+    while position < end:
+        size = shift = 0
+        while True:
+            byte = stored[position]
+            position += 1
+            size |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        # Zigzag: the only negative size is that of a null.
+        if size & 1:
+            continue
+        size >>= 1
+        yield stored[position : position + size]
+        position += size
+
+
+def tag_problem(tag: bytes | None) -> str | None:
+    """Why this is no tag, None when it is one."""
+    if not tag:
+        return "a tag is not empty"
+    if len(tag) > TAG_BYTES_MAX:
+        return f"the tag has {len(tag)} bytes, more than {TAG_BYTES_MAX}"
+    try:
+        tag.decode()
+    except UnicodeDecodeError:
+        return "the tag is not UTF-8"
+    return None

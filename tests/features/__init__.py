@@ -1,0 +1,1 @@
+"""What is plugged into the broker, room by room."""

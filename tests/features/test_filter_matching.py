@@ -1,0 +1,70 @@
+"""Filters applied to tags: what the plain way says, for one record and for batches."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.wire.records import NewRecord, build_batch
+from features.filtering import matching
+from features.filtering.language import Expression, parse_filter
+from features.filtering.matching import Matcher
+from features.filtering.tags import TAG_HEADER, split_tags
+from tests.features.filters import EXPRESSIONS, TAG_LISTS, says
+
+
+def stored(tags: list[str]) -> bytes:
+    out = b""
+    for tag in tags:
+        data = tag.encode()
+        size = 2 * len(data)
+        while size > 127:
+            out += bytes([size & 127 | 128])
+            size >>= 7
+        out += bytes([size]) + data
+    return out
+
+
+def record(tags: list[str]) -> NewRecord:
+    headers = tuple((TAG_HEADER, tag.encode()) for tag in tags)
+    return NewRecord(0, None, b"tw-tag", (*headers, (b"tw-tags", b"a"), (TAG_HEADER[:-1], b"a")))
+
+
+@given(TAG_LISTS)
+def test_stored_tags_are_taken_apart(tags: list[str]) -> None:
+    assert [tag.decode() for tag in split_tags(stored(tags))] == tags
+
+
+def test_a_null_is_no_tag_and_long_sizes_are_read() -> None:
+    assert list(split_tags(b"\x01" + stored(["a"]) + b"\x01")) == [b"a"]
+    assert list(split_tags(stored(["x" * 128, "y" * 70_000]))) == [b"x" * 128, b"y" * 70_000]
+
+
+@given(EXPRESSIONS, st.lists(TAG_LISTS, min_size=1, max_size=20))
+def test_the_plain_way_says_the_same(expression: Expression, records: list[list[str]]) -> None:
+    matcher = Matcher(expression)
+    expected = [says(expression, tags) for tags in records]
+    assert [matcher.passes(stored(tags)) for tags in records] == expected
+    batch = build_batch([record(tags) for tags in records])
+    selected = Matcher(expression).select(batch, 61, len(batch), len(records))
+    if isinstance(selected, bool):
+        assert expected == [selected] * len(records)
+    else:
+        assert list(selected) == expected
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    matcher = Matcher(parse_filter("a:7 or (b:* and not c)"))
+    numbers = range(2 * matching.REMEMBERED_MAX + 10)
+    records = [record([f"a:{number}"]) for number in numbers]
+    batch = build_batch(records)
+    selected = matcher.select(batch, 61, len(batch), len(records))
+    assert isinstance(selected, bytes)
+    assert [at for at, passes in enumerate(selected) if passes] == [7]
+    assert len(matcher._by_set) <= matching.REMEMBERED_MAX
+    wide = Matcher(parse_filter(" or ".join(f"t{number} and u" for number in range(16))))
+    for number in range(2 * matching.REMEMBERED_MAX):
+        tags = [f"t{bit}" for bit in range(16) if number >> bit & 1]
+        assert not wide.passes(stored(tags))
+        assert wide.passes(stored([*tags, "u"])) is bool(tags)
+    assert len(wide._by_mask) <= matching.REMEMBERED_MAX
