@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from data_plane.log.record_rules import RecordRules
+
 INT64_MAX = (1 << 63) - 1
 INT32_MAX = (1 << 31) - 1
 
@@ -55,6 +57,8 @@ class LogConfig:
     # Accepted for compatibility and without effect: a sparse file would have to be cut again
     # before its tail may be mapped.
     preallocate: bool = False
+    # What features ask of records that clients append.
+    record_rules: RecordRules | None = None
 
     @property
     def compact(self) -> bool:

@@ -23,9 +23,9 @@ cdef object _walk_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t
                           int64_t parts_max)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
-               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t)
+               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t, but_size=Py_ssize_t)
 cpdef list scan_headers(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                        bytes prefix=*)
+                        bytes prefix=*, bytes but=*)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
                header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t, is_found=Py_ssize_t,

@@ -135,12 +135,12 @@ def _walk_records(
 
 
 def scan_headers(
-    buf: Any, pos: int, end: int, record_count: int, prefix: bytes = b"tw-"
+    buf: Any, pos: int, end: int, record_count: int, prefix: bytes = b"tw-", but: bytes = b""
 ) -> list[tuple[int, bytes, bytes | None]]:
     """(index of the record, header key, header value) of every header whose key begins with
-    `prefix`, in order. A byte search comes first, so that batches without any cost little.
-    Raises InvalidRecords (INVALID_RECORD) when the records are not sound, but only looks when
-    the prefix occurs."""
+    `prefix` and is, unless that is empty, not `but`, in order. A byte search comes first, so that
+    batches without any cost little. Raises InvalidRecords (INVALID_RECORD) when the records are not
+    sound, but only looks when the prefix occurs."""
     found: list[tuple[int, bytes, bytes | None]] = []
     view = acquire(buf)
     try:
@@ -148,6 +148,8 @@ def scan_headers(
         p = pointer(view)
         if not contains(p, pos, end, prefix):
             return found
+        # No key is as long as that.
+        but_size = len(but) if but else -1
         index = 0
         while index < record_count:
             record = _parse_record(p, pos, end)
@@ -160,7 +162,9 @@ def scan_headers(
                 at = header[0]
                 if at < 0:
                     raise _bad_record(-at, index, -1)
-                if starts_with(p, header[1], header[2], prefix):
+                if starts_with(p, header[1], header[2], prefix) and not (
+                    header[2] - header[1] == but_size and starts_with(p, header[1], header[2], but)
+                ):
                     value = None if header[3] < 0 else take_bytes(p, header[3], at)
                     found.append((index, take_bytes(p, header[1], header[2]), value))
             if at != pos:
@@ -211,9 +215,7 @@ def map_header_sets(
                 at = header[0]
                 if at < 0:
                     raise _bad_record(-at, index, -1)
-                if header[2] - header[1] == key_size and starts_with(
-                    p, header[1], header[2], key
-                ):
+                if header[2] - header[1] == key_size and starts_with(p, header[1], header[2], key):
                     if count == 1:
                         joined = take_bytes(p, start, stop)
                     if count >= 1:

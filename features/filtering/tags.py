@@ -22,7 +22,8 @@ TAGS_PER_RECORD_MAX = 64
 
 
 def split_tags(stored: bytes) -> Iterator[bytes]:
-    """The tags of a record, as they were sent. A null is no tag.
+    """The tags of a record, as they were sent. A null counts as the empty tag, which no record has
+    that was checked, and no filter names.
 
     Takes what the kernel found, and so never meets a size that is not there."""
     position, end = 0, len(stored)
@@ -37,6 +38,7 @@ def split_tags(stored: bytes) -> Iterator[bytes]:
             shift += 7
         # Zigzag: the only negative size is that of a null.
         if size & 1:
+            yield b""
             continue
         size >>= 1
         yield stored[position : position + size]

@@ -35,8 +35,8 @@ def test_stored_tags_are_taken_apart(tags: list[str]) -> None:
     assert [tag.decode() for tag in split_tags(stored(tags))] == tags
 
 
-def test_a_null_is_no_tag_and_long_sizes_are_read() -> None:
-    assert list(split_tags(b"\x01" + stored(["a"]) + b"\x01")) == [b"a"]
+def test_a_null_is_an_empty_tag_and_long_sizes_are_read() -> None:
+    assert list(split_tags(b"\x01" + stored(["a"]) + b"\x01")) == [b"", b"a", b""]
     assert list(split_tags(stored(["x" * 128, "y" * 70_000]))) == [b"x" * 128, b"y" * 70_000]
 
 

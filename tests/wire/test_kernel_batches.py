@@ -341,6 +341,8 @@ def test_headers_are_found(implementation: Implementation) -> None:
         assert scan(buf, 61, len(batch), 3) == found
     assert scan(batch, 61, len(batch), 3, b"tw-tag") == found[:2]
     assert scan(batch, 61, len(batch), 3, b"nowhere") == []
+    assert scan(batch, 61, len(batch), 3, b"tw-", b"tw-tag") == found[2:]
+    assert scan(batch, 61, len(batch), 3, b"tw-", b"tw-ta") == found
     assert len(scan(batch, 61, len(batch), 3, b"")) == 6
     broken = bytes(batch[61:-1])
     assert scan(broken, 0, len(broken), 3, b"nowhere") == []
@@ -445,6 +447,7 @@ def calls(batch: bytes | bytearray, record_count: int, seed: int) -> list[Callab
         lambda k: k.walk_records(batch, start, end, record_count, base, consecutive=False),
         lambda k: k.scan_headers(batch, start, end, record_count),
         lambda k: k.scan_headers(batch, start, end, record_count, b""),
+        lambda k: k.scan_headers(batch, start, end, record_count, b"", b"tw-"),
         lambda k: sets_of(k, batch, start, end, record_count),
         lambda k: k.walk_records(batch, start, end, record_count, base, parts_max=5),
         lambda k: k.find_timestamp(batch, start, end, record_count, base, target),

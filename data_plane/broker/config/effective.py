@@ -272,6 +272,7 @@ class EffectiveConfig:
             delete_retention_ms=number("delete.retention.ms"),
             file_delete_delay_ms=number("file.delete.delay.ms"),
             producer_id_expiration_ms=self.get_int("producer.id.expiration.ms"),
+            record_rules=self.topics.rules_for(lambda name: self.topic_value(name, overrides)),
         )
 
 

@@ -16,7 +16,7 @@ Deliberately absent: what the values are used for. A feature asks with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -24,9 +24,13 @@ from typing import Final
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, Value, by_name
 from data_plane.broker.config.topic_definitions import SYNONYMS, TOPIC_DEFINITIONS
+from data_plane.log.file_system import Buffer
+from data_plane.log.record_rules import RecordRules
 
 # A broker property, and the factor from its unit to the topic property's; the finest unit first.
 Synonyms = tuple[tuple[str, int], ...]
+# Given a topic's value of a property, by name: what its records have to be like.
+MakeRules = Callable[[Callable[[str], Value]], RecordRules | None]
 # Given all values that a topic sets, by name: None, or why they do not go together.
 Check = Callable[[Mapping[str, Value]], str | None]
 
@@ -38,6 +42,9 @@ class TopicProperties:
     definitions: Mapping[str, ConfigDefinition]
     synonyms: Mapping[str, Synonyms]
     checks: tuple[Check, ...] = ()
+    record_rules: tuple[MakeRules, ...] = ()
+    # Those that are as they were when the topic was created.
+    fixed: frozenset[str] = frozenset()
 
     def with_feature(
         self,
@@ -45,8 +52,11 @@ class TopicProperties:
         *,
         synonyms: Mapping[str, Synonyms] = MappingProxyType({}),
         checks: Sequence[Check] = (),
+        record_rules: MakeRules | None = None,
+        fixed: Collection[str] = (),
     ) -> TopicProperties:
-        """These, and a feature's. A property without a broker property has its own default."""
+        """These, and a feature's. A property without a broker property has its own default; one
+        that is `fixed` does not change while the topic is there."""
         added = by_name(definitions)
         twice = added.keys() & self.definitions.keys()
         assert not twice, f"defined twice: {', '.join(sorted(twice))}"
@@ -56,11 +66,36 @@ class TopicProperties:
                 assert broker_name in BROKER_DEFINITIONS, f"{broker_name} is not defined"
         for definition in definitions:
             assert definition.default is not None, f"{definition.name} has no default"
+        assert added.keys() >= set(fixed), f"not defined: {set(fixed) - added.keys()}"
         return TopicProperties(
             MappingProxyType({**self.definitions, **added}),
             MappingProxyType({**self.synonyms, **synonyms}),
             (*self.checks, *checks),
+            self.record_rules if record_rules is None else (*self.record_rules, record_rules),
+            self.fixed | set(fixed),
         )
+
+    def rules_for(self, value_of: Callable[[str], Value]) -> RecordRules | None:
+        """What the records of a topic with these values have to be like; None for any records."""
+        found = [rules for make in self.record_rules if (rules := make(value_of)) is not None]
+        return found[0] if len(found) == 1 else _AllRules(found) if found else None
+
+
+class _AllRules:
+    """Those of several features."""
+
+    def __init__(self, rules: Sequence[RecordRules]) -> None:
+        self._rules = rules
+
+    def problems(
+        self, buf: Buffer, start: int, end: int, record_count: int
+    ) -> Sequence[tuple[int, str]]:
+        found = [
+            problem
+            for rules in self._rules
+            for problem in rules.problems(buf, start, end, record_count)
+        ]
+        return sorted(found, key=lambda problem: problem[0])
 
 
 def _compaction_lags(values: Mapping[str, Value]) -> str | None:

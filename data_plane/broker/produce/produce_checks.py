@@ -23,6 +23,7 @@ from typing import NamedTuple
 from data_plane.log import validation
 from data_plane.log.config import COMPRESSION_PRODUCER, LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import AppendError
+from data_plane.log.record_rules import RecordRules
 from data_plane.wire.compression import DECOMPRESSED_BYTES_MAX, TooLarge, Unpacker, UnpackerPool
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel import check_batches, too_many_parts, walk_records
@@ -50,11 +51,14 @@ HERE_BYTES_MAX = 4 << 20
 HERE_UNPACKED_BYTES_MAX = 1 << 20
 # What is compressed anew there; levels differ by a factor of a hundred in what they cost.
 HERE_RECOMPRESSED_BYTES_MAX = 4 << 10
+# Unpacked, of topics whose features have rules for records: those look at headers in Python.
+HERE_RULED_BYTES_MAX = 64 << 10
 
 SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 _INT64 = struct.Struct(">q")
 
+Buffer = bytes | bytearray | memoryview
 WritableBuffer = bytearray | memoryview
 
 
@@ -104,7 +108,7 @@ class ProduceChecks:
         zstd_allowed: bool,
     ) -> list[BatchHeader] | None:
         """On the loop: None when a thread must do it. Special batches (`is_special`) are not looked
-        into. Raises InvalidRecords."""
+        into. Raises InvalidRecords and AppendError."""
         size = end - start
         if size > self._here_bytes_left:
             return None
@@ -127,18 +131,23 @@ class ProduceChecks:
             size > HERE_RECOMPRESSED_BYTES_MAX or attributes & CODEC_MASK
         ):
             return None
+        records: Buffer | None = None
         if attributes & CODEC_MASK:
             records = self._unpacked_here(buf, batch, unpacker)
             if records is None:
                 return None
             batches = [_walked(records, batch)]
+        if config.record_rules is not None:
+            if _unpacked_bytes(records, batch) > HERE_RULED_BYTES_MAX:
+                return None
+            _check_rules(config.record_rules, buf, records, batch)
         if batches[0].max_timestamp != _INT64.unpack_from(buf, start + MAX_TIMESTAMP_POSITION)[0]:
             return _with_max_timestamp(buf, start, batches)
         return batches
 
     def _unpacked_here(
         self, buf: WritableBuffer, batch: BatchHeader, unpacker: Unpacker
-    ) -> bytes | bytearray | memoryview | None:
+    ) -> Buffer | None:
         if self._here_unpacked_left <= 0:
             return None
         self._check_parts(batch)
@@ -178,8 +187,13 @@ class ProduceChecks:
             batch = batches[0]
             if batch.attributes & SPECIAL_BATCH_BITS:
                 return Checked(buf, start, end, batches, None)
+            records: Buffer | None = None
             if batch.attributes & CODEC_MASK:
-                batches = [self._unpacked_and_walked(buf, batch, unpacker)]
+                records = self._unpacked(buf, batch, unpacker)
+                batches = [_walked(records, batch)]
+            if config.record_rules is not None:
+                _check_rules(config.record_rules, buf, records, batch)
+            records = None
             unpacker.forget()
             batches = _with_max_timestamp(buf, start, batches)
             timestamp_max = wall_ms + config.message_timestamp_after_max_ms
@@ -212,9 +226,7 @@ class ProduceChecks:
             code = ErrorCode.INVALID_RECORD
         return Refusal(code, str(error))
 
-    def _unpacked_and_walked(
-        self, buf: WritableBuffer, batch: BatchHeader, unpacker: Unpacker
-    ) -> BatchHeader:
+    def _unpacked(self, buf: WritableBuffer, batch: BatchHeader, unpacker: Unpacker) -> Buffer:
         self._check_parts(batch)
         size_max = min(self._unpacked_left, DECOMPRESSED_BYTES_MAX)
         with memoryview(buf) as view, view[batch.records_position : batch.end_position] as packed:
@@ -224,7 +236,7 @@ class ProduceChecks:
                 self._charge(len(packed), size_max)
                 raise
         self._unpacked_left -= len(records)
-        return _walked(records, batch)
+        return records
 
     def _charge(self, packed_bytes: int, size_max: int) -> int:
         """What a batch counts for that was broken somewhere. How far it got nobody knows; no codec
@@ -260,7 +272,31 @@ def _batches_of(
     )
 
 
-def _walked(records: bytes | bytearray | memoryview, batch: BatchHeader) -> BatchHeader:
+def _unpacked_bytes(records: Buffer | None, batch: BatchHeader) -> int:
+    return batch.end_position - batch.records_position if records is None else len(records)
+
+
+def _check_rules(
+    rules: RecordRules, buf: WritableBuffer, records: Buffer | None, batch: BatchHeader
+) -> None:
+    """`records` are the unpacked ones of a compressed batch. Raises AppendError."""
+    if records is None:
+        problems = rules.problems(
+            buf, batch.records_position, batch.end_position, batch.record_count
+        )
+    else:
+        problems = rules.problems(records, 0, len(records), batch.record_count)
+    if problems:
+        index, problem = problems[0]
+        raise AppendError(
+            ErrorCode.INVALID_RECORD,
+            f"record {index}: {problem}",
+            len(problems),
+            lambda: problems[:RECORDS_OUTLINED_MAX],
+        )
+
+
+def _walked(records: Buffer, batch: BatchHeader) -> BatchHeader:
     """The header with the highest timestamp of its unpacked records, which are as they must be when
     this returns; raises InvalidRecords."""
     summary = walk_records(

@@ -206,7 +206,7 @@ class _Produce:
                 self._services.unpacker,
                 self._version >= ZSTD_VERSION,
             )
-        except InvalidRecords as error:
+        except (AppendError, InvalidRecords) as error:
             self._refuse(self._checks.refusal(error), partition, answer)
             return True
         if batches is None:

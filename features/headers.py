@@ -1,0 +1,140 @@
+"""Headers of records that mean something to the broker: those that begin with `tw-`.
+
+A topic reads them when it was created with `tidewheel.headers=true`; on all others they are plain
+headers like any other. Where they are read, a header of that prefix is one of these, with a value
+that makes sense, or the whole batch is refused, so that nothing is stored which means something
+else than its producer thinks.
+
+- `tw-tag`, up to TAGS_PER_RECORD_MAX of them: a tag (filtering/tags.py).
+- `tw-id`: a message id of up to MESSAGE_ID_BYTES_MAX bytes, once.
+- BROKER_HEADERS are set by the broker. From clients, who forward or mirror what they have read,
+  they are plain data.
+- LATER_HEADERS have a meaning that this version cannot give them yet.
+
+Deliberately absent: what the headers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from data_plane.broker.config.definition import ConfigDefinition, Value, define
+from data_plane.log.file_system import Buffer
+from data_plane.log.record_rules import RecordRules
+from data_plane.wire.kernel import map_header_sets, scan_headers
+from features.filtering.tags import TAG_HEADER, TAGS_PER_RECORD_MAX, split_tags, tag_problem
+
+HEADERS_PROPERTY: Final = "tidewheel.headers"
+PREFIX: Final = b"tw-"
+ID_HEADER: Final = b"tw-id"
+MESSAGE_ID_BYTES_MAX: Final = 64
+BROKER_HEADERS: Final = frozenset({b"tw-source", b"tw-attempt", b"tw-produced-at", b"tw-reason"})
+LATER_HEADERS: Final = frozenset(
+    {
+        b"tw-deliver-at",
+        b"tw-delay",
+        b"tw-cancel",
+        b"tw-cancel-offset",
+        b"tw-reschedule",
+        b"tw-reschedule-offset",
+        b"tw-nack",
+        b"tw-dead-letter",
+    }
+)
+# Of sets of tags that were found sound; some 200 bytes each.
+REMEMBERED_MAX: Final = 4096
+
+HEADERS_DEFINITION: Final[ConfigDefinition] = define(
+    HEADERS_PROPERTY,
+    "BOOLEAN",
+    "false",
+    "Whether headers of records that begin with `tw-` are read: tags (`tw-tag`) and message ids "
+    "(`tw-id`). Records with others of that prefix, or with values that make no sense, are refused "
+    "then. Set when the topic is created.",
+)
+
+
+def make_rules(value_of: Callable[[str], Value]) -> RecordRules | None:
+    """For topics that read headers."""
+    return HEADER_RULES if value_of(HEADERS_PROPERTY) is True else None
+
+
+class HeaderRules:
+    """See the module."""
+
+    def __init__(self) -> None:
+        # All of them sound; what a set says depends on nothing else.
+        self._sound: dict[bytes, int] = {}
+
+    def problems(
+        self, buf: Buffer, start: int, end: int, record_count: int
+    ) -> Sequence[tuple[int, str]]:
+        found = _other_problems(scan_headers(buf, start, end, record_count, PREFIX, TAG_HEADER))
+        reasons: list[str] = []
+
+        def number_of(stored: bytes) -> int:
+            reason = tags_problem(stored)
+            if reason is None:
+                if len(self._sound) >= REMEMBERED_MAX:
+                    self._sound = {}
+                self._sound[stored] = 0
+                return 0
+            reasons.append(reason)
+            return len(reasons)
+
+        numbers = map_header_sets(buf, start, end, record_count, TAG_HEADER, self._sound, number_of)
+        if numbers is not None and reasons:
+            at_fault = memoryview(numbers)
+            found += [
+                (index, reasons[number - 1])
+                for index in range(record_count)
+                if (number := int.from_bytes(at_fault[4 * index : 4 * index + 4], "big"))
+            ]
+            found.sort(key=lambda problem: problem[0])
+        return found
+
+
+def tags_problem(stored: bytes) -> str | None:
+    """What is wrong with the tags of a record, which stand as tags.py says; None when nothing."""
+    count = 0
+    for tag in split_tags(stored):
+        count += 1
+        reason = tag_problem(tag)
+        if reason is not None:
+            return f"header tw-tag: {reason}"
+    if count > TAGS_PER_RECORD_MAX:
+        return f"header tw-tag: the record has {count} tags, more than {TAGS_PER_RECORD_MAX}"
+    return None
+
+
+def _other_problems(headers: Sequence[tuple[int, bytes, bytes | None]]) -> list[tuple[int, str]]:
+    problems = []
+    with_id = -1
+    for index, key, value in headers:
+        problem = None
+        if key == ID_HEADER:
+            if with_id == index:
+                problem = "a record has one id"
+            elif not value:
+                problem = "an id is not empty"
+            elif len(value) > MESSAGE_ID_BYTES_MAX:
+                problem = f"the id has {len(value)} bytes, more than {MESSAGE_ID_BYTES_MAX}"
+            with_id = index
+        elif key in LATER_HEADERS:
+            problem = "this version does not know what it means yet"
+        elif key not in BROKER_HEADERS:
+            problem = "no header of the prefix tw- has this name"
+        if problem is not None:
+            problems.append((index, f"header {shown(key)}: {problem}"))
+    return problems
+
+
+def shown(key: bytes) -> str:
+    """A header's name for people, who may have sent anything."""
+    text = key.decode(errors="backslashreplace")
+    text = text if text.isprintable() else ascii(text)[1:-1]
+    return text if len(text) <= 100 else text[:100] + "…"
+
+
+HEADER_RULES: Final = HeaderRules()
