@@ -17,6 +17,7 @@ from uuid import UUID
 from data_plane.broker.fetch.projection import ProjectedPartition, Projection, SourceBatch
 from data_plane.broker.services import Services
 from data_plane.server.__main__ import main
+from data_plane.server.features import Feature
 from data_plane.wire.kernel import list_keys
 
 KEEP = b"keep"
@@ -114,4 +115,4 @@ def plug_in(services: Services) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], [plug_in]))
+    sys.exit(main(sys.argv[1:], [Feature(plug_in=plug_in)]))

@@ -40,6 +40,7 @@ from data_plane.broker.request.timers import TimerQueue
 from data_plane.broker.request.turns import Turns, UnwatchedTurns
 from data_plane.broker.request.waiting import WakeQueue
 from data_plane.broker.request.wall_clock import WallClock
+from data_plane.broker.topics.shown_topics import ShownTopics
 from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures
 from data_plane.log.permit import PERMITTED, DeletionPermit
 from data_plane.wire.compression import Unpacker, UnpackerPool
@@ -172,6 +173,7 @@ class Services:
     # Made when they are first needed.
     auto_creation: AutoCreation | None = None
     encoded_topics: EncodedTopics | None = None
+    shown_topics: ShownTopics = field(default_factory=ShownTopics)
     timers: TimerQueue = field(default_factory=TimerQueue)
     turns: Turns = field(default_factory=UnwatchedTurns)
     wakes: WakeQueue = field(default_factory=WakeQueue)

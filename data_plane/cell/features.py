@@ -29,6 +29,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 METADATA_VERSION = "metadata.version"
+# Topics over other topics (virtual_topics.py), of which a broker at level 0 knows nothing.
+VIRTUAL_TOPICS = "tidewheel.virtual.topics"
 # The level of a store that names none, and the one from which on fields by name may follow.
 CLOSED_LEVEL = 1
 OPEN_LEVEL = 2

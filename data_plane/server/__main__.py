@@ -22,7 +22,7 @@ from data_plane.server.configuration import ConfigurationError, load_configurati
 from data_plane.server.features import topic_properties
 
 if TYPE_CHECKING:
-    from data_plane.server.ports import PlugIn
+    from data_plane.server.features import Feature
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 2
@@ -85,7 +85,7 @@ def flags_of(options: argparse.Namespace) -> list[str]:
     return flags
 
 
-def main(arguments: Sequence[str], plug_ins: Sequence[PlugIn] = ()) -> int:
+def main(arguments: Sequence[str], features: Sequence[Feature] = ()) -> int:
     """Run a broker, with what is plugged into it."""
     options = parse_arguments(arguments)
     try:
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str], plug_ins: Sequence[PlugIn] = ()) -> int:
             file=options.config,
             environment=os.environ,
             flags=flags_of(options),
-            topics=topic_properties(),
+            topics=topic_properties(features),
         )
     except ConfigurationError as error:
         return _refuse(error)
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str], plug_ins: Sequence[PlugIn] = ()) -> int:
     for name, reason in settings.moot_properties():
         log.warning("property_without_effect", property=name, reason=reason)
     try:
-        run_broker(settings, options.ready_fd, log, plug_ins)
+        run_broker(settings, options.ready_fd, log, features)
     except ConfigurationError as error:
         return _refuse(error)
     except (

@@ -38,14 +38,14 @@ from data_plane.server.configuration import BrokerConfig
 from data_plane.server.connection import Connection
 from data_plane.server.disk_space import measure_space
 from data_plane.server.entry import Addresses, Entry, enter_cell, new_incarnation_id
-from data_plane.server.features import supported_features
+from data_plane.server.features import Feature, supported_features
 from data_plane.server.health import health
 from data_plane.server.http import HttpListener, HttpResponse
 from data_plane.server.interpreter import tune_interpreter
 from data_plane.server.listener import Listener
 from data_plane.server.logging_setup import THRESHOLD
 from data_plane.server.loop_watch import LoopCollector, LoopWatch
-from data_plane.server.ports import NoPeers, PlugIn, Ports
+from data_plane.server.ports import NoPeers, Ports
 from data_plane.server.ready_pipe import ReadyPipe
 from data_plane.server.shared_store import open_shared_store
 from data_plane.server.thread_executor import ThreadExecutor
@@ -84,10 +84,10 @@ class BrokerProcess:
         settings: BrokerConfig,
         ready_fd: int | None,
         log: Logger,
-        plug_ins: Sequence[PlugIn] = (),
+        features: Sequence[Feature] = (),
     ) -> None:
         self._settings = settings
-        self._plug_ins = plug_ins
+        self._features = features
         self._ready_fd = ready_fd
         self._ready_pipe: ReadyPipe | None = None
         self._log = log
@@ -187,7 +187,7 @@ class BrokerProcess:
 
     def _real_ports(self, open_segments_max: int) -> Ports:
         fs = OsFileSystem()
-        features = supported_features()
+        features = supported_features(self._features)
         store = open_shared_store(self._settings, fs, self._log, features)
         member = None if store is None else self._make_member(store)
         self._member = member
@@ -207,7 +207,8 @@ class BrokerProcess:
             store_executor=None if member is None else member.store_executor,
             sleep_ms=lambda duration_ms: time.sleep(duration_ms / 1000),
             open_segments_max=open_segments_max,
-            plug_ins=self._plug_ins,
+            plug_ins=[one.plug_in for one in self._features if one.plug_in is not None],
+            fold_factories=[make for one in self._features for make in one.fold_factories],
             features=features,
         )
 
@@ -488,12 +489,12 @@ async def _until(condition: Callable[[], bool], deadline_s: float) -> None:
 
 
 def run_broker(
-    settings: BrokerConfig, ready_fd: int | None, log: Logger, plug_ins: Sequence[PlugIn] = ()
+    settings: BrokerConfig, ready_fd: int | None, log: Logger, features: Sequence[Feature] = ()
 ) -> None:
     """Run a broker until a signal stops it."""
     import uvloop
 
     async def main() -> None:
-        await BrokerProcess(settings, ready_fd, log, plug_ins).run()
+        await BrokerProcess(settings, ready_fd, log, features).run()
 
     uvloop.run(main())

@@ -1,19 +1,53 @@
 """What features bring with them, added up: a part of the composition root that the configuration
 needs before anything is made.
 
-There are no features yet; each will be a line here and in composition.py."""
+A feature is plugged in by the program that runs the broker (`main(arguments, features)`); the data
+plane has none of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
-from data_plane.cell.features import SUPPORTED_FEATURES, SupportedFeatures
+from data_plane.cell.features import SUPPORTED_FEATURES, FeatureRange, SupportedFeatures
+
+if TYPE_CHECKING:
+    from data_plane.broker.services import Services
+    from data_plane.log.fold import FoldFactory
 
 
-def topic_properties() -> TopicProperties:
-    """The properties that topics of this product can have."""
-    return KAFKA_TOPIC_PROPERTIES
+def _same(properties: TopicProperties) -> TopicProperties:
+    return properties
 
 
-def supported_features() -> SupportedFeatures:
-    """The levels that this version supports of each (data_plane/cell/features.py)."""
-    return SUPPORTED_FEATURES
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """Something that the data plane knows nothing of.
+
+    - `levels`: those that it supports of its feature level (data_plane/cell/features.py).
+    - `add_properties` adds its topic properties.
+    - `fold_factories` make what it keeps of each log.
+    - `plug_in` is called with all parts of the broker, once they are made.
+    """
+
+    levels: FeatureRange | None = None
+    add_properties: Callable[[TopicProperties], TopicProperties] = _same
+    fold_factories: Sequence[FoldFactory] = ()
+    plug_in: Callable[[Services], None] | None = None
+
+
+def topic_properties(features: Sequence[Feature] = ()) -> TopicProperties:
+    """The properties that topics can have."""
+    properties = KAFKA_TOPIC_PROPERTIES
+    for feature in features:
+        properties = feature.add_properties(properties)
+    return properties
+
+
+def supported_features(features: Sequence[Feature] = ()) -> SupportedFeatures:
+    """The levels that this broker supports of each (data_plane/cell/features.py)."""
+    added = [feature.levels for feature in features if feature.levels is not None]
+    return (*SUPPORTED_FEATURES, *added)

@@ -421,7 +421,7 @@ def test_timestamps_of_every_width(implementation: Implementation, value: int) -
         implementation.batches.encode_records([record], -(2**63) if value >= 0 else 2**63)
 
 
-def sets_of(kernel: Any, batch: bytes | bytearray, start: int, end: int, count: int) -> Any:
+def sets_of(kernel: Any, batch: Any, start: int, end: int, count: int) -> Any:
     """What is found of the values of a header, and which sets there are."""
     known: dict[bytes, int] = {b"": 0}
     numbers = kernel.map_header_sets(

@@ -26,6 +26,7 @@ from data_plane.broker.config.validation import (
     CONNECTIONS_PER_IP,
     check_broker_values,
     check_connections_per_ip,
+    check_fixed_values,
     check_group_values,
     check_topic_values,
     check_unknown_properties,
@@ -452,7 +453,9 @@ def _check_values(
     """Raises Refusal. What stands unchanged was checked when it was set."""
     match resource.type:
         case ResourceType.TOPIC:
-            check_topic_values(effective_config(services).topics, after)
+            properties = effective_config(services).topics
+            check_topic_values(properties, after)
+            check_fixed_values(properties, before, after)
         case ResourceType.BROKER:
             changed = {name: text for name, text in after.items() if before.get(name) != text}
             check_broker_values(changed, for_all_brokers=not resource.name)

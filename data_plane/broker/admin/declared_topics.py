@@ -6,12 +6,16 @@ clients'. A key that is no longer declared goes back to its default.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from data_plane.broker.admin.declared import Denied, Outcome, Resource
 from data_plane.broker.cell.controller_settings import controller_settings
-from data_plane.broker.config.validation import check_topic_values, effective_config
+from data_plane.broker.config.validation import (
+    check_fixed_values,
+    check_topic_values,
+    effective_config,
+)
 from data_plane.broker.request.namespaces import Held, Topics
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.services import Services
@@ -20,10 +24,12 @@ from data_plane.broker.topics.create_topics import DEFAULT, PARTITIONS_PER_REQUE
 from data_plane.broker.topics.kept_topics import KeptTopics
 from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.broker.topics.requested_replicas import NewPartitions
+from data_plane.broker.topics.virtual_creation import growth_of_virtual_topics, refuse_if_source
 from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.declarations import Declaration
 from data_plane.cell.metadata import MetadataImage, ResourceType, TopicImage
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
+from data_plane.cell.virtual_topics import source_name, virtual_topics_by_source
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 
@@ -38,6 +44,7 @@ class TopicDecision:
         self._kept = KeptTopics(services)
         # By tenant.
         self._creations: dict[str, Creations] = {}
+        self._by_source: dict[str, Mapping[tuple[str, str], Sequence[TopicImage]]] = {}
         self._partitions_left = PARTITIONS_PER_REQUEST_MAX
 
     def put(self, resource: Resource, owned: Declaration | None) -> Sequence[Change]:
@@ -52,7 +59,17 @@ class TopicDecision:
 
     def remove(self, owned: Declaration) -> Sequence[Change]:
         topic = Topics(Held(self._image), owned.declared.tenant).by_name(owned.declared.name)
-        return [] if topic is None else [self._kept.deletion(self._image, topic)]
+        if topic is None:
+            return []
+        refuse_if_source(topic, self._virtual_topics_of(topic))
+        return [self._kept.deletion(self._image, topic)]
+
+    def _virtual_topics_of(self, topic: TopicImage) -> Sequence[TopicImage]:
+        by_source = self._by_source.get(topic.tenant)
+        if by_source is None:
+            topics = Topics(Held(self._image), topic.tenant).all()
+            by_source = self._by_source[topic.tenant] = virtual_topics_by_source(topics)
+        return by_source.get((topic.tenant, topic.name), ())
 
     def follow_ups(self, changes: Sequence[Change]) -> Sequence[Change]:
         altered = [change for change in changes if isinstance(change, AlterConfigs)]
@@ -63,7 +80,7 @@ class TopicDecision:
         creations = self._creations.get(resource.tenant)
         if creations is None:
             topics = Topics(Held(self._image), resource.tenant)
-            creations = Creations(self._services, topics, self._new)
+            creations = Creations(self._services, self._image, topics, new=self._new)
             self._creations[resource.tenant] = creations
         self._take_partitions(specification.partitions)
         wanted = CreatableTopic(
@@ -83,20 +100,26 @@ class TopicDecision:
     ) -> list[Change]:
         changes: list[Change] = []
         current = len(topic.partitions)
-        if specification.partitions != current:
+        # A virtual topic has two for each of its own, and they are not to be chosen.
+        shown = 2 * current if source_name(topic) else current
+        if specification.partitions != shown:
             partitions_max = PARTITIONS_PER_REQUEST_MAX
             additional = check_growth(topic, topic.name, specification.partitions, partitions_max)
             self._take_partitions(additional)
             growth = grow(self._new, topic, additional)
             changes.append(growth)
             changes.extend(self._new.initial_states(topic.topic_id, current, growth.assignments))
+            followers = self._virtual_topics_of(topic)
+            changes.extend(growth_of_virtual_topics(self._new, followers, growth))
         before = topic.configs
         was_declared = (
             {} if owned is None else TopicSpecification.from_text(owned.specification).configs
         )
         after = {name: value for name, value in before.items() if name not in was_declared}
         after.update(specification.configs)
-        check_topic_values(effective_config(self._services).topics, after)
+        properties = effective_config(self._services).topics
+        check_topic_values(properties, after)
+        check_fixed_values(properties, before, after)
         values: list[tuple[str, str | None]] = [
             (name, value) for name, value in after.items() if before.get(name) != value
         ]

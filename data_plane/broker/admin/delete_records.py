@@ -12,8 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.request.namespaces import NO_ID
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.virtual_topics import source_name
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -78,7 +80,12 @@ def _delete(
     if context.topics.is_internal(name):
         result.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
         return result
-    topic_id = context.topics.id_of(name)
+    topic = context.topics.by_name(name)
+    topic_id = NO_ID if topic is None else topic.id_bytes
+    if topic is not None and source_name(topic):
+        # The records are its source's.
+        result.error_code = int(ErrorCode.POLICY_VIOLATION)
+        return result
     partition = services.partitions.get(topic_id, index)
     if partition is None:
         result.error_code = int(services.partitions.error_of_named(topic_id, index))

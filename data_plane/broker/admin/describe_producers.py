@@ -12,6 +12,7 @@ from data_plane.broker.request.api import HandlerTable, RequestContext
 from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import TopicImage
+from data_plane.cell.virtual_topics import source_name
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_producers_request import DescribeProducersRequest
@@ -62,6 +63,10 @@ def _describe(
         # Kafka explains an unknown topic, not an unknown partition of a known one.
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         response.error_code, response.error_message = int(unknown), unknown.message
+        return response
+    if source_name(topic):
+        response.error_code = int(ErrorCode.INVALID_REQUEST)
+        response.error_message = f"Its producers are those of topic '{source_name(topic)}'."
         return response
     partition = services.partitions.replica(topic.topic_id, index)
     if partition is None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.services import Services
+from data_plane.cell.virtual_topics import source_name
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
@@ -162,10 +163,12 @@ def _replicas(services: Services, context: RequestContext) -> Iterator[tuple[str
             if services.node_id not in partition.replicas:
                 continue
             log = logs.get((topic.topic_id, index))
+            # The others of a virtual topic have no log.
+            shown = 2 * index + 1 if source_name(topic) else index
             if log is not None:
-                yield name, index, log.log_directory.path, log.size_bytes
+                yield name, shown, log.log_directory.path, log.size_bytes
             elif online or not context.may_see_cell:
-                yield name, index, online[0] if online else VIRTUAL_DIRECTORY, 0
+                yield name, shown, online[0] if online else VIRTUAL_DIRECTORY, 0
 
 
 def handle_alter_replica_log_dirs(

@@ -20,6 +20,7 @@ from data_plane.cell.changes import Change
 from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from data_plane.cell.partitions_draft import PartitionsDraft, Place
 from data_plane.cell.reassignment import cancel, is_reassigning, start, target_of
+from data_plane.cell.virtual_topics import source_name
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -116,6 +117,11 @@ def _find(topics: Topics, name: str, index: int) -> Place:
         raise Refusal(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Unable to find a topic named {quoted_name(name)}.",
+        )
+    if source_name(topic):
+        raise Refusal(
+            ErrorCode.INVALID_REQUEST,
+            f"Topic '{name}' reads from topic '{source_name(topic)}': reassign partitions there.",
         )
     if not 0 <= index < len(topic.partitions):
         raise Refusal(

@@ -60,6 +60,18 @@ def check_topic_values(topics: TopicProperties, values: Mapping[str, str]) -> No
             raise _invalid(reason)
 
 
+def check_fixed_values(
+    topics: TopicProperties, before: Mapping[str, str], after: Mapping[str, str]
+) -> None:
+    """That what a topic is created with stays as it is. Raises Refusal."""
+    for name in sorted(topics.fixed):
+        definition = topics.definitions[name]
+        default = definition.default or ""
+        was, shall = before.get(name, default), after.get(name, default)
+        if definition.parse(was) != definition.parse(shall):
+            raise _invalid(f"{name} cannot change: it is set when the topic is created")
+
+
 CONNECTIONS_PER_IP = ("max.connections.per.ip", "max.connections.per.ip.overrides")
 
 

@@ -128,11 +128,16 @@ class _Ends:
     """(log start, high watermark) of a tenant's partitions led here, asked for one by one."""
 
     def __init__(self, services: Services, tenant: str) -> None:
-        self._partitions = services.partitions
+        self._services = services
         self._tenant = tenant
 
     def get(self, key: tuple[str, int]) -> tuple[int, int] | None:
-        partition = self._partitions.get_by_name(self._tenant, *key)
+        name, index = key
+        topic = self._services.image.topic(self._tenant, name)
+        if topic is None:
+            return None
+        projections = self._services.projections
+        partition = projections.leading(self._tenant, name, topic.id_bytes, index)
         if partition is None:
             return None
         return partition.log.log_start_offset, partition.high_watermark

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from data_plane.broker.coordinators.groups import Reply, client_of, service_of
 from data_plane.broker.request.api import RequestContext
 from data_plane.broker.services import Services
+from data_plane.cell.metadata import TopicImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -52,7 +53,7 @@ def handle_offset_commit(
             error = ErrorCode.UNKNOWN_TOPIC_ID if image is None else error
         else:
             image = context.topics.by_name(topic.name)
-        partition_count = 0 if image is None else len(image.partitions)
+        partition_count = _partition_count(services, image)
         name = topic.name if image is None else image.name
         topic_id = topic.topic_id if image is None else image.topic_id
         known, unknown = _split(topic.partitions, partition_count)
@@ -82,6 +83,10 @@ def handle_offset_commit(
         now_ms,
     )
     return reply.result()
+
+
+def _partition_count(services: Services, topic: TopicImage | None) -> int:
+    return 0 if topic is None else len(services.shown_topics.of(services.image, topic).partitions)
 
 
 def _split(partitions: list[Part], partition_count: int) -> tuple[list[Part], list[Part]]:
@@ -114,7 +119,7 @@ def handle_offset_delete(
     accepted: list[OffsetDeleteRequestTopic] = []
     for topic in request.topics:
         image = context.topics.by_name(topic.name)
-        partition_count = 0 if image is None else len(image.partitions)
+        partition_count = _partition_count(services, image)
         known, unknown = _split(topic.partitions, partition_count)
         if unknown:
             refused.append(

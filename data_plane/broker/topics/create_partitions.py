@@ -17,9 +17,11 @@ from data_plane.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX
 from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.ownership import refuse_if_declared
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
+from data_plane.broker.topics.virtual_creation import growth_of_virtual_topics, refuse_if_virtual
 from data_plane.cell.changes import AddPartitions, Assignment, Change
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.reassignment import target_of
+from data_plane.cell.virtual_topics import virtual_topics_by_source
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
@@ -71,6 +73,7 @@ def _decide_all(
     budget = PARTITIONS_PER_REQUEST_MAX
     new = NewPartitions(services, image)
     changes: list[Change] = []
+    virtual_topics = virtual_topics_by_source(topics.all())
     for wanted in request.topics:
         name = wanted.name
         if name in results:
@@ -87,11 +90,13 @@ def _decide_all(
         except Refusal as refusal:
             results[name] = _failure(name, refusal)
         else:
-            budget -= len(change.assignments)
+            followers = virtual_topics.get((topic.tenant, topic.name), ())
+            budget -= len(change.assignments) * (1 + len(followers))
             changes.append(change)
             changes.extend(
                 new.initial_states(topic.topic_id, len(topic.partitions), change.assignments)
             )
+            changes.extend(growth_of_virtual_topics(new, followers, change))
             results[name] = CreatePartitionsTopicResult(name=name)
     return changes
 
@@ -115,6 +120,7 @@ def _decide(
 def check_growth(topic: TopicImage, name: str, count: int, partitions_max: int) -> int:
     """How many partitions are missing of `count`, which has to be more than there are. Raises
     Refusal."""
+    refuse_if_virtual(topic, "add partitions")
     current = len(topic.partitions)
     if topic.internal:
         raise Refusal(

@@ -30,9 +30,11 @@ from data_plane.broker.services import Services
 from data_plane.broker.topics.kept_topics import refuse_if_reserved
 from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
+from data_plane.broker.topics.virtual_creation import MayRead, virtual_assignments
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.changes import Assignment, Change, ChangePartition, CreateTopic
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.virtual_topics import SOURCE_PROPERTY
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -93,8 +95,7 @@ def handle_create_topics(
 
     def decide(image: MetadataImage) -> Sequence[Change]:
         creations.clear()
-        topics = context.topics.within(image)
-        changes = _decide_creations(services, image, topics, request, creations, mutations)
+        changes = _decide_creations(services, context, image, request, creations, mutations)
         return () if request.validate_only else changes
 
     def done(error: BaseException | None) -> None:
@@ -137,15 +138,18 @@ def _without_secrets(context: RequestContext, creation: _Creation) -> _Creation:
 
 def _decide_creations(
     services: Services,
+    context: RequestContext,
     image: MetadataImage,
-    topics: Topics,
     request: CreateTopicsRequest,
     creations: dict[str, _Creation],
     mutations: Mutations,
 ) -> list[Change]:
     """Fill `creations` and return the changes of the topics that pass."""
+    topics = context.topics.within(image)
     names = Counter(topic.name for topic in request.topics)
-    decision = Creations(services, topics, NewPartitions(services, image))
+    decision = Creations(
+        services, image, topics, may_read=lambda name: context.may_to_topic(AclOperation.READ, name)
+    )
     changes: list[Change] = []
     partitions_total = sum(
         len(topic.assignments) or max(topic.num_partitions, 1) for topic in request.topics
@@ -175,10 +179,21 @@ def _decide_creations(
 class Creations:
     """Decides new topics of one namespace, one after the other, on one image."""
 
-    def __init__(self, services: Services, topics: Topics, new: NewPartitions) -> None:
+    def __init__(
+        self,
+        services: Services,
+        image: MetadataImage,
+        topics: Topics,
+        *,
+        new: NewPartitions | None = None,
+        may_read: MayRead = lambda name: True,
+    ) -> None:
+        """`may_read`: whether who asks may read from a topic, by its name."""
         self._services = services
+        self._image = image
         self._topics = topics
-        self._new = new
+        self._new = NewPartitions(services, image) if new is None else new
+        self._may_read = may_read
         self._collisions = CollisionIndex(topics.taken())
 
     def decide(self, topic: CreatableTopic) -> tuple[CreateTopic, list[ChangePartition]]:
@@ -202,11 +217,15 @@ class Creations:
         configs = check_topic_configs(
             effective_config(services).topics, ((each.name, each.value) for each in topic.configs)
         )
-        assignments = (
-            _manual_assignments(new, topic)
-            if topic.assignments
-            else _automatic_assignments(services, new, topic)
-        )
+        source = configs.get(SOURCE_PROPERTY)
+        if source:
+            assignments = virtual_assignments(
+                self._image, self._topics, new, topic, source, self._may_read
+            )
+        elif topic.assignments:
+            assignments = _manual_assignments(new, topic)
+        else:
+            assignments = _automatic_assignments(services, new, topic)
         new.take_room(self._topics.tenant, len(assignments))
         topic_id = new_topic_id(services.random)
         change = CreateTopic(
@@ -270,11 +289,12 @@ def _automatic_assignments(
 
 
 def _creation_result(name: str, change: CreateTopic) -> CreatableTopicResult:
+    is_virtual = bool(dict(change.configs).get(SOURCE_PROPERTY))
     return CreatableTopicResult(
         name=name,
         topic_id=change.topic_id,
         error_message=None,
-        num_partitions=len(change.assignments),
+        num_partitions=len(change.assignments) * (2 if is_virtual else 1),
         replication_factor=len(change.assignments[0]),
     )
 

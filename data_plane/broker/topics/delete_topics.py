@@ -18,8 +18,10 @@ from data_plane.broker.services import Services
 from data_plane.broker.topics.kept_topics import KeptTopics
 from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.ownership import refuse_if_declared
+from data_plane.broker.topics.virtual_creation import refuse_if_source
 from data_plane.cell.changes import Change
 from data_plane.cell.metadata import MetadataImage, TopicImage
+from data_plane.cell.virtual_topics import virtual_topics_by_source
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from data_plane.wire.messages.delete_topics_response import (
@@ -91,6 +93,8 @@ def _decide_deletions(
 ) -> list[Change]:
     topics = context.topics.within(image)
     provided = _Provided(topics, wanted)
+    virtual_topics = virtual_topics_by_source(topics.all())
+    named = _named_topics(topics, wanted)
     changes: list[Change] = []
     reported: set[tuple[str | None, UUID]] = set()
     for state in wanted:
@@ -104,6 +108,10 @@ def _decide_deletions(
         try:
             topic = _topic_to_delete(topics, state, provided)
             refuse_if_declared(image, context.namespace, topic.name, "deleted")
+            followers = virtual_topics.get((topic.tenant, topic.name), ())
+            refuse_if_source(topic, (each for each in followers if each.topic_id not in named))
+            for each in followers:
+                refuse_if_declared(image, context.namespace, each.name, "deleted")
             change = delete(image, topic)
             mutations.count(topic.topic_id, len(topic.partitions))
         except Refusal as refusal:
@@ -122,6 +130,16 @@ def _decide_deletions(
             changes.append(change)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
     return changes
+
+
+def _named_topics(topics: Topics, wanted: Sequence[DeleteTopicState]) -> set[UUID]:
+    """The ids of all topics that a request names in either way."""
+    named = {state.topic_id for state in wanted}
+    for state in wanted:
+        topic = None if state.name is None else topics.by_name(state.name)
+        if topic is not None:
+            named.add(topic.topic_id)
+    return named
 
 
 class _Provided:

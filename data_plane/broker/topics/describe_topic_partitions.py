@@ -14,6 +14,7 @@ from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.metadata import PartitionImage, TopicImage
+from data_plane.cell.virtual_topics import SOURCE_PROPERTY
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
@@ -37,7 +38,14 @@ def handle_describe_topic_partitions(
 ) -> DescribeTopicPartitionsResponse:
     topics = context.cell_topics
     asked = {topic.name for topic in request.topics}
-    names = sorted(asked or context.topics.by_names())
+    names = sorted(
+        asked
+        or (
+            name
+            for name, topic in context.topics.by_names().items()
+            if SOURCE_PROPERTY not in topic.configs
+        )
+    )
     refused: list[str] = []
     if not context.names.rights.is_open:
         may_describe = [name for name in names if context.may_to_topic(AclOperation.DESCRIBE, name)]
@@ -60,6 +68,7 @@ def handle_describe_topic_partitions(
         if topic is None:
             response.topics.append(_unknown(context, name, topics.is_internal(name)))
             continue
+        topic = services.shown_topics.of(services.image, topic)
         if budget == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first_partition)
             break

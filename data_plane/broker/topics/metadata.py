@@ -51,6 +51,7 @@ from data_plane.broker.topics.metadata_encoding import (
     encode_response,
 )
 from data_plane.cell.metadata import OFFSETS_TOPIC, TopicImage
+from data_plane.cell.virtual_topics import SOURCE_PROPERTY
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_request import (
     MetadataRequest,
@@ -226,12 +227,18 @@ def _answer(
     if version in CLUSTER_OPERATIONS_VERSIONS and request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = cluster_operations_of(context)
     if wanted is None or (not wanted and version < NULL_IS_ALL_VERSION):
-        items: list[Item] = list(context.topics.all())
+        # Virtual topics are asked for by name: whoever subscribes to all topics, or to a pattern,
+        # would get their sources' records twice.
+        items: list[Item] = [
+            each for each in context.topics.all() if SOURCE_PROPERTY not in each.configs
+        ]
         if not context.names.rights.is_open:
             may = context.may_to_topic
-            items = [each for each in context.topics.all() if may(DESCRIBE, each.name)]
+            items = [
+                each for each in items if isinstance(each, TopicImage) and may(DESCRIBE, each.name)
+            ]
     elif any(topic.topic_id != ZERO_ID for topic in wanted):
-        items = _by_id(context, wanted)
+        items = _by_id(services, context, wanted)
     else:
         may_create = request.allow_auto_topic_creation
         items = _by_name(services, context, wanted, operations, may_create)
@@ -266,7 +273,10 @@ def _malformed(wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
     ]
 
 
-def _by_id(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> list[Item]:
+def _by_id(
+    services: Services, context: RequestContext, wanted: Sequence[MetadataRequestTopic]
+) -> list[Item]:
+    shown = services.shown_topics
     items: list[Item] = []
     for topic_id in dict.fromkeys(topic.topic_id for topic in wanted):
         if topic_id == ZERO_ID:
@@ -278,7 +288,7 @@ def _by_id(context: RequestContext, wanted: Sequence[MetadataRequestTopic]) -> l
                 error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id
             )
             if topic is None
-            else topic
+            else shown.of(services.image, topic)
             if context.may_to_topic(DESCRIBE, topic.name)
             # Ids are no secrets, names are.
             else MetadataResponseTopic(
@@ -310,7 +320,8 @@ def _by_name(
             continue
         topic = topics.by_name(name)
         if topic is not None:
-            found.append(topic if topic.name == name else replace(topic, name=name))
+            shown = services.shown_topics.of(services.image, topic)
+            found.append(shown if shown.name == name else replace(shown, name=name))
             continue
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if invalid_name_reason(name) is not None:

@@ -1,0 +1,61 @@
+"""Virtual topics: a topic whose consumers read a part of another one's records.
+
+Its property `tidewheel.source` names the *source*, a topic of the same tenant. Of a source with the
+partitions 0, 1, … clients see twice as many:
+
+    the virtual topic's partition   2p                     2p + 1
+    is                              the source's p         its own p
+
+The even ones have no log: replicas, leader and epoch are the source's. The odd ones have logs of
+their own, with what is only for these consumers (records to be retried); in the image the virtual
+topic has just these, numbered from 0. Growth of the source appends to both, and renumbers nothing.
+
+Invariants
+- A source is no virtual topic, and is not deleted while it has any.
+- The source of a virtual topic never changes.
+
+Deliberately absent: which of the source's records are shown (a projection decides).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
+
+SOURCE_PROPERTY: Final = "tidewheel.source"
+
+
+def source_name(topic: TopicImage) -> str:
+    """The name of its source; "" for a topic that is not virtual."""
+    return topic.configs.get(SOURCE_PROPERTY, "")
+
+
+def source_of(image: MetadataImage, topic: TopicImage) -> TopicImage | None:
+    """The source of a virtual topic; None while it is deleted."""
+    name = source_name(topic)
+    source = image.topic(topic.tenant, name) if name else None
+    return source if source is not None and source.deletion is None else None
+
+
+def virtual_topics_by_source(
+    topics: Iterable[TopicImage],
+) -> Mapping[tuple[str, str], list[TopicImage]]:
+    """The virtual ones of these topics, by the tenants and names of their sources."""
+    found: dict[tuple[str, str], list[TopicImage]] = {}
+    for topic in topics:
+        name = topic.configs.get(SOURCE_PROPERTY)
+        if name:
+            found.setdefault((topic.tenant, name), []).append(topic)
+    return found
+
+
+def interleaved(topic: TopicImage, source: TopicImage | None) -> TopicImage:
+    """The virtual topic as clients see it; without its source it has no partitions."""
+    partitions: list[PartitionImage] = []
+    if source is not None:
+        for of_source, own in zip(source.partitions, topic.partitions, strict=False):
+            partitions += (of_source, own)
+    return replace(topic, partitions=tuple(partitions))

@@ -1,0 +1,155 @@
+"""Subscriptions as a broker serves them: which projection a virtual topic's partitions are read by.
+
+    partition 2p        the source's partition p, through the filter
+    partition 2p + 1    the subscription's own partition p, all of it
+
+A subscription that nobody reads here costs nothing. Of one that is read, the partitions that were
+asked for are kept until the image has another filter, another source or no such topic; whoever
+reads them is told, and asks again.
+
+Invariants
+- The same object stands for a partition until it has ended; after an edit no fetch goes on with the
+  old filter, or with what was scanned by it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from data_plane.broker.fetch.projection import (
+    ProjectedPartition,
+    Projection,
+    Selection,
+    SourceBatch,
+)
+from data_plane.broker.services import Services
+from data_plane.cell.metadata import MetadataImage, TopicImage
+from data_plane.cell.virtual_topics import SOURCE_PROPERTY, source_of
+from features.filtering.language import Everything, parse_filter
+from features.filtering.matching import Matcher
+
+FILTER_PROPERTY: Final = "tidewheel.filter"
+# That are read here; some hundred bytes each, and as much for each partition. With more of them the
+# ones that nobody waits for go first.
+SUBSCRIPTIONS_KEPT_MAX: Final = 10_000
+
+
+class AllRecords:
+    """Shows everything."""
+
+    def next_candidate(self, offset: int, end: int) -> int:
+        return offset
+
+    def select(self, batch: SourceBatch) -> Selection:
+        return True
+
+
+class FilteredRecords:
+    """Shows the records whose tags match."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+
+    def next_candidate(self, offset: int, end: int) -> int:
+        return offset
+
+    def select(self, batch: SourceBatch) -> Selection:
+        records, start, end = batch.records()
+        return self._matcher.select(records, start, end, batch.header.record_count)
+
+
+ALL_RECORDS: Final = AllRecords()
+
+
+class _Subscription(NamedTuple):
+    """One that is read here."""
+
+    tenant: str
+    name: str
+    source_id: UUID
+    filter: str
+    projection: Projection
+    partitions: dict[int, ProjectedPartition]
+
+
+class Subscriptions:
+    """The ProjectionProvider of all virtual topics."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._read: dict[UUID, _Subscription] = {}
+
+    def find(
+        self, tenant: str, topic: str, topic_id: bytes, index: int
+    ) -> ProjectedPartition | None:
+        image = self._services.image
+        if topic:
+            found = image.topic(tenant, topic)
+        else:
+            found = image.topics_by_id.get(UUID(bytes=topic_id))
+        if found is None or found.deletion is not None or SOURCE_PROPERTY not in found.configs:
+            return None
+        source = source_of(image, found)
+        if source is None:
+            # None of its partitions is there, and no plain one of that number either.
+            return ProjectedPartition(bytes(16), 0, ALL_RECORDS)
+        subscription = self._subscription(found, source)
+        projected = subscription.partitions.get(index)
+        if projected is None:
+            half, is_own = divmod(index, 2)
+            projected = (
+                ProjectedPartition(found.id_bytes, half, ALL_RECORDS)
+                if is_own
+                else ProjectedPartition(source.id_bytes, half, subscription.projection)
+            )
+            if 0 <= half < len(source.partitions):
+                subscription.partitions[index] = projected
+        return projected
+
+    def _subscription(self, topic: TopicImage, source: TopicImage) -> _Subscription:
+        known = self._read.get(topic.topic_id)
+        if known is not None:
+            return known
+        if len(self._read) >= SUBSCRIPTIONS_KEPT_MAX:
+            self._forget_unread()
+        text = topic.configs.get(FILTER_PROPERTY, "")
+        expression = parse_filter(text)
+        subscription = self._read[topic.topic_id] = _Subscription(
+            topic.tenant,
+            topic.name,
+            source.topic_id,
+            text,
+            ALL_RECORDS
+            if isinstance(expression, Everything)
+            else FilteredRecords(Matcher(expression)),
+            {},
+        )
+        return subscription
+
+    def _forget_unread(self) -> None:
+        for topic_id, subscription in list(self._read.items()):
+            if not any(one.watchers for one in subscription.partitions.values()):
+                del self._read[topic_id]
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
+        if old.topics_by_id is new.topics_by_id or not self._read:
+            return
+        over = [
+            topic_id
+            for topic_id, subscription in self._read.items()
+            if not _holds(subscription, topic_id, new)
+        ]
+        for topic_id in over:
+            for projected in self._read.pop(topic_id).partitions.values():
+                projected.end()
+
+
+def _holds(subscription: _Subscription, topic_id: UUID, image: MetadataImage) -> bool:
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None or topic.deletion is not None:
+        return False
+    if topic.configs.get(FILTER_PROPERTY, "") != subscription.filter:
+        return False
+    source = source_of(image, topic)
+    return source is not None and source.topic_id == subscription.source_id
