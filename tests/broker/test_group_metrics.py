@@ -19,7 +19,7 @@ def scrape(
 ) -> dict[str, dict[tuple[str, str], float]]:
     """{metric: {(group, topic): value}} of the lags."""
 
-    def partition(tenant: str, topic: str, index: int) -> Any:
+    def partition(tenant: str, topic: str, topic_id: bytes, index: int) -> Any:
         found = ends.get((topic, index))
         if found is None:
             return None
@@ -36,7 +36,10 @@ def scrape(
         },
         counters=GroupCounters(),
     )
-    services: Any = SimpleNamespace(partitions=SimpleNamespace(get_by_name=partition))
+    services: Any = SimpleNamespace(
+        image=SimpleNamespace(topic=lambda tenant, name: SimpleNamespace(id_bytes=b"")),
+        projections=SimpleNamespace(leading=partition),
+    )
     return {
         family.name: {
             (sample.labels["group"], sample.labels["topic"]): sample.value

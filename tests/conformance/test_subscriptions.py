@@ -87,7 +87,9 @@ class Source:
             offset = self.ends[2 * index]
             self.ends[2 * index] += 1
             value = f"{index}-{offset}"
-            headers = [("tw-tag", tag.encode()) for tag in TAGS[kind]]
+            headers: list[tuple[str, str | bytes | None]] = [
+                ("tw-tag", tag.encode()) for tag in TAGS[kind]
+            ]
             producer.produce(self.name, value + filling, partition=index, headers=headers)
             if kind in MATCHING:
                 self.matching[2 * index].append((offset, value))
