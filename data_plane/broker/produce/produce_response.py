@@ -145,14 +145,3 @@ def node_endpoints(
         if broker is not None:
             endpoints.append((node_id, broker.host, broker.port, broker.rack))
     return endpoints
-
-
-def describe_failures(answers: Answers) -> str:
-    """Some of them, for the log."""
-    failed = [
-        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {ErrorCode(answer.error_code).name}"
-        for topic, partition_answers in answers
-        for answer in partition_answers
-        if answer.error_code
-    ]
-    return ", ".join(failed[:5])
