@@ -77,6 +77,7 @@ def summary_of(log: LogState) -> LogSummary:
         _first_segment_newest_ms(log),
         max(map(len, log.folds)),
         log.superseded_from,
+        -1 if log.due_ms is None else log.due_ms,
     )
 
 

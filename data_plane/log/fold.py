@@ -180,4 +180,15 @@ class HoldingFold(Fold, Protocol):
         `start_offset` there: what lies below it has gone."""
 
 
+@runtime_checkable
+class DueFold(Fold, Protocol):
+    """A fold of a feature that has something to do by a date."""
+
+    @property
+    def due_ms(self) -> int | None:
+        """When there is something to do next, by the date; None for nothing. At no cost. While it
+        says so the log stays in memory, and a start opens the partition before anybody asks for it
+        (broker/replicas/due_openings.py)."""
+
+
 FoldFactory = Callable[[FoldContext], Fold]

@@ -24,7 +24,7 @@ from data_plane.log.log_state import LogState
 class LoadJob:
     """See the module. One for a log at a time; several may run it."""
 
-    __slots__ = ("_is_taken_over", "_loaded", "_take_loaded", "_token", "log")
+    __slots__ = ("_loaded", "_take_loaded", "_token", "is_taken_over", "log")
 
     lane = Lane.CLEANER
 
@@ -33,7 +33,8 @@ class LoadJob:
         self.log = log
         self._take_loaded = take_loaded
         self._loaded: loading.LoadedLog | None = None
-        self._is_taken_over = False
+        # Whether it is over, also without anything loaded; changed on the loop.
+        self.is_taken_over = False
         self._token: SimpleQueue[None] = SimpleQueue()
         self._token.put(None)
 
@@ -43,7 +44,7 @@ class LoadJob:
         directory = log.log_directory
         self._token.get()
         try:
-            if self._loaded is None and not self._is_taken_over:
+            if self._loaded is None and not self.is_taken_over:
                 directory.check_online()
                 self._loaded = loading.load(log, log.opened_from)
         except OSError as error:
@@ -62,7 +63,7 @@ class LoadJob:
     def take_over(self) -> loading.LoadedLog | None:
         """What was loaded, if anything was; no thread loads any more. Waits for one that does."""
         self._token.get()
-        self._is_taken_over = True
+        self.is_taken_over = True
         loaded, self._loaded = self._loaded, None
         self._token.put(None)
         return loaded

@@ -116,8 +116,8 @@ class Log(LogState):
         self.take_loaded(loaded)
 
     def load_job(self) -> LoadJob:
-        """The job that loads this log, the same one until that is done."""
-        if self._load_job is None:
+        """The job that loads this log, the same one until that is done or has failed."""
+        if self._load_job is None or self._load_job.is_taken_over:
             self._load_job = LoadJob(self, self.take_loaded)
         return self._load_job
 
@@ -151,6 +151,7 @@ class Log(LogState):
             or self.needs_flush
             or self.pending_deletion
             or self.compacting
+            or self.due_ms is not None
         ):
             return
         summary = self.summary()
@@ -163,7 +164,7 @@ class Log(LogState):
         self.opened_from = summary
         self.segments_if_loaded = None
         self.folds_if_loaded = None
-        self.needs.folds = []
+        self.needs.folds, self.due_folds = [], []
         self.producers_if_loaded = None
 
     def prepare_close(self) -> None:

@@ -24,7 +24,7 @@ from data_plane.log.committed_needs import CommittedNeeds
 from data_plane.log.config import LOG_APPEND_TIME, LogConfig
 from data_plane.log.errors import CorruptSegment, LogNotLoaded
 from data_plane.log.file_system import SyncSite
-from data_plane.log.fold import Fold, FoldContext, FoldFactory, FrozenHolds, HoldingFold
+from data_plane.log.fold import DueFold, Fold, FoldContext, FoldFactory, FrozenHolds, HoldingFold
 from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.log_directory import LogDirectory
 from data_plane.log.log_summary import LogSummary
@@ -83,6 +83,7 @@ class LogState(ABC):
         "config",
         "damaged_from",
         "dirty",
+        "due_folds",
         "durable_disk_start",
         "durable_log_start",
         "epochs",
@@ -145,6 +146,7 @@ class LogState(ABC):
         self.segment_listeners = segment_listeners
         self.folds_if_loaded: list[Fold] | None = None
         self.needs = CommittedNeeds()
+        self.due_folds: list[DueFold] = []
         self.producers_if_loaded: ProducerStates | None = None
         self.segments_if_loaded: list[Segment] | None = None
         # What the checkpoint has said of a log that is not loaded yet.
@@ -344,6 +346,17 @@ class LogState(ABC):
         return log_start_offset
 
     @property
+    def due_ms(self) -> int | None:
+        """When a fold has something to do next, by the date; None for never. Touches no file."""
+        if self.segments_if_loaded is None:
+            summary = self.opened_from
+            return None if summary is None or summary.due_ms < 0 else summary.due_ms
+        if not self.due_folds:
+            return None
+        found = [fold.due_ms for fold in self.due_folds]
+        return min((due_ms for due_ms in found if due_ms is not None), default=None)
+
+    @property
     def held_from(self) -> int | None:
         """From which offset on a fold holds records against compaction; None where none does."""
         start_offset = self.disk_start_offset
@@ -454,6 +467,7 @@ class LogState(ABC):
         assert isinstance(producers, ProducerStates)
         self.folds_if_loaded = folds
         self.needs.folds = [fold for fold in folds if isinstance(fold, HoldingFold)]
+        self.due_folds = [fold for fold in folds if isinstance(fold, DueFold)]
         self.producers_if_loaded = producers
 
     def drop_frozen_holds(self) -> None:

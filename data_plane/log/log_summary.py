@@ -13,7 +13,7 @@ class LogSummary(NamedTuple):
     files and snapshots that reach the log end. `first_segment_timestamp` is the largest of the
     oldest segment, for retention; -1 where that was not known.
     `fold_entries_count` is that of the fold that has most; `superseded_from` is explained in
-    held_records.py."""
+    held_records.py; `due_ms` is when a fold has something to do next, -1 for never."""
 
     log_start_offset: int
     log_end_offset: int
@@ -30,6 +30,7 @@ class LogSummary(NamedTuple):
     first_segment_timestamp: int
     fold_entries_count: int = 0
     superseded_from: int = -1
+    due_ms: int = -1
 
     def fields_to_store(self) -> tuple[Any, ...]:
         """Without the last ones that say nothing, so that versions without them can read it."""

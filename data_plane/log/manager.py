@@ -338,6 +338,10 @@ class LogManager:
             raise UnknownPartition(f"no log of partition {partition} of topic {topic_id}")
         return log
 
+    def due_partitions(self) -> list[PartitionId]:
+        """Those whose logs have something to do by a date, loaded or not; looks at all of them."""
+        return [key for key, log in self._logs.items() if log.due_ms is not None]
+
     @property
     def has_unread_directories(self) -> bool:
         """Whether logs that this broker does not know may be in a directory that failed."""

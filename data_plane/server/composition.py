@@ -33,6 +33,7 @@ from data_plane.broker.produce.init_producer_id import ProducerIds
 from data_plane.broker.quotas.quota_manager import BrokerQuotas
 from data_plane.broker.quotas.quota_metrics import add_quota_metrics
 from data_plane.broker.quotas.share_exchange import ShareExchange
+from data_plane.broker.replicas.due_openings import DueOpenings
 from data_plane.broker.replicas.fsync_batches import RETRY_MS as SYNC_RETRY_MS
 from data_plane.broker.replicas.fsync_batches import GroupCommit
 from data_plane.broker.replicas.log_maintenance import LogMaintenance
@@ -224,6 +225,7 @@ def _add_components(
         services.fetches,
         services.producer_ids,
         TenantDeletions(services),
+        DueOpenings(services),
     ]
     quotas = _add_quotas(services, ports, entry)
     guard.add_metrics(collector)

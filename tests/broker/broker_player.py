@@ -8,7 +8,7 @@ bytes, so codecs and response encoders are part of every test.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -41,6 +41,7 @@ from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL
 from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.metadata_store import InMemoryMetadataStore
 from data_plane.cell.tenants import DEFAULT_TENANT, PutTenant, TenantImage
+from data_plane.log.fold import FoldFactory
 from data_plane.log.manager import LogManager
 from data_plane.log.sim_file_system import SimFileSystem
 from data_plane.replica.partition import Partition
@@ -109,6 +110,7 @@ class BrokerPlayer:
         image: MetadataImage | None = None,
         node_id: int = NODE_ID,
         topics: TopicProperties = KAFKA_TOPIC_PROPERTIES,
+        fold_factories: Sequence[FoldFactory] = (),
     ) -> None:
         self.fs = disk or SimFileSystem(maps_files=True)
         self.executor = QueueExecutor()
@@ -117,7 +119,11 @@ class BrokerPlayer:
         image = image or MetadataImage("cluster")
         config = EffectiveConfig(properties or {}, node_id, topics)
         self.logs = LogManager(
-            [Path("/data")], fs=self.fs, default_config=config.log_config({}), now_ms=NOW_MS
+            [Path("/data")],
+            fs=self.fs,
+            default_config=config.log_config({}),
+            now_ms=NOW_MS,
+            fold_factories=fold_factories,
         )
         assert self.logs.start(NOW_MS) == []
         group_commit = GroupCommit(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from data_plane.broker.replicas.due_openings import DueOpenings
 from data_plane.log import truncation
 from data_plane.log.committed_needs import CommittedNeeds
 from data_plane.log.log_state import LogState
+from tests.simulation import scenes, scenes_due
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.mutant import Mutant, Patch
@@ -32,6 +34,11 @@ def _uncommitted_records_let_go(patch: Patch) -> None:
 
 def _who_orders_is_obeyed_by_the_disk(patch: Patch) -> None:
     patch.set(LogState, "disk_start_for", lambda self, log_start_offset: log_start_offset)
+
+
+def _due_partitions_wait(patch: Patch) -> None:
+    patch.set(DueOpenings, "tick", lambda self, now_ms: None)
+    patch.set(DueOpenings, "next_deadline_ms", lambda self: None)
 
 
 def _folds_are_not_cut(patch: Patch) -> None:
@@ -67,6 +74,13 @@ PIN_MUTANTS: Iterable[Mutant] = (
         "an order to delete records takes what a feature still needs",
         _who_orders_is_obeyed_by_the_disk,
         options=PINS,
+        is_quick=True,
+    ),
+    Mutant(
+        "what is due waits for a request",
+        "a partition with something to do later is not opened at the start",
+        _due_partitions_wait,
+        options=scenes.options(scenes_due.quiet_start),
         is_quick=True,
     ),
     Mutant(

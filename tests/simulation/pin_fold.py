@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from data_plane.log.file_system import Buffer
 from data_plane.log.fold import FoldContext, FrozenBytes, HoldsAll, StoredBatch
 
+# What is due was due long ago.
+DUE_MS = 1
 HEAD = b"pins"
 # Of a producer's numbers.
 CLASSES = 4
@@ -62,6 +64,11 @@ class PinFold(Pins):
 
     def freeze_held(self) -> HoldsAll:
         return HoldsAll()
+
+    @property
+    def due_ms(self) -> int | None:
+        """Some day: whoever is pinned waits for something."""
+        return DUE_MS if self.offsets else None
 
     def __len__(self) -> int:
         return len(self.offsets)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.simulation import scenes_retention
+from tests.simulation import scenes_due, scenes_retention
 from tests.simulation.admin import TopicPlan
 from tests.simulation.cell import Options
 from tests.simulation.producer import BATCH_RECORDS_MAX, MAX_IN_FLIGHT
@@ -515,6 +515,7 @@ PLAYS: dict[Play, dict[str, str]] = {
     scenes_retention.unheard_retention: {},
     scenes_retention.wrong_clock: {"clock.settle.ms": "300000"},
     scenes_retention.wrong_start: {"clock.settle.ms": "300000"},
+    scenes_due.quiet_start: {},
 }
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 # What each play needs of its topic.
@@ -527,6 +528,10 @@ TOPIC_CONFIGS: dict[Play, dict[str, str]] = {
     scenes_retention.wrong_clock: HOUR_RETENTION,
     scenes_retention.wrong_start: HOUR_RETENTION,
 }
+
+
+# What each play needs of the brokers.
+EXTRAS: dict[Play, frozenset[str]] = {scenes_due.quiet_start: frozenset({"pins"})}
 
 
 def options(play: Play) -> Options:
@@ -542,4 +547,5 @@ def options(play: Play) -> Options:
         topics=(TopicPlan("data3", 1, 3, TOPIC_CONFIGS.get(play, {})),),
         properties=steady | PLAYS[play],
         script=directed(play),
+        extras=EXTRAS.get(play),
     )

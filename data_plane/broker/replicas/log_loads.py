@@ -46,10 +46,15 @@ class LogLoads:
             return False
         if not log.needs_long_load or log.log_directory.failure is not None:
             return False
-        self._waiting[key] = []
-        job = log.load_job()
-        self._executor.submit(job.run, partial(self._ended, key, job))
+        self.load(key, log)
         return True
+
+    def load(self, key: PartitionKey, log: Log) -> None:
+        """Have a thread load the log, however little that takes, if none does."""
+        if key not in self._waiting:
+            self._waiting[key] = []
+            job = log.load_job()
+            self._executor.submit(job.run, partial(self._ended, key, job))
 
     def when_ended(self, key: PartitionKey, callback: Callable[[], None]) -> bool:
         """Call `callback` when the load has ended, whatever has come of it; False without one."""

@@ -23,6 +23,7 @@ Deliberately absent: deciding who leads (the image says so), fetching what is fo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -132,6 +133,13 @@ class TopicPartitions:
     def leading(self) -> Iterable[Partition]:
         """The partitions in use that this broker leads, in no order."""
         return self._leading_by_id.values()
+
+    def leads(self, topic_id: UUID, index: int) -> bool:
+        """Whether this broker leads the partition, by the image; it need not be open."""
+        topic = self._image.topics_by_id.get(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return False
+        return topic.partitions[index].leader == self._node_id
 
     def followed(self) -> Iterator[Followed]:
         """The partitions that this broker is to fetch, by the image; none of them is opened."""
@@ -419,6 +427,23 @@ class TopicPartitions:
         """Whether a thread is loading the log of this partition. `callback` is called when it has
         ended then, whatever has come of it: look the partition up again."""
         return self._loads is not None and self._loads.when_ended((topic_id, index), callback)
+
+    def open_later(self, topic_id: UUID, index: int, on_ended: Callable[[], None]) -> None:
+        """Open a partition that has a log, which a thread loads before; `on_ended` is called then,
+        whatever has come of it. Raises UnknownPartition."""
+        key, log = (topic_id.bytes, index), self._logs.get(topic_id, index)
+
+        def open_now() -> None:
+            self.replica(topic_id, index)
+            on_ended()
+
+        if self._loads is None or log.is_loaded:
+            with contextlib.suppress(LogError):
+                log.segments  # noqa: B018 -- loads the log
+            open_now()
+        else:
+            self._loads.load(key, log)
+            self._loads.when_ended(key, open_now)
 
     def _load_ended(self, key: tuple[bytes, int]) -> None:
         for listener in self._listeners:
