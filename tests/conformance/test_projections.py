@@ -44,7 +44,8 @@ GAP_VALUE_BYTES = 400
 
 # Prints what it reads; arguments as in the other languages' programs.
 Lines = list[tuple[str, int, int, str]]
-Client = Callable[[str, str, str, int, int, int], Lines]
+Client = Callable[[str, str, str, int, int, int, str], Lines]
+UNCOMMITTED, COMMITTED = "read_uncommitted", "read_committed"
 
 
 @pytest.fixture(scope="module")
@@ -131,11 +132,17 @@ def source_without_zstd(bootstrap: str) -> Source:
 
 def program(command: Callable[[], list[str]]) -> Client:
     def run(
-        bootstrap: str, topic: str, group: str, count: int, offset: int, seek_count: int
+        bootstrap: str,
+        topic: str,
+        group: str,
+        count: int,
+        offset: int,
+        seek_count: int,
+        isolation: str,
     ) -> Lines:
         arguments = [bootstrap, topic, group, str(count), str(offset), str(seek_count)]
         result = subprocess.run(
-            [*command(), *arguments, "read_uncommitted"],
+            [*command(), *arguments, isolation],
             capture_output=True,
             text=True,
             timeout=READ_SECONDS_MAX,
@@ -151,7 +158,13 @@ def program(command: Callable[[], list[str]]) -> Client:
 
 
 def librdkafka(
-    bootstrap: str, topic: str, group: str, count: int, offset: int, seek_count: int
+    bootstrap: str,
+    topic: str,
+    group: str,
+    count: int,
+    offset: int,
+    seek_count: int,
+    isolation: str,
 ) -> Lines:
     config = {
         "bootstrap.servers": bootstrap,
@@ -159,6 +172,7 @@ def librdkafka(
         "auto.commit.interval.ms": 100,
         "fetch.wait.max.ms": 200,
         "check.crcs": True,
+        "isolation.level": isolation,
     }
     lines: Lines = []
     deadline_s = time.monotonic() + READ_SECONDS_MAX
@@ -190,7 +204,13 @@ def librdkafka(
 
 
 def aiokafka(
-    bootstrap: str, topic: str, group: str, count: int, offset: int, seek_count: int
+    bootstrap: str,
+    topic: str,
+    group: str,
+    count: int,
+    offset: int,
+    seek_count: int,
+    isolation: str,
 ) -> Lines:
     lines: Lines = []
 
@@ -206,6 +226,7 @@ def aiokafka(
             "auto_offset_reset": "earliest",
             "auto_commit_interval_ms": 100,
             "fetch_max_wait_ms": 200,
+            "isolation_level": isolation,
         }
         consumer = AIOKafkaConsumer(topic, group_id=group, **options)
         await consumer.start()
@@ -230,7 +251,13 @@ def aiokafka(
 
 
 def kafka_python(
-    bootstrap: str, topic: str, group: str, count: int, offset: int, seek_count: int
+    bootstrap: str,
+    topic: str,
+    group: str,
+    count: int,
+    offset: int,
+    seek_count: int,
+    isolation: str,
 ) -> Lines:
     lines: Lines = []
     deadline_s = time.monotonic() + READ_SECONDS_MAX
@@ -239,6 +266,7 @@ def kafka_python(
         "auto_offset_reset": "earliest",
         "auto_commit_interval_ms": 100,
         "fetch_max_wait_ms": 200,
+        "isolation_level": isolation,
     }
 
     def poll(consumer: KafkaConsumer, word: str) -> int:
@@ -299,7 +327,7 @@ def test_all_records_true_positions_no_stall(
     # Into the middle of a batch; what comes first is behind a gap or not.
     offset = source.records[0][GAP_RECORDS + 20][0]
     ahead = [one for one in shown[0] if one[0] >= offset][:40]
-    lines = CLIENTS[client](bootstrap, topic, group, count, offset, len(ahead))
+    lines = CLIENTS[client](bootstrap, topic, group, count, offset, len(ahead), UNCOMMITTED)
     for index, expected in shown.items():
         got = [(line[2], strip(line[3])) for line in lines if line[0] == "got" and line[1] == index]
         assert got == expected
