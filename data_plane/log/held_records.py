@@ -1,7 +1,8 @@
 """What compaction leaves in a log because a fold holds on to it, and what stays for its sake.
 
     freeze   on the loop, at a roll: what the folds hold, as of the log end then
-    settled  once all up to there is committed and durable: no crash and no cut takes it back
+    settled  once all up to there is committed and durable: no crash and no cut takes it back; a
+             flush is due for that (maintenance.py)
     pass     in a thread, front to back: held records stay, and what shadows them
 
 A held record may be superseded: by a newer value, or by a tombstone. The value stays anyway. The
@@ -73,6 +74,13 @@ def _drop_outdated(log: LogState) -> None:
         frozen[0].close()
         frozen = frozen[1:]
     log.frozen_holds = frozen
+
+
+def awaits_flush(log: LogState) -> bool:
+    """Whether what the folds hold was asked for at a log end that is committed and not durable: in
+    a segment that may not be sealed for long, which keeps those before from being compacted."""
+    frozen = log.frozen_holds
+    return bool(frozen) and log.recovery_point < frozen[-1].end_offset <= log.high_watermark
 
 
 def settled_end(log: LogState) -> int:

@@ -28,6 +28,7 @@ from data_plane.log.compaction import awaits_checkpoint, compaction_priority
 from data_plane.log.directory_checkpoint import CheckpointJob
 from data_plane.log.errors import LogError
 from data_plane.log.flush import FlushJob
+from data_plane.log.held_records import awaits_flush
 from data_plane.log.key_map import BUFFER_BYTES
 from data_plane.log.lanes import Job, Lane
 from data_plane.log.log import Log
@@ -302,6 +303,8 @@ class Maintenance:
     def _is_flush_due(log: Log, now_ms: int) -> bool:
         if log.unsynced is not None or Dirty.LOG_START in log.dirty:
             # Sealed segments are flushed as in Kafka, so that recovery need not walk them.
+            return True
+        if awaits_flush(log):
             return True
         since_ms = log.unflushed_since_ms
         return since_ms >= 0 and now_ms - since_ms >= log.config.flush_ms

@@ -503,3 +503,23 @@ def test_readers_see_what_they_would_without_compaction(seed: int) -> None:
     world.run(160)
     world.finish()
     assert world.passes_count > 1
+
+
+def test_a_log_to_which_nothing_is_added_any_more_lets_go_too() -> None:
+    """What the fold holds is known at the log end, in a segment that nobody seals or flushes: by
+    itself that would never be durable."""
+    one = HeldLog()
+    held = one.put((b"k", HOLD))
+    one.put((b"k", b"new"))
+    one.settle()
+    assert one.compact()
+    one.free(held)
+    for _ in range(20):
+        one.now_ms += 15_000
+        for job in one.manager.tick(one.now_ms):
+            job.run()
+            job.finish()
+    assert has(one, b"k") == [1]
+    assert one.log.recovery_point == one.log.log_end_offset
+    # It is known again then, and nothing is left to do.
+    assert one.manager.tick(one.now_ms + 1) == []
