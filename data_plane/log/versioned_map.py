@@ -7,7 +7,8 @@
 A view is read by a worker thread while the loop goes on changing the map. Changes go to a new layer
 on top; a value that a view may show is copied before it is changed (`own`). Once all views are
 closed the layers become one again, MOVED_PER_CHANGE entries with every change, so that no call is
-ever proportional to the map.
+ever proportional to the map. Where a view is always open, those above the oldest one are copied
+into one, as slowly, when there are more than LAYERS_MAX: a look-up goes through all of them.
 
 Invariants
 - What an open view shows never changes.
@@ -18,6 +19,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from itertools import islice
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 
@@ -33,6 +35,8 @@ Default = TypeVar("Default")
 
 # More than one, so that moving comes to its end however much is changed meanwhile.
 MOVED_PER_CHANGE = 8
+# Older ones, before those above the oldest one are copied into one.
+LAYERS_MAX = 8
 
 
 class FrozenView(Generic[K, V]):
@@ -64,15 +68,36 @@ class FrozenView(Generic[K, V]):
             self._map.view_closed()
 
 
+class _Copying(Generic[K, V]):
+    """Layers that nobody changes, the newest last, on their way to become one."""
+
+    __slots__ = ("_entries", "merged", "sources")
+
+    def __init__(self, sources: list[dict[K, V | None]]) -> None:
+        self.sources = sources
+        self.merged: dict[K, V | None] = {}
+        self._entries = (entry for layer in reversed(sources) for entry in layer.items())
+
+    def copy_some(self) -> bool:
+        """Whether that was all."""
+        copied = 0
+        for key, value in islice(self._entries, MOVED_PER_CHANGE):
+            # A newer layer may have had it.
+            self.merged.setdefault(key, value)
+            copied += 1
+        return copied < MOVED_PER_CHANGE
+
+
 class VersionedMap(MutableMapping[K, V]):
     """See the module. Values are never None."""
 
-    __slots__ = ("_count", "_older", "live", "open_views")
+    __slots__ = ("_copying", "_count", "_older", "live", "open_views")
 
     def __init__(self) -> None:
         # The newest layer; for hot paths, which look here first. None: gone since an older layer.
         self.live: dict[K, V | None] = {}
         self._older: list[dict[K, V | None]] = []
+        self._copying: _Copying[K, V] | None = None
         self._count = 0
         self.open_views = 0
 
@@ -144,6 +169,7 @@ class VersionedMap(MutableMapping[K, V]):
         """Forget everything. Open views keep what they show."""
         self.live = {}
         self._older = []
+        self._copying = None
         self._count = 0
 
     def freeze(self) -> FrozenView[K, V]:
@@ -165,7 +191,9 @@ class VersionedMap(MutableMapping[K, V]):
     def _move_down(self) -> None:
         """Move some entries of the layer above the oldest one into that."""
         if self.open_views:
+            self._copy_together()
             return
+        self._copying = None
         oldest = self._older[0]
         is_last = len(self._older) == 1
         upper = self.live if is_last else self._older[1]
@@ -181,3 +209,15 @@ class VersionedMap(MutableMapping[K, V]):
             self.live = self._older.pop()
         else:
             del self._older[1]
+
+    def _copy_together(self) -> None:
+        """Copy some entries of the layers above the oldest one, if there are too many of them; the
+        oldest one may be as large as the map. Views keep those that they have."""
+        copying = self._copying
+        if copying is None:
+            if len(self._older) <= LAYERS_MAX:
+                return
+            copying = self._copying = _Copying(self._older[1:])
+        if copying.copy_some():
+            self._older[1 : 1 + len(copying.sources)] = [copying.merged]
+            self._copying = None

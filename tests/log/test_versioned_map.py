@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.log.versioned_map import MOVED_PER_CHANGE, FrozenView, VersionedMap
+from data_plane.log.versioned_map import LAYERS_MAX, MOVED_PER_CHANGE, FrozenView, VersionedMap
 
 
 class Number:
@@ -30,7 +30,7 @@ STEPS = st.lists(
         st.tuples(st.just("close"), st.integers(0, 5), st.just(0)),
         st.tuples(st.just("clear"), st.just(0), st.just(0)),
     ),
-    max_size=80,
+    max_size=160,
 )
 
 
@@ -115,3 +115,34 @@ def test_layers_become_one_again_a_few_entries_at_a_time() -> None:
     assert numbers[2].value == -2
     assert numbers[3].value == 3
     assert len(numbers) == len(numbers.live) == 1_000
+
+
+def test_where_a_view_is_always_open_there_are_few_layers_all_the_same() -> None:
+    numbers: VersionedMap[int, Number] = VersionedMap()
+    for key in range(2_000):
+        numbers[key] = Number(key)
+    oldest = numbers.live
+    views = [(numbers.freeze(), {key: key for key in range(2_000)})]
+    layers_counts = []
+    for round_number in range(100):
+        for key in range(0, 400, 2):
+            number = numbers.own(key + round_number)
+            assert number is not None
+            number.value = -round_number
+        del numbers[1_000 + round_number]
+        view = numbers.freeze()
+        views.append((view, values_of(numbers.items())))
+        layers_counts.append(numbers.layers_count)
+        if len(views) > 3:
+            shown, expected = views.pop(0)
+            assert values_of(shown.items()) == expected
+            shown.close()
+    assert max(layers_counts) <= 2 * LAYERS_MAX
+    assert numbers._older[0] is oldest, "it is not copied"
+    assert len(numbers) == len(values_of(numbers.items())) == 1_900
+    for view, expected in views:
+        assert values_of(view.items()) == expected
+        view.close()
+    while numbers.layers_count > 1:
+        numbers.own(1)
+    assert len(numbers.live) == 1_900
