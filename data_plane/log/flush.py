@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from data_plane.log import disk_start
 from data_plane.log.checkpoints import TEMPORARY_SUFFIX, write_checkpoint, write_file
 from data_plane.log.file_system import File, SyncSite
 from data_plane.log.fold_snapshots import forget_written
@@ -77,7 +78,7 @@ class FlushJob:
         self._log_start_offset = log.log_start_offset
         self._disk_start_offset = log.log_start_offset
         if Dirty.LOG_START in self.flags:
-            self._disk_start_offset = log.disk_start_for(log.log_start_offset)
+            self._disk_start_offset = disk_start.start_for(log, log.log_start_offset)
         self._is_done = False
         log.flushes.append(self)
         # What comes from here on is the next job's. A failure takes the directory offline, so

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import NamedTuple
 
+from data_plane.log import disk_start
 from data_plane.log.batch_walk import BadRange, BatchWalk, pieces_around
 from data_plane.log.checkpoints import write_file, write_unsynced
 from data_plane.log.cleaned_end import note_nothing_cleaned, read_cleaned_end
@@ -113,10 +114,11 @@ def open_segments(log: LogState, names: Sequence[str]) -> list[Segment]:
     return segments
 
 
-def without_deleted(log: LogState, segments: list[Segment], disk_start: int) -> list[Segment]:
-    """The segments that are not wholly below `disk_start`; the others' files go (again)."""
+def without_deleted(log: LogState, segments: list[Segment], start_offset: int) -> list[Segment]:
+    """The segments that are not wholly below the disk's `start_offset`; the others' files go
+    (again)."""
     count = 0
-    while count < len(segments) - 1 and segments[count].next_offset <= disk_start:
+    while count < len(segments) - 1 and segments[count].next_offset <= start_offset:
         count += 1
     return without_first(log, segments, count)
 
@@ -492,5 +494,5 @@ def note_log_start(log: LogState, offset: int) -> None:
     """The log is to begin at `offset` also after kill -9; the next flush makes it so after power
     loss. Before it does so here: what a failing disk does not take, nobody is to be told."""
     path = f"{log.folder}/{LOG_START_UNSYNCED_FILE}"
-    content = encode_log_start(offset, log.disk_start_for(offset))
+    content = encode_log_start(offset, disk_start.start_for(log, offset))
     write_unsynced(log.log_directory.fs, path, content)

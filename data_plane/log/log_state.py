@@ -160,7 +160,7 @@ class LogState(ABC):
         self.log_start_offset = 0
         # The log start that survives power loss. Behind `log_start_offset` until the next flush.
         self.durable_log_start = 0
-        # The same of what the disk still has; see `disk_start_for`.
+        # The same of what the disk still has; see disk_start.py.
         self.durable_disk_start = 0
         self.log_end_offset = 0
         self.high_watermark = 0
@@ -333,17 +333,6 @@ class LogState(ABC):
         """Where the log begins on the disk: at the log start or, where a segment is held or reaches
         across it, below. Loads the log."""
         return min(self.segments[0].base_offset, self.log_start_offset)
-
-    def disk_start_for(self, log_start_offset: int) -> int:
-        """Where the disk has to begin when readers are to begin at `log_start_offset`: there, or
-        with an earlier segment that a fold holds on to."""
-        needed_from = self.needed_from
-        if needed_from is None or needed_from >= log_start_offset:
-            return log_start_offset
-        for segment in self.segments:
-            if segment.next_offset > needed_from:
-                return min(segment.base_offset, log_start_offset)
-        return log_start_offset
 
     @property
     def due_ms(self) -> int | None:

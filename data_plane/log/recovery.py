@@ -84,15 +84,7 @@ def recover(
         log.forget_summary()
         summary = None
     log.cleaned_end = read_cleaned_end(log, names)
-    log_start = read_log_start(fs, log.folder, names, synced_only=True)
-    log.durable_log_start = log_start
-    log.durable_disk_start = read_disk_start(fs, log.folder, names, log_start, synced_only=True)
-    disk_start = log.durable_disk_start
-    if may_lose:
-        partition_files.forget_unsynced_log_start(fs, log.folder)
-    else:
-        log_start = read_log_start(fs, log.folder, names)
-        disk_start = read_disk_start(fs, log.folder, names, log_start)
+    log_start, disk_start = _read_starts(log, names, may_lose)
     checkpointed_point = min(recovery_point, truncated_at)
     # A synced log start lies at or below the recovery point of its time.
     recovery_point = max(checkpointed_point, log.durable_log_start)
@@ -144,6 +136,20 @@ def recover(
     epochs.truncate_from_start(log_start)
     _forget_gaps_above(log, kept[-1].next_offset)
     return LoadedLog(kept, folds, epochs, log_start, recovery_point)
+
+
+def _read_starts(log: LogState, names: list[str], may_lose: bool) -> tuple[int, int]:
+    """(log start, disk start); what was not synced counts unless power was lost."""
+    fs, folder = log.log_directory.fs, log.folder
+    log_start = read_log_start(fs, folder, names, synced_only=True)
+    disk_start = read_disk_start(fs, folder, names, log_start, synced_only=True)
+    log.durable_log_start, log.durable_disk_start = log_start, disk_start
+    if may_lose:
+        partition_files.forget_unsynced_log_start(fs, folder)
+    else:
+        log_start = read_log_start(fs, folder, names)
+        disk_start = read_disk_start(fs, folder, names, log_start)
+    return log_start, disk_start
 
 
 def _note_first_append(active: Segment, summary: LogSummary | None) -> None:

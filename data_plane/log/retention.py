@@ -4,18 +4,12 @@ A segment leaves the log at once (readers get OFFSET_OUT_OF_RANGE) and its files
 job after `file.delete.delay.ms`, when the log start that says so is durable: otherwise power loss
 could leave a log with a hole.
 
-    segments   0..9   10..19   20..29   30..39
-                      │ needed_from 12  │
-                      ▼                 ▼
-               disk start 10     log start 30: readers see nothing below
-
-A segment that a fold holds on to, and those behind it, stay on the disk while the log start moves
-on. They are part of the log for all but readers: folds are made again from them.
+Segments that a fold holds on to stay on the disk while readers' log start moves on (disk_start.py).
 """
 
 from __future__ import annotations
 
-from data_plane.log import loading
+from data_plane.log import disk_start, loading
 from data_plane.log.lanes import JobStopped, Lane
 from data_plane.log.log_appends import roll
 from data_plane.log.log_state import LogState
@@ -80,8 +74,8 @@ def take_segments_out(log: LogState, count: int, now_ms: int) -> int:
     segments = log.segments
     start_offset = max(log.log_start_offset, segments[count].base_offset)
     lost_count = sum(one.next_offset > log.log_start_offset for one in segments[:count])
-    disk_start = log.disk_start_for(start_offset)
-    gone_count = sum(one.next_offset <= disk_start for one in segments[:count])
+    disk_start_offset = disk_start.start_for(log, start_offset)
+    gone_count = sum(one.next_offset <= disk_start_offset for one in segments[:count])
     if not lost_count and not gone_count:
         return 0
     gone, kept = segments[:gone_count], segments[gone_count:]
@@ -109,7 +103,7 @@ class SegmentDeletionJob:
         self._segments = segments
         self._begun_anew_count = log.begun_anew_count
         # What is held behind these has to be found by the next start, and these not.
-        self._is_held = log.disk_start_for(log.log_start_offset) < log.log_start_offset
+        self._is_held = disk_start.start_for(log, log.log_start_offset) < log.log_start_offset
         self._is_done = False
 
     def run(self) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 
-from data_plane.log import loading, partition_files
+from data_plane.log import disk_start, loading, partition_files
 from data_plane.log.checkpoints import encode_value, write_checkpoint
 from data_plane.log.cleaned_end import note_nothing_cleaned
 from data_plane.log.config import INT64_MAX
@@ -55,7 +55,7 @@ def truncate_to(log: LogState, offset: int) -> None:
             log.dirty |= Dirty.EPOCHS
         return
     start = log.log_start_offset
-    if offset < start or (offset == start and log.disk_start_for(start) == start):
+    if offset < start or (offset == start and disk_start.start_for(log, start) == start):
         truncate_fully_and_start_at(log, offset)
         return
     # It may begin with one of them.

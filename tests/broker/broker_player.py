@@ -98,6 +98,20 @@ class Pending:
         return message
 
 
+def _hot_handlers() -> HandlerTable:
+    handlers = HandlerTable()
+    for module in (
+        api_versions,
+        produce_handler,
+        fetch_handler,
+        list_offsets,
+        offset_for_leader_epoch,
+        init_producer_id,
+    ):
+        module.register(handlers)
+    return handlers
+
+
 class BrokerPlayer:
     """One broker with the APIs of the hot path."""
 
@@ -141,23 +155,13 @@ class BrokerPlayer:
             self.executor,
         )
         partitions.configure_logs()
-        handlers = HandlerTable()
-        for module in (
-            api_versions,
-            produce_handler,
-            fetch_handler,
-            list_offsets,
-            offset_for_leader_epoch,
-            init_producer_id,
-        ):
-            module.register(handlers)
         self.services = Services(
             config=config,
             store=InMemoryMetadataStore(image),
             image=image,
             logs=self.logs,
             partitions=partitions,
-            handlers=handlers,
+            handlers=_hot_handlers(),
             executor=self.executor,
             counters=counters,
             metrics=make_registry(BrokerCollector(counters)),

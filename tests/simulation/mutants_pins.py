@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_plane.broker.replicas.due_openings import DueOpenings
-from data_plane.log import truncation
+from data_plane.log import disk_start, truncation
 from data_plane.log.committed_needs import CommittedNeeds
 from data_plane.log.log_state import LogState
 from tests.simulation import scenes, scenes_due
@@ -33,7 +33,7 @@ def _uncommitted_records_let_go(patch: Patch) -> None:
 
 
 def _who_orders_is_obeyed_by_the_disk(patch: Patch) -> None:
-    patch.set(LogState, "disk_start_for", lambda self, log_start_offset: log_start_offset)
+    patch.set(disk_start, "start_for", lambda log, log_start_offset: log_start_offset)
 
 
 def _due_partitions_wait(patch: Patch) -> None:

@@ -65,9 +65,9 @@ class DueOpenings:
         if log.due_ms is None or log.log_directory.failure is not None:
             return False
         partitions = services.partitions
-        return partitions.leads(topic_id, index) and not (
-            log.is_loaded and partitions.is_open((topic_id.bytes, index))
-        )
+        leader = partitions.current_leader("", "", topic_id.bytes, index)
+        is_led = leader is not None and leader[0] == services.node_id
+        return is_led and not (log.is_loaded and partitions.is_open((topic_id.bytes, index)))
 
     def tick(self, now_ms: int) -> None:
         self._now_ms = now_ms

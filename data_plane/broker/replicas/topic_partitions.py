@@ -23,7 +23,6 @@ Deliberately absent: deciding who leads (the image says so), fetching what is fo
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,6 +35,7 @@ from data_plane.broker.config.replication_settings import (
     replication_settings,
 )
 from data_plane.broker.replicas.leading import Leading, shown_topic, tenant_shown
+from data_plane.broker.replicas.log_cuts import cut_log
 from data_plane.broker.replicas.log_loads import LogLoads
 from data_plane.broker.request.few_at_once import FewAtOnce
 from data_plane.broker.request.partition_errors import ANY_LEADER_EPOCH, check_leader_epoch
@@ -133,13 +133,6 @@ class TopicPartitions:
     def leading(self) -> Iterable[Partition]:
         """The partitions in use that this broker leads, in no order."""
         return self._leading_by_id.values()
-
-    def leads(self, topic_id: UUID, index: int) -> bool:
-        """Whether this broker leads the partition, by the image; it need not be open."""
-        topic = self._image.topics_by_id.get(topic_id)
-        if topic is None or not 0 <= index < len(topic.partitions):
-            return False
-        return topic.partitions[index].leader == self._node_id
 
     def followed(self) -> Iterator[Followed]:
         """The partitions that this broker is to fetch, by the image; none of them is opened."""
@@ -275,17 +268,12 @@ class TopicPartitions:
         if old.brokers is not image.brokers:
             # Who is not fenced any more, or fenced now, matters where somebody is out of the ISR.
             # What is committed then is told to those who wait, and they may open others.
-            self._unreviewed.update(self._with_outsiders())
+            for partition in self._leading_by_id.values():
+                if partition.leadership is not None and partition.leadership.has_outsiders:
+                    self._unreviewed[partition] = None
         if changed:
             for listener in self._listeners:
                 listener(changed, now_ms)
-
-    def _with_outsiders(self) -> dict[Partition, None]:
-        return {
-            partition: None
-            for partition in self._leading_by_id.values()
-            if partition.leadership is not None and partition.leadership.has_outsiders
-        }
 
     @property
     def has_work_left(self) -> bool:
@@ -429,21 +417,19 @@ class TopicPartitions:
         return self._loads is not None and self._loads.when_ended((topic_id, index), callback)
 
     def open_later(self, topic_id: UUID, index: int, on_ended: Callable[[], None]) -> None:
-        """Open a partition that has a log, which a thread loads before; `on_ended` is called then,
-        whatever has come of it. Raises UnknownPartition."""
-        key, log = (topic_id.bytes, index), self._logs.get(topic_id, index)
+        """Open a partition that has a log, which a thread loads before, however little that takes;
+        `on_ended` is called then, whatever has come of it. Raises UnknownPartition."""
 
         def open_now() -> None:
             self.replica(topic_id, index)
             on_ended()
 
-        if self._loads is None or log.is_loaded:
-            with contextlib.suppress(LogError):
-                log.segments  # noqa: B018 -- loads the log
+        log = self._logs.get(topic_id, index)
+        if log.is_loaded or self._loads is None:
             open_now()
         else:
-            self._loads.load(key, log)
-            self._loads.when_ended(key, open_now)
+            self._loads.load((topic_id.bytes, index), log)
+            self._loads.when_ended((topic_id.bytes, index), open_now)
 
     def _load_ended(self, key: tuple[bytes, int]) -> None:
         for listener in self._listeners:
@@ -501,19 +487,7 @@ class TopicPartitions:
         self._request_sync(partition)
 
     def request_cut(self, partition: Partition, job: CutJob) -> None:
-        if self._slow_work is None:
-            job.run()
-            partition.cut_finished(job, None)
-            job.tidy()
-            return
-        slow_work = self._slow_work
-
-        def done(result: object, failure: BaseException | None) -> None:
-            partition.cut_finished(job, failure)
-            # What fails here fails the directory.
-            slow_work.submit(job.tidy, lambda result, failure: None)
-
-        slow_work.submit(job.run, done)
+        cut_log(partition, job, self._slow_work)
 
     def may_join_isr(self, node_id: int, broker_epoch: int) -> bool:
         return may_join_isr(self._image, node_id, broker_epoch)
