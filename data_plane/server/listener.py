@@ -11,8 +11,7 @@ Bounds and their effect
 - a client that leaves a TLS handshake unfinished for TLS_HANDSHAKE_MS_MAX is closed;
 - a closing connection that does not take its last bytes is aborted after CLOSE_DEADLINE_MS.
 
-Every close that the client did not ask for is logged with peer and reason; at most
-CLOSE_LOGS_PER_SECOND_MAX a second, the rest is counted, so that hostile clients cannot fill a disk.
+Every close that the client did not ask for is logged with peer and reason (close_log.py).
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from data_plane.broker.request.principal import (
 from data_plane.broker.request.request_gate import RequestGate
 from data_plane.broker.services import Logger, Services
 from data_plane.server.clock import Clock
+from data_plane.server.close_log import CloseLog
 from data_plane.server.connection import Connection
 from data_plane.server.loop_share import LoopShare
 from data_plane.server.peer_certificates import certificate_of
@@ -55,7 +55,6 @@ STRANGERS_MAX = 10_000
 TLS_HANDSHAKE_MS_MAX = 10_000
 CLOSE_DEADLINE_MS = 10_000
 SWEEP_INTERVAL_MS = 5_000
-CLOSE_LOGS_PER_SECOND_MAX = 50
 PLAINTEXT_SETTINGS = listener_settings("PLAINTEXT", SecurityProtocol.PLAINTEXT)
 
 
@@ -137,8 +136,7 @@ class Listener:
         self._servers: list[asyncio.Server] = []
         self._is_stopping = False
         self._next_sweep_ms = 0
-        self._log_second = 0
-        self._logs_this_second = 0
+        self._close_log = CloseLog(services.log, name)
 
     async def bind(
         self, host: str, port: int, settings: ListenerSettings = PLAINTEXT_SETTINGS
@@ -304,22 +302,7 @@ class Listener:
             self.log.debug("connection_closed", peer=info.peer, reason=reason)
             return
         self.closed_for_cause_count += 1
-        second = self.clock.now_ms() // 1000
-        if second != self._log_second:
-            suppressed = self._logs_this_second - CLOSE_LOGS_PER_SECOND_MAX
-            if suppressed > 0:
-                self.log.warning("connection_closed_logs_suppressed", count=suppressed)
-            self._log_second = second
-            self._logs_this_second = 0
-        self._logs_this_second += 1
-        if self._logs_this_second <= CLOSE_LOGS_PER_SECOND_MAX:
-            self.log.warning(
-                "connection_closed",
-                peer=info.peer,
-                reason=reason,
-                listener=self.name,
-                client_software=info.client_software_name,
-            )
+        self._close_log.write(info, reason, self.clock.now_ms())
 
     def sweep(self, now_ms: int) -> None:
         """Close what is over its time. Cheap; called with every tick."""

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 import struct
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,11 +23,11 @@ from data_plane.broker.request.principal import (
 )
 from data_plane.server import listener as listener_module
 from data_plane.server.client_tls import ListenerTls, make_context
+from data_plane.server.close_log import CLOSE_LOGS_PER_SECOND_MAX, SOFTWARE_CHARACTERS_MAX
 from data_plane.server.connection import Connection
 from data_plane.server.listener import (
     AUTHENTICATION_MS_MAX,
     CLOSE_DEADLINE_MS,
-    CLOSE_LOGS_PER_SECOND_MAX,
     FRAME_BYTES_PER_MS_MIN,
     FRAME_DEADLINE_MS,
     PLAINTEXT_SETTINGS,
@@ -393,6 +394,35 @@ def test_log_lines_about_closed_connections_are_bounded_and_the_rest_counted() -
     ]
     assert suppressed == [7]
     assert harness.listener.closed_for_cause_count == CLOSE_LOGS_PER_SECOND_MAX + 9
+
+
+def test_strangers_do_not_hide_a_login_that_is_guessed_nor_a_user() -> None:
+    harness = Harness(settings=STRANGERS)
+    for _ in range(CLOSE_LOGS_PER_SECOND_MAX + 7):
+        harness.connect()[0].close("hostile")
+    for _ in range(CLOSE_LOGS_PER_SECOND_MAX + 3):
+        guessing, _transport = harness.connect()
+        assert guessing.info is not None
+        guessing.info.sasl = object()
+        guessing.close("guessed")
+    user, _transport = harness.connect()
+    assert user.info is not None
+    user.info.authenticate(ANONYMOUS)
+    user.info.client_software_name = "x" * 10_000
+    user.close("for a cause")
+    counts = Counter(harness.reasons())
+    assert counts["hostile"] == counts["guessed"] == CLOSE_LOGS_PER_SECOND_MAX
+    assert counts["for a cause"] == 1
+    logged = [fields for _, event, fields in harness.broker.log.events if "closed" in event]
+    assert len(logged[-1]["client_software"]) == SOFTWARE_CHARACTERS_MAX
+    harness.clock.ms += 1_000
+    harness.connect()[0].close("hostile")
+    told = [
+        (fields["of"], fields["count"])
+        for _, event, fields in harness.broker.log.events
+        if event == "connection_closed_logs_suppressed"
+    ]
+    assert told == [("strangers", 7), ("logins", 3)]
 
 
 STRANGERS = listener_settings("USERS", SecurityProtocol.SASL_PLAINTEXT, ("PLAIN",))
