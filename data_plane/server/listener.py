@@ -53,6 +53,10 @@ AUTHENTICATION_MS_MAX = 30_000
 STRANGERS_MAX = 10_000
 # Without what it waits for the broker itself.
 TLS_HANDSHAKE_MS_MAX = 10_000
+# What they take is counted with nobody's namespace, and bounded: half frames of theirs leave room
+# for those of users.
+STRANGERS = ""
+STRANGERS_BYTES_MAX = 64 << 20
 CLOSE_DEADLINE_MS = 10_000
 SWEEP_INTERVAL_MS = 5_000
 PLAINTEXT_SETTINGS = listener_settings("PLAINTEXT", SecurityProtocol.PLAINTEXT)
@@ -106,6 +110,8 @@ class Listener:
         self.timers = services.timers
         self.dispatcher = dispatcher or Dispatcher(services)
         self.memory = ReceiveMemory()
+        self._strangers_memory = self.memory.budget.of(STRANGERS)
+        self._strangers_memory.share_max = STRANGERS_BYTES_MAX
         # Other brokers have their own, so that they wait for no client.
         self.share = LoopShare(self.turns, self.call_soon)
         self.connections: set[Connection] = set()
@@ -202,7 +208,7 @@ class Listener:
         elif self._per_ip[host] >= self._connections_max(host):
             refused = "max.connections.per.ip is reached"
         if refused is None:
-            refused = connection.join(info.namespace)
+            refused = connection.join(STRANGERS if principal is None else info.namespace)
         if refused is not None:
             self.log_close(info, refused, is_expected=self._is_stopping)
             transport.abort()

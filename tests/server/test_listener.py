@@ -36,6 +36,7 @@ from data_plane.server.listener import (
     Listener,
 )
 from data_plane.server.loop_share import LoopShare
+from data_plane.server.receive_buffers import FRAME_BUFFER_BYTES_MIN
 from data_plane.server.tls_connection import TlsConnection
 from tests.broker.broker_player import BrokerPlayer
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
@@ -394,6 +395,28 @@ def test_log_lines_about_closed_connections_are_bounded_and_the_rest_counted() -
     ]
     assert suppressed == [7]
     assert harness.listener.closed_for_cause_count == CLOSE_LOGS_PER_SECOND_MAX + 9
+
+
+def test_half_frames_of_strangers_leave_room_for_those_of_users(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listener_module, "STRANGERS_BYTES_MAX", 3 * FRAME_BUFFER_BYTES_MIN)
+    harness = Harness(settings=STRANGERS)
+    half = struct.pack(">i", 50_000) + b"x"
+    user, users_transport = harness.connect()
+    transports = []
+    for _ in range(4):
+        stranger, transport = harness.connect()
+        feed(stranger, half)
+        transports.append(transport)
+    assert [transport.is_closed for transport in transports] == [False, False, False, True]
+    assert harness.listener.memory.budget.of("default").used == 0
+    assert user.info is not None
+    user.info.authenticate(ANONYMOUS)
+    feed(user, half)
+    assert not users_transport.is_closed
+    assert harness.listener.memory.budget.of("default").used == FRAME_BUFFER_BYTES_MIN
+    assert harness.listener.connections_budget.of("default").used == 1
 
 
 def test_strangers_do_not_hide_a_login_that_is_guessed_nor_a_user() -> None:

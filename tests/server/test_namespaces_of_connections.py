@@ -57,7 +57,8 @@ def test_there_is_a_bound_for_namespaces_with_connections(
 ) -> None:
     harness = Harness()
     connections = [harness.connect() for _ in range(2)]
-    monkeypatch.setattr(budget_module, "NAMESPACES_MAX", 2)
+    # `default`, another one, and strangers.
+    monkeypatch.setattr(budget_module, "NAMESPACES_MAX", 3)
     for number, (connection, _) in enumerate(connections):
         assert connection.info is not None
         connection.info.authenticate(ALICE, f"namespace-{number}")

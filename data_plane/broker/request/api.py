@@ -125,7 +125,7 @@ class ConnectionInfo:
         """It is known who speaks, and for whom. Called before the answer that says so is given. A
         namespace that may have no further connection has this one closed."""
         self.principal = principal
-        if namespace != self.namespace:
+        if namespace != self.namespace or not self.gate.is_authenticated:
             self.namespace = namespace
             self.move(namespace)
         self.gate.authenticate()
