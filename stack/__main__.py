@@ -1,4 +1,4 @@
-"""The stack's commands: `python -m stack up|down|status|demo|reassign|features|cell`."""
+"""The stack's commands, those of operators included: `python -m stack up|down|users|…`."""
 
 from __future__ import annotations
 
@@ -61,6 +61,8 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
     if options.command == "features":
         return _features(options)
     folder = StackFolder(options.data)
+    if options.command in ("tenants", "users", "acls", "quotas"):
+        return _operate(folder, options)
     if options.command == "cell":
         return _recover(folder, options)
     if options.command in ("down", "status"):
@@ -87,6 +89,8 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
         first_id=options.first_id,
         settings=tuple(options.settings),
         database_url=_database_url(),
+        more_listeners=True,
+        is_secure=options.secure,
     )
     if options.report_fd is not None:
         return up.run_background(stack_options, options.report_fd)
@@ -101,6 +105,7 @@ def _refuse_beside_add(options: argparse.Namespace) -> None:
         "--brokers": options.brokers is not None,
         "--first-id": options.first_id is not None,
         "--set": bool(options.settings),
+        "--secure": options.secure,
         "--detach": options.detach,
     }
     ignored = [name for name, is_given in given.items() if is_given]
@@ -124,6 +129,24 @@ def _recover(folder: StackFolder, options: argparse.Namespace) -> int:
         raise StackError("--dsn and --image go together: where to, and from what.", EXIT_USAGE)
     dsn = sys.stdin.readline().strip() if options.dsn == "-" else options.dsn
     return recover_from(options.image, dsn, options.schema, replace=options.replace)
+
+
+def _operate(folder: StackFolder, options: argparse.Namespace) -> int:
+    from stack.cell_admin import CellAdmin, CellAdminAccess, access_of_stack
+    from stack.operators import COMMANDS
+
+    files = (options.cell_ca, options.cell_certificate, options.cell_key)
+    if options.cell is None and not any(files):
+        access = access_of_stack(folder)
+    elif options.cell is None or not all(files):
+        raise StackError(
+            "--cell, --cell-ca, --cell-certificate and --cell-key go together.", EXIT_USAGE
+        )
+    else:
+        access = CellAdminAccess(options.cell, *files)
+    with CellAdmin(access) as admin:
+        COMMANDS[options.command](admin, options)
+    return 0
 
 
 def _reassign(options: argparse.Namespace) -> int:

@@ -86,7 +86,11 @@ class AdminConnection:
             self._socket.close()
             raise
         if self.access.user is not None:
-            self._authenticate(self.access.user)
+            try:
+                self._authenticate(self.access.user)
+            except StackError:
+                self._socket.close()
+                raise
         self._socket.settimeout(ANSWER_TIMEOUT_S)
         for api in answer.api_keys:
             self._versions[api.api_key] = (api.min_version, api.max_version)

@@ -8,6 +8,7 @@ from typing import Any
 
 from stack.help import CommandParser, positive_number, whole_number
 from stack.hints import PROGRAM, default_data_path
+from stack.operator_arguments import add_operator_commands
 from stack.ports import DEFAULT_PORT
 
 JSON_HELP = "Print JSON, for scripts."
@@ -30,6 +31,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_reassign(commands)
     _add_features(commands)
     _add_cell(commands, data)
+    add_operator_commands(commands, data, JSON_HELP)
     _add_demo(commands)
     return parser
 
@@ -76,6 +78,11 @@ def _add_up(commands: Any, data: argparse.ArgumentParser) -> None:
         dest="settings",
         help="A broker property or topic default under Kafka's name; {id} in VALUE stands for each "
         "broker's id; repeatable.",
+    )
+    up.add_argument(
+        "--secure",
+        action="store_true",
+        help="Without the listener that serves anybody: clients need a user and a password.",
     )
     up.add_argument("--detach", action="store_true", help="Return when it is up.")
     up.add_argument(

@@ -115,6 +115,8 @@ class Ready:
     inter_broker_port: int
     # 0 where it is not served.
     cell_admin_port: int = 0
+    # By the listener's name, where there are several.
+    listeners: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +217,7 @@ class BrokerProcess:
                 said["metrics_port"],
                 said.get("inter_broker_port", 0),
                 said.get("cell_admin_port", 0),
+                said.get("listeners", {}),
             )
         return self.ready
 

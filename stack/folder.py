@@ -5,6 +5,7 @@
     DIR/cluster-id       made once; a client that remembers it notices a swapped cluster
     DIR/metadata-store   where the metadata is: `local`, `postgres` or `external`; made once
     DIR/postgres/        the Postgres of a stack that brings its own, with its log
+    DIR/tls/             certificates (stack/certificates.py)
     DIR/broker-<id>/     the broker's data folder
     DIR/broker-<id>.removed-…    one that is being deleted (stack/removal.py)
     DIR/request.json     what a command asks of the running stack (stack/requests.py), and the
@@ -24,7 +25,8 @@ import json
 import os
 import re
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,9 @@ class BrokerState:
     port: int
     metrics_port: int
     inter_broker_port: int = 0
+    cell_admin_port: int = 0
+    # By the listener's name, where there are several.
+    listeners: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def serves(self) -> bool:
@@ -119,6 +124,10 @@ class StackFolder:
     def put_aside_of(self, broker_id: int) -> list[Path]:
         """What `put_aside` has left of this broker."""
         return sorted(self.path.glob(f"broker-{broker_id}.removed-*"))
+
+    @property
+    def tls(self) -> Path:
+        return self.path / "tls"
 
     @property
     def postgres_data(self) -> Path:
@@ -255,6 +264,8 @@ def _encode_state(state: StackState) -> dict[str, Any]:
                 "port": broker.port,
                 "metrics_port": broker.metrics_port,
                 "inter_broker_port": broker.inter_broker_port,
+                "cell_admin_port": broker.cell_admin_port,
+                "listeners": dict(broker.listeners),
             }
             for broker in state.brokers
         ],
@@ -285,6 +296,8 @@ def _decode_state(document: dict[str, Any]) -> StackState:
                 port=entry["port"],
                 metrics_port=entry["metrics_port"],
                 inter_broker_port=entry.get("inter_broker_port", 0),
+                cell_admin_port=entry.get("cell_admin_port", 0),
+                listeners=entry.get("listeners", {}),
             )
             for entry in document["brokers"]
         ),

@@ -110,6 +110,8 @@ def describe(folder: StackFolder) -> dict[str, Any]:
                 "port": broker.port or None,
                 "metrics_port": broker.metrics_port or None,
                 "inter_broker_port": broker.inter_broker_port or None,
+                "cell_admin_port": broker.cell_admin_port or None,
+                "listeners": dict(broker.listeners),
                 "data": str(folder.broker_data(broker.broker_id)),
                 "log": str(folder.log_file(f"broker-{broker.broker_id}")),
                 "health": found_healths.get(broker.broker_id),

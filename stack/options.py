@@ -28,6 +28,8 @@ class StackOptions:
     - `brokers` None: those that have data in the folder, or three.
     - `first_id` None: the ids that have data in the folder, or from 1 on.
     - `settings`: KEY=VALUE each, for all brokers; `{id}` stands for the id of each.
+    - `more_listeners`: also for users with a password, within TLS, and for operators.
+    - `is_secure`: with those, none for anybody.
     - `database_url`: a Postgres of the user's for the metadata; None lets the stack bring one.
     """
 
@@ -37,6 +39,8 @@ class StackOptions:
     first_id: int | None = None
     settings: tuple[str, ...] = ()
     database_url: str | None = None
+    more_listeners: bool = False
+    is_secure: bool = False
 
     def settings_of(self, broker_id: int) -> tuple[str, ...]:
         """What one broker is given of `settings`.

@@ -1,8 +1,8 @@
 """Loopback ports: is one free, and which one to take for what.
 
 A stack on BASE has its brokers on BASE, BASE + 1, …; a broker's metrics stand 1,000 above its own
-port and its inter-broker listener 2,000 above it, Postgres 3,000 above BASE: as long as those are
-free, else anywhere.
+port and its inter-broker listener 2,000 above it, Postgres 3,000 above BASE, what it listens on
+besides further above (listeners.py): as long as those are free, else anywhere.
 
 A port found free may be taken a moment later by somebody else; the broker then says so itself.
 These checks come first because their message can name the option that helps.
@@ -21,6 +21,9 @@ PORT_MAX = 65_535
 METRICS_PORT_DISTANCE = 1000
 INTER_BROKER_PORT_DISTANCE = 2000
 POSTGRES_PORT_DISTANCE = 3000
+SASL_PORT_DISTANCE = 4000
+TLS_PORT_DISTANCE = 5000
+CELL_ADMIN_PORT_DISTANCE = 6000
 PORT_UNPRIVILEGED_MIN = 1024
 BASE_STEP = 100
 

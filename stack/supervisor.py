@@ -50,6 +50,7 @@ from stack.folder import (
     bootstrap,
 )
 from stack.hints import command
+from stack.listeners import listener_settings
 from stack.options import (
     StackOptions,
     cell_environment,
@@ -71,6 +72,7 @@ from stack.restarts import Restarts
 from stack.serving import RequestServer
 
 if TYPE_CHECKING:
+    from stack.certificates import StackCertificates
     from stack.postgres import PostgresServer
 
 
@@ -102,6 +104,7 @@ class Supervisor:
         self._store_schema = ""
         self._broker_count = 1
         self._cluster_id = ""
+        self._certificates: StackCertificates | None = None
         self._last_ports: dict[int, int] = {}
         self._postgres_port = 0
         self._started_at_ms = 0
@@ -151,6 +154,12 @@ class Supervisor:
         self._started_at_ms = time.time_ns() // 1_000_000
         self.folder.write_store_kind(kind)
         self._cluster_id = self.folder.cluster_id()
+        if self.options.more_listeners:
+            # Only such a stack needs the packages for it.
+            from stack.certificates import StackCertificates
+
+            self._certificates = StackCertificates(self.folder.tls)
+            self._certificates.prepare()
         self._broker_count = len(ids)
         self._write_state()
         port = port_beside(self.options.port, POSTGRES_PORT_DISTANCE)
@@ -206,6 +215,11 @@ class Supervisor:
 
     def _launch(self, broker_id: int, port: int) -> BrokerLaunch:
         settings, environment = self.options.settings_of(broker_id), {}
+        if self._certificates is not None:
+            more = listener_settings(
+                port, settings, self._certificates, is_secure=self.options.is_secure
+            )
+            settings = (*more, *settings)
         if self._store_url is not None:
             inter_broker_port = port_beside(port, INTER_BROKER_PORT_DISTANCE)
             settings = (*cell_settings(broker_id, inter_broker_port), *settings)
@@ -449,4 +463,6 @@ def _broker_state(broker: BrokerProcess) -> BrokerState | None:
         broker.ready.port,
         broker.ready.metrics_port,
         broker.ready.inter_broker_port,
+        broker.ready.cell_admin_port,
+        broker.ready.listeners,
     )

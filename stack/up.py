@@ -77,6 +77,7 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
             "Tidewheel is up.",
             "",
             f"  brokers   {address}",
+            *_listener_lines(state, folder),
             f"  metrics   {'  '.join(metrics)}",
             *([f"  postgres  127.0.0.1:{state.postgres.port}"] if state.postgres else []),
             f"  data      {folder.path}",
@@ -91,6 +92,20 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
             "",
         ]
     )
+
+
+def _listener_lines(state: StackState, folder: StackFolder) -> list[str]:
+    """Where users with a password come in, and whom they trust."""
+    named = {"SASL_PLAINTEXT": "users", "SASL_SSL": "with TLS"}
+    lines = []
+    for name, shown in named.items():
+        ports = [broker.listeners[name] for broker in state.brokers if name in broker.listeners]
+        if ports:
+            addresses = ",".join(f"127.0.0.1:{port}" for port in ports)
+            lines.append(f"  {shown:<10}{addresses}")
+    if any("SASL_SSL" in broker.listeners for broker in state.brokers):
+        lines.append(f"  authority {folder.tls / 'ca.pem'}")
+    return lines
 
 
 def refuse_wrong_settings(options: StackOptions) -> None:

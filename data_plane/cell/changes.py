@@ -310,11 +310,7 @@ def _apply(draft: _Draft, change: Change) -> None:
         case DeleteTopic():
             draft.topics().remove(_existing_topic(draft, change.topic_id))
         case ChangeDeletion():
-            topic = _existing_topic(draft, change.topic_id)
-            try:
-                draft.topics().put(with_deletion(topic, change))
-            except ValueError as error:
-                raise InvalidChange(str(error)) from None
+            draft.topics().put(with_deletion(_existing_topic(draft, change.topic_id), change))
         case AddPartitions():
             topic = _existing_topic(draft, change.topic_id)
             partitions = topic.partitions + _new_partitions(change.assignments)

@@ -28,6 +28,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
+from data_plane.cell.invalid_change import InvalidChange
+
 if TYPE_CHECKING:
     from data_plane.cell.metadata import TopicImage
 
@@ -112,11 +114,11 @@ def is_over(topic: TopicImage, date_ms: int) -> bool:
 
 
 def with_deletion(topic: TopicImage, change: ChangeDeletion) -> TopicImage:
-    """The topic's next state. Raises ValueError."""
+    """The topic's next state. Raises InvalidChange."""
     if topic.internal:
-        raise ValueError(f"{topic} is one of the broker's own")
+        raise InvalidChange(f"{topic} is one of the broker's own")
     if change.deletion is not None and change.deletion.undelete_ms <= 0:
-        raise ValueError(f"{topic} cannot come back after {change.deletion.undelete_ms} ms")
+        raise InvalidChange(f"{topic} cannot come back after {change.deletion.undelete_ms} ms")
     return replace(topic, deletion=change.deletion, pause=change.pause)
 
 

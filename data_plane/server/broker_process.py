@@ -386,10 +386,11 @@ class BrokerProcess:
     def _say_ready(
         self, taken: TakenAddresses, metrics_port: int, cell_admin_port: int | None
     ) -> None:
-        ports = {
+        ports: dict[str, int | dict[str, int]] = {
             "port": taken.port,
             "metrics_port": metrics_port,
             "inter_broker_port": taken.addresses.inter_broker_port,
+            "listeners": {each.name: each.port for each in taken.addresses.listeners},
         }
         if cell_admin_port is not None:
             ports["cell_admin_port"] = cell_admin_port

@@ -30,7 +30,7 @@ class ReadyPipe:
         self._poll.register(fd, 0)
         self._timer = loop.call_later(LOOK_INTERVAL_S, self._look)
 
-    def say(self, event: str, values: Mapping[str, int]) -> None:
+    def say(self, event: str, values: Mapping[str, object]) -> None:
         """Write one line of JSON, and close the pipe."""
         if self._fd is None:
             return

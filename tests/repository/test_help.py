@@ -16,7 +16,20 @@ from typer.testing import CliRunner
 from stack.arguments import make_parser
 from tests.repository.source_tree import ROOT
 
-STACK = ("up", "down", "status", "reassign", "features", "cell", "cell recover", "demo")
+STACK = (
+    "up",
+    "down",
+    "status",
+    "reassign",
+    "features",
+    "cell",
+    "cell recover",
+    "tenants",
+    "users",
+    "acls",
+    "quotas",
+    "demo",
+)
 SDK = (
     *("produce", "consume", "lag", "brokers", "partitions", "drain", "topics", "groups"),
     *(f"topics {name}" for name in ("list", "create", "describe", "config", "partitions")),

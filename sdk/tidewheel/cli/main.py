@@ -21,7 +21,19 @@ from tidewheel.cli.help import PlainCommand, PlainGroup, examples
 from tidewheel.cli.produce import PRODUCE_EXAMPLES, produce
 from tidewheel.cli.session import EXIT_USAGE, PROGRAM, errors, write_any_text
 
-STACK_COMMANDS: Final = ("up", "down", "status", "demo", "reassign", "features", "cell")
+STACK_COMMANDS: Final = (
+    "up",
+    "down",
+    "status",
+    "demo",
+    "reassign",
+    "features",
+    "cell",
+    "tenants",
+    "users",
+    "acls",
+    "quotas",
+)
 CHECKOUT_COMMANDS: Final = ("test", "check", "bench")
 
 
