@@ -52,6 +52,7 @@ from data_plane.replica.leadership import (
 from data_plane.replica.own_copy import OwnCopy
 from data_plane.replica.ports import Host, LogEndWatcher, Watcher
 from data_plane.replica.role import Role
+from data_plane.replica.topic_use import TopicUse
 from data_plane.replica.waiters import Done, OffsetWaiters, Waiter
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import BatchHeader
@@ -86,11 +87,19 @@ class Partition:
         "role",
         "tenant",
         "topic",
+        "use",
         "watchers",
     )
 
     def __init__(
-        self, tenant: str, topic: str, index: int, log: Log, node_id: int, host: Host
+        self,
+        tenant: str,
+        topic: str,
+        index: int,
+        log: Log,
+        node_id: int,
+        host: Host,
+        use: TopicUse | None = None,
     ) -> None:
         """`topic` is what its tenant calls it; `tenant` is empty while nobody may have it."""
         self.tenant = tenant
@@ -98,6 +107,8 @@ class Partition:
         self.index = index
         self.log = log
         self.node_id = node_id
+        # What clients use, counted by who serves them.
+        self.use = TopicUse(tenant, topic, b"") if use is None else use
         self.leader_id = NO_LEADER
         self.leader_epoch = -1
         # Whether the image has it in a state in which records are taken, from leaders apart.

@@ -56,6 +56,7 @@ from data_plane.wire.kernel import WHY_INTERPRETED
 if TYPE_CHECKING:
     from data_plane.server.cell_admin_server import CellAdminServer
     from data_plane.server.cell_member import CellMember
+    from data_plane.server.usage_sampler import UsageSampler
 
 TICK_INTERVAL_MS_MAX = 1000
 # File work that holds up requests: cold reads, syncs, metadata commits, searches by time.
@@ -102,6 +103,7 @@ class BrokerProcess:
         self._is_ready = False
         self._member: CellMember | None = None
         self._cell_admin: CellAdminServer | None = None
+        self._usage: UsageSampler | None = None
 
     async def run(self) -> None:
         """Raises what `enter_cell` raises, and SupersededError after having stopped."""
@@ -139,6 +141,7 @@ class BrokerProcess:
         self._make_listeners(services, taken, budget.connections_max)
         services.timers.on_earlier = self._timer.wake_at
         self._add_metrics(services)
+        self._make_usage(services, ports)
         self._services = services
         self._is_open = True
         services.start(self._clock.now_ms())
@@ -359,6 +362,25 @@ class BrokerProcess:
     def request_stop(self) -> None:
         self._stop_requested.set()
 
+    def _make_usage(self, services: Services, ports: Ports) -> None:
+        """Samples of what tenants use, where a control plane may ask for them."""
+        if self._settings.cell_admin is None:
+            return
+        from data_plane.server.usage_sampler import UsageSampler
+        from data_plane.server.usage_spool import UsageSpool
+
+        budget = self._listener.connections_budget
+        now_ms = self._clock.now_ms()
+        try:
+            spool = UsageSpool(ports.fs, str(self._settings.data_directories[0]))
+        except OSError as error:
+            # Its disk is about to be given up, or has no room; that is no reason not to serve.
+            self._log.error("usage_not_stored", error=repr(error))
+            return
+        incarnation = f"{services.random.getrandbits(128):032x}"
+        self._usage = UsageSampler(services, spool, incarnation, now_ms, budget.used_by)
+        services.components.append(self._usage)
+
     async def _serve_cell_admin(self, services: Services) -> int | None:
         """The port of the control plane's service, where it is served. Raises OSError."""
         settings = self._settings.cell_admin
@@ -367,7 +389,10 @@ class BrokerProcess:
         # A broker without it starts faster, and is smaller.
         from data_plane.server.cell_admin_server import CellAdminServer
 
-        self._cell_admin = CellAdminServer(services, settings, self._call_from_thread, self._log)
+        usage = None if self._usage is None else self._usage.spool
+        self._cell_admin = CellAdminServer(
+            services, settings, self._call_from_thread, self._log, usage
+        )
         return await self._cell_admin.start()
 
     def _call_from_thread(self, call: Callable[[], None]) -> None:
@@ -421,6 +446,8 @@ class BrokerProcess:
             self._close_executors()
             # What the last file work reported back is still queued on the loop.
             await asyncio.sleep(0)
+            if self._usage is not None:
+                self._usage.finish(self._clock.now_ms())
             close_services(services, self._clock.now_ms())
         if self._member is not None:
             self._member.close()

@@ -25,6 +25,7 @@ from data_plane.server.cell_admin_tls import Credentials
 from data_plane.server.cell_calls import Calls, OnLoop
 from data_plane.server.cell_operations_service import CellOperationsService
 from data_plane.server.change_feed import ChangeFeed
+from data_plane.server.usage_spool import UsageSpool
 
 CALLS_MAX: Final = 32
 MESSAGE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -46,11 +47,12 @@ class CellAdminServer:
         settings: CellAdminSettings,
         on_loop: OnLoop,
         log: Logger,
+        usage: UsageSpool | None = None,
     ) -> None:
         """Raises OSError when a file of TLS cannot be read."""
         self._credentials = Credentials(settings.files, log)
         self._calls = Calls(services, on_loop, log)
-        self._log = log
+        self._usage = usage
         self._address = f"{settings.host}:{settings.port}"
         self._started: Future[int] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,7 +90,8 @@ class CellAdminServer:
         calls = self._calls
         feed = ChangeFeed(calls)
         add_CellAdminServicer_to_server(CellAdminService(calls), server)
-        add_CellOperationsServicer_to_server(CellOperationsService(calls, feed), server)
+        operations = CellOperationsService(calls, feed, self._usage)
+        add_CellOperationsServicer_to_server(operations, server)
         try:
             port = server.add_secure_port(self._address, self._credentials.for_server())
         except RuntimeError as error:

@@ -14,6 +14,7 @@ from data_plane.cell.metadata import MetadataImage
 from data_plane.contract import cell_admin_pb2 as admin_messages
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.server.cell_admin_listing import write_topic
+from data_plane.server.usage_spool import DROPPED, KILLED, Sample
 
 _SOURCES: Final = {
     KAFKA_SOURCE: messages.Actor.KAFKA,
@@ -59,3 +60,32 @@ def _write_actor(author: Author | None) -> messages.Actor:
         tenant=author.tenant,
         principal=author.principal,
     )
+
+
+_REASONS: Final = {
+    KILLED: messages.LostUsage.KILLED,
+    DROPPED: messages.LostUsage.DROPPED,
+}
+
+
+def write_sample(sample: Sample, broker_id: int) -> messages.UsageSample:
+    message = messages.UsageSample(
+        broker_id=broker_id,
+        incarnation=sample.incarnation,
+        sequence=sample.sequence,
+        start_ms=sample.start_ms,
+        end_ms=sample.end_ms,
+        duration_ms=sample.duration_ms,
+        tenants=[messages.TenantUsage(**row._asdict()) for row in sample.tenants],
+        is_final=sample.is_final,
+    )
+    for row in sample.topics:
+        fields = row._asdict()
+        fields["topic_id"] = bytes.fromhex(row.topic_id)
+        message.topics.append(messages.TopicUsage(**fields))
+    if sample.lost is not None:
+        message.lost.reason = _REASONS[sample.lost.reason]
+        message.lost.incarnation = sample.lost.incarnation
+        message.lost.sequence = sample.lost.sequence
+        message.lost.duration_ms = sample.lost.duration_ms
+    return message

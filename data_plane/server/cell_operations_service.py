@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsServicer
 from data_plane.server.cell_calls import Calls, Context, Refused
+from data_plane.server.cell_operations_messages import write_sample
 from data_plane.server.change_feed import WATCHES_MAX, WRITE_TIMEOUT_S, ChangeFeed
+from data_plane.server.usage_spool import UsageSpool
+
+USAGE_READS_MAX: Final = 4
+USAGE_POLL_S: Final = 1.0
 
 
 class _Unserved(CellOperationsServicer):
     """What the contract has, and this version does not."""
-
-    async def ReadUsage(  # type: ignore[override]  # noqa: N802
-        self, request: Any, context: Context
-    ) -> None:
-        await _unserved(context)
 
     async def Peek(self, request: Any, context: Context) -> Any:  # noqa: N802
         await _unserved(context)
@@ -47,12 +47,18 @@ class CellOperationsService(_Unserved):
     """One broker's. Runs on the loop of gRPC's thread."""
 
     def __init__(
-        self, calls: Calls, feed: ChangeFeed, write_timeout_s: float = WRITE_TIMEOUT_S
+        self,
+        calls: Calls,
+        feed: ChangeFeed,
+        usage: UsageSpool | None = None,
+        write_timeout_s: float = WRITE_TIMEOUT_S,
     ) -> None:
         self.calls = calls
+        self._usage = usage
         self._write_timeout_s = write_timeout_s
         self._feed = feed
         self._watches = _Places(WATCHES_MAX, "calls of Watch")
+        self._usage_reads = _Places(USAGE_READS_MAX, "calls of ReadUsage")
 
     # The stubs know of generators only, which cannot tell how long a caller takes to read.
     async def Watch(  # type: ignore[override]  # noqa: N802
@@ -65,6 +71,35 @@ class CellOperationsService(_Unserved):
                 await self._send(context, responses)
         except Exception as error:
             await self.calls.abort(context, error)
+
+    async def ReadUsage(  # type: ignore[override]  # noqa: N802
+        self, request: messages.ReadUsageRequest, context: Context
+    ) -> None:
+        try:
+            with self._usage_reads.taken():
+                await self._send(context, self._samples_after(request))
+        except Exception as error:
+            await self.calls.abort(context, error)
+
+    async def _samples_after(
+        self, request: messages.ReadUsageRequest
+    ) -> AsyncIterator[messages.UsageSample]:
+        spool = self._usage
+        if spool is None:
+            words = "this broker stores no use: its log says why"
+            raise Refused(grpc.StatusCode.UNAVAILABLE, words)
+        broker_id = self.calls.services.node_id
+        incarnation, sequence = request.incarnation, request.sequence
+        while True:
+            seen = spool.last_sequence
+            samples = spool.read(incarnation, sequence)
+            while (sample := await asyncio.to_thread(next, samples, None)) is not None:
+                incarnation, sequence = sample.incarnation, sample.sequence
+                yield write_sample(sample, broker_id)
+            if not request.follow:
+                return
+            while spool.last_sequence == seen:
+                await self._feed.pause(USAGE_POLL_S)
 
     async def _send(self, context: Context, responses: AsyncIterator[Any]) -> None:
         """Each as soon as the caller has room for it. Raises Refused when he has none for long."""

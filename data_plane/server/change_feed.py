@@ -99,6 +99,13 @@ class ChangeFeed:
         self._is_stopped = True
         self._tell()
 
+    async def pause(self, duration_s: float) -> None:
+        """Wait for so long. Raises Refused when the broker stops."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + duration_s
+        while (left_s := until_s - loop.time()) > 0:
+            await self._wait(left_s)
+
     async def watch(
         self, after_version: int | None, store_id: str
     ) -> AsyncIterator[messages.WatchResponse]:

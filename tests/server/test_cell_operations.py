@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 import grpc
 import pytest
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from data_plane.contract import cell_admin_pb2 as admin_messages
@@ -109,6 +111,94 @@ def test_a_topic_that_a_clients_metadata_request_makes_is_his(
     (made,) = events_of(stream, "by-itself", 1)
     assert made.actor.principal == "User:ANONYMOUS"
     stream.cancel()
+
+
+def used(samples: list[messages.UsageSample], topic: str) -> tuple[int, int, int]:
+    """Batches and records that came in, and whether bytes did."""
+    rows = [row for sample in samples for row in sample.topics if row.topic == topic]
+    total_bytes = sum(row.bytes_in for row in rows)
+    records = sum(row.records_in for row in rows)
+    assert all(row.tenant == "default" and len(row.topic_id) == 16 for row in rows)
+    return sum(row.batches_in for row in rows), records, total_bytes
+
+
+def read_usage(
+    cell: CellOperationsStub, last: messages.UsageSample | None = None
+) -> list[messages.UsageSample]:
+    request = messages.ReadUsageRequest()
+    if last is not None:
+        request.incarnation, request.sequence = last.incarnation, last.sequence
+    return list(cell.ReadUsage(request, timeout=DEADLINE_S))
+
+
+def test_use_is_counted_once_over_a_clean_stop_and_a_kill(
+    authority: Authority, tmp_path: Path
+) -> None:
+    files = authority.issue("broker", "IP:127.0.0.1")
+    with BrokerProcess(tmp_path, set=settings(files)) as broker:
+        sent = produce(broker, "used", 5)
+        consume(broker, "used", 5)
+        broker.stop()
+        broker.start()
+        with channel(broker.cell_admin_port, files) as opened:
+            first = read_usage(CellOperationsStub(opened))
+        assert first[-1].is_final
+        assert not any(sample.HasField("lost") for sample in first)
+        batches, records, size = used(first, "used")
+        assert (records, batches > 0, size > sent) == (5, True, True)
+        given = [row.bytes_out for sample in first for row in sample.topics]
+        assert sum(given) >= size
+        assert max(row.requests for sample in first for row in sample.tenants) > 0
+        # What is in a sample when it is killed is there afterwards; the rest is said to be lost.
+        produce(broker, "used", 3)
+        with channel(broker.cell_admin_port, files) as opened:
+            request = messages.ReadUsageRequest(
+                incarnation=first[-1].incarnation, sequence=first[-1].sequence, follow=True
+            )
+            stream = CellOperationsStub(opened).ReadUsage(request, timeout=DEADLINE_S)
+            followed: list[messages.UsageSample] = []
+            while used(followed, "used")[1] < 3:
+                followed.append(next(stream))
+            stream.cancel()
+        assert any(row.storage_bytes > 0 for sample in followed for row in sample.topics)
+        broker.kill9()
+        broker.start()
+        produce(broker, "used", 2)
+        broker.stop()
+        broker.start()
+        with channel(broker.cell_admin_port, files) as opened:
+            rest = read_usage(CellOperationsStub(opened), followed[-1])
+            everything = read_usage(CellOperationsStub(opened))
+        killed = next(sample for sample in everything if sample.HasField("lost"))
+        assert killed.lost.reason == messages.LostUsage.KILLED
+        assert killed.lost.duration_ms == 10_000
+        assert killed.incarnation not in (first[-1].incarnation, followed[-1].incarnation)
+        assert used(everything, "used")[1] == 10
+        assert first + followed + rest == everything
+        keys = [(sample.incarnation, sample.sequence) for sample in everything]
+        assert len(set(keys)) == len(keys)
+        assert [sample.sequence for sample in everything] == list(range(1, len(everything) + 1))
+
+
+def produce(broker: BrokerProcess, topic: str, count: int) -> int:
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(count):
+        producer.produce(topic, b"value %d" % number)
+    assert producer.flush(DEADLINE_S) == 0
+    return sum(len(b"value %d" % number) for number in range(count))
+
+
+def consume(broker: BrokerProcess, topic: str, count: int) -> None:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "readers",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    assert len(consumer.consume(count, DEADLINE_S)) == count
+    consumer.close()
 
 
 def test_a_broker_that_stops_ends_the_stream_at_once(

@@ -66,7 +66,7 @@ class World:
     @asynccontextmanager
     async def served(self) -> AsyncIterator[World]:
         server = grpc.aio.server()
-        service = CellOperationsService(self.calls, self.feed, WRITE_TIMEOUT_S)
+        service = CellOperationsService(self.calls, self.feed, None, WRITE_TIMEOUT_S)
         add_CellOperationsServicer_to_server(service, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()

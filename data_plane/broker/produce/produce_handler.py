@@ -244,6 +244,10 @@ class _Produce:
         counters.produced_batches += 1
         counters.produced_records += batches[0].record_count
         counters.produced_bytes += end - start
+        use = partition.use
+        use.batches_in += 1
+        use.records_in += batches[0].record_count
+        use.bytes_in += end - start
         answer.base_offset = result.first_offset
         answer.log_append_time_ms = result.log_append_time_ms
         answer.log_start_offset = result.log_start_offset

@@ -45,6 +45,7 @@ from data_plane.cell.partition_state import may_join_isr
 from data_plane.cell.topics_draft import changed_topics
 from data_plane.log.errors import LogDirFailure, LogError, UnknownPartition
 from data_plane.replica.partition import Partition
+from data_plane.replica.topic_use import TopicUses
 from data_plane.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ class TopicPartitions:
         self._leading_by_id = self.leading_ones.by_id
         self._leading_by_name = self.leading_ones.by_name
         self._listeners: list[OnRolesChanged] = []
+        # What clients use of topics that have, or had, replicas here.
+        self.uses = TopicUses()
         # Told about partitions whose disk fails when they are opened, for the log and metrics.
         self.on_open_failed: Callable[[str, int, LogError], None] | None = None
         # Whether logs of partitions that an image brings are made at once.
@@ -324,6 +327,7 @@ class TopicPartitions:
             if self._node_id in image.replicas:
                 changed.append((topic.topic_id, index))
                 self._remove(topic, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self.uses.topic_deleted(topic.id_bytes)
 
     def _update_topic(
         self, old: TopicImage, new: TopicImage, now_ms: int, changed: list[tuple[UUID, int]]
@@ -402,7 +406,9 @@ class TopicPartitions:
             key = (topic.id_bytes, index)
             if self._loads is not None and self._loads.must_wait(key, log):
                 return None
-            partition = Partition(tenant_shown(topic), topic.name, index, log, self._node_id, self)
+            use = self.uses.of(topic.tenant, topic.name, topic.id_bytes)
+            tenant = tenant_shown(topic)
+            partition = Partition(tenant, topic.name, index, log, self._node_id, self, use)
             self._give_role(partition, topic, image, None)
         except LogError as error:
             if self.on_open_failed is not None:

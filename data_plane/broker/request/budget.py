@@ -87,6 +87,10 @@ class Budget:
         self.used = 0
         self._shares: WeakValueDictionary[str, Share] = WeakValueDictionary()
 
+    def used_by(self) -> dict[str, int]:
+        """By namespace; without those that nobody holds."""
+        return {namespace: share.used for namespace, share in self._shares.items()}
+
     def of(self, namespace: str) -> Share:
         """The share of a namespace. Raises TooManyNamespaces."""
         share = self._shares.get(namespace)

@@ -126,6 +126,8 @@ class Dispatcher:
             names = self._names[connection.namespace]
         except KeyError:
             raise CloseConnection(f"tenant {connection.namespace} is no more") from None
+        if not connection.is_inter_broker:
+            names.use.requests += 1
         context = RequestContext(api_key, version, correlation_id, client_id, connection, names)
         if self._is_measuring:
             self._measured_context = context

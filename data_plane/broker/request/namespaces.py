@@ -153,6 +153,18 @@ class CellTopics(Topics):
         return str(topic)
 
 
+class TenantUse:
+    """What a tenant's clients use at this broker; see data_plane/replica/topic_use.py."""
+
+    __slots__ = ("requests", "tenant", "throttle_ms", "throttled_requests")
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self.requests = 0
+        self.throttle_ms = 0
+        self.throttled_requests = 0
+
+
 class RequestNames:
     """The resolvers that the requests of one tenant go by."""
 
@@ -166,10 +178,14 @@ class RequestNames:
         "tenant",
         "tenant_id",
         "topics",
+        "use",
     )
 
-    def __init__(self, holder: ImageHolder, tenant: TenantImage, rights: TenantRights) -> None:
+    def __init__(
+        self, holder: ImageHolder, tenant: TenantImage, rights: TenantRights, use: TenantUse
+    ) -> None:
         self.tenant = tenant.name
+        self.use = use
         # No tenant of the same name, before or after it, has this.
         self.tenant_id = tenant.tenant_id
         # What its clients are told.
@@ -201,6 +217,9 @@ class Namespaces:
         self._authorizer = authorizer
         # What the dispatcher looks up for each request.
         self.names: dict[str, RequestNames] = {}
+        # Those of tenants that are gone, too, while somebody samples.
+        self.uses: dict[str, TenantUse] = {}
+        self.is_sampled = False
         self._follow(holder.image)
 
     def image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
@@ -213,6 +232,8 @@ class Namespaces:
         tenants[DEFAULT_TENANT] = replace(stored, cluster_id=self._cluster_id)
         for name in self.names.keys() - tenants.keys():
             del self.names[name]
+            if not self.is_sampled:
+                del self.uses[name]
         for name, tenant in tenants.items():
             known = self.names.get(name)
             # It may have been made anew under its name.
@@ -221,6 +242,9 @@ class Namespaces:
                 tenant.cluster_id,
             ):
                 rights = self._authorizer.of(name)
-                self.names[name] = RequestNames(self._holder, tenant, rights)
+                use = self.uses.get(name)
+                if use is None:
+                    use = self.uses[name] = TenantUse(name)
+                self.names[name] = RequestNames(self._holder, tenant, rights, use)
             else:
                 known.follow(tenant)

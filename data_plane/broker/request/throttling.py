@@ -108,5 +108,8 @@ def _mute(services: Services, context: RequestContext, throttle_ms: int) -> int:
         return 0
     throttle_ms = min(throttle_ms, THROTTLE_MS_MAX)
     services.quotas.note_throttled(context, throttle_ms)
+    use = context.names.use
+    use.throttle_ms += throttle_ms
+    use.throttled_requests += 1
     context.connection.mute(throttle_ms)
     return throttle_ms
