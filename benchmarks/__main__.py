@@ -1,5 +1,6 @@
 """`./tidewheel bench`: single brokers compared by default; `bench cell` compares cells of three,
-`bench partitions` measures many partitions, `bench calls` counts function calls."""
+`bench partitions` measures many partitions, `bench calls` counts function calls, `bench reconnects`
+has thousands of clients log in at once."""
 
 from __future__ import annotations
 
@@ -7,9 +8,14 @@ import signal
 import sys
 from types import FrameType
 
-from benchmarks import calls, cell, compare, many_partitions
+from benchmarks import calls, cell, compare, many_partitions, reconnects
 
-OTHERS = {"calls": calls.main, "cell": cell.main, "partitions": many_partitions.main}
+OTHERS = {
+    "calls": calls.main,
+    "cell": cell.main,
+    "partitions": many_partitions.main,
+    "reconnects": reconnects.main,
+}
 
 
 def end(number: int, _frame: FrameType | None) -> None:

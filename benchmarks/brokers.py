@@ -162,13 +162,17 @@ class Tidewheel:
         settings: dict[str, str] | None = None,
         checkout: Path | None = None,
         launch: type[BrokerLaunch] = BrokerLaunch,
+        more_listeners: str = "",
     ) -> None:
+        """`more_listeners` are those besides PLAINTEXT, as NAME://host:port."""
         self.name = "tidewheel" if checkout is None else str(checkout)
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         given = {**COMMON_SETTINGS, **(settings or {})}
+        if more_listeners:
+            given["listeners"] = f"PLAINTEXT://{self.bootstrap},{more_listeners}"
         self._launch = launch(
             broker_id=1,
             data=directory / "data",

@@ -23,7 +23,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 UNITS_PER_SECOND = 1_000
-BURST = 200
+# Some 20 ms of the loop at most, before everybody else has a turn.
+BURST = 60
 # A signature, and the derivation of keys: a third of a millisecond to a whole one.
 TLS_COST = 3
 # Those that wait; a client beyond is sent away, and connects again.
