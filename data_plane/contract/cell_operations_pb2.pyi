@@ -31,6 +31,156 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class ListDeletedTopicsRequest(_message.Message):
+    """---- Deleted topics"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    AFTER_TENANT_FIELD_NUMBER: _builtins.int
+    AFTER_NAME_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    """Empty: all tenants."""
+    page_size: _builtins.int
+    """1 to 1,000; 0 stands for 1,000."""
+    after_tenant: _builtins.str
+    """The last topic of the page before: what comes after it, by tenant and name."""
+    after_name: _builtins.str
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        after_tenant: _builtins.str = ...,
+        after_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after_name", b"after_name", "after_tenant", b"after_tenant", "page_size", b"page_size", "tenant", b"tenant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeletedTopicsRequest: _TypeAlias = ListDeletedTopicsRequest  # noqa: Y015
+
+@_typing.final
+class ListDeletedTopicsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    HAS_MORE_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    has_more: _builtins.bool
+    """Whether there are more behind the last one."""
+    version: _builtins.int
+    """The metadata version that this shows."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeletedTopic]: ...
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___DeletedTopic] | None = ...,
+        has_more: _builtins.bool = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["has_more", b"has_more", "topics", b"topics", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeletedTopicsResponse: _TypeAlias = ListDeletedTopicsResponse  # noqa: Y015
+
+@_typing.final
+class DeletedTopic(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    DELETED_AT_MS_FIELD_NUMBER: _builtins.int
+    PURGED_AT_MS_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    name: _builtins.str
+    topic_id: _builtins.bytes
+    """16 bytes. It has the same when it comes back."""
+    partitions: _builtins.int
+    deleted_at_ms: _builtins.int
+    """In milliseconds since 1970. Not given: the cell has had no date that it trusts since."""
+    purged_at_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        name: _builtins.str = ...,
+        topic_id: _builtins.bytes = ...,
+        partitions: _builtins.int = ...,
+        deleted_at_ms: _builtins.int | None = ...,
+        purged_at_ms: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_deleted_at_ms", b"_deleted_at_ms", "_purged_at_ms", b"_purged_at_ms", "deleted_at_ms", b"deleted_at_ms", "purged_at_ms", b"purged_at_ms"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_deleted_at_ms", b"_deleted_at_ms", "_purged_at_ms", b"_purged_at_ms", "deleted_at_ms", b"deleted_at_ms", "name", b"name", "partitions", b"partitions", "purged_at_ms", b"purged_at_ms", "tenant", b"tenant", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__deleted_at_ms: _TypeAlias = _typing.Literal["deleted_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__deleted_at_ms: _TypeAlias = _typing.Literal["_deleted_at_ms", b"_deleted_at_ms"]  # noqa: Y015
+    _WhichOneofReturnType__purged_at_ms: _TypeAlias = _typing.Literal["purged_at_ms"]  # noqa: Y015
+    _WhichOneofArgType__purged_at_ms: _TypeAlias = _typing.Literal["_purged_at_ms", b"_purged_at_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__deleted_at_ms) -> _WhichOneofReturnType__deleted_at_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__purged_at_ms) -> _WhichOneofReturnType__purged_at_ms | None: ...
+
+Global___DeletedTopic: _TypeAlias = DeletedTopic  # noqa: Y015
+
+@_typing.final
+class DeletedTopicRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    name: _builtins.str
+    topic_id: _builtins.bytes
+    """Only if it is this one. Empty: whichever it is."""
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        name: _builtins.str = ...,
+        topic_id: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "tenant", b"tenant", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletedTopicRequest: _TypeAlias = DeletedTopicRequest  # noqa: Y015
+
+@_typing.final
+class DeletedTopicResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The metadata version at which it is so."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeletedTopicResponse: _TypeAlias = DeletedTopicResponse  # noqa: Y015
+
+@_typing.final
 class WatchRequest(_message.Message):
     """---- What changes"""
 

@@ -44,6 +44,21 @@ class CellOperationsStub:
                 request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ReadUsageRequest.SerializeToString,
                 response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.UsageSample.FromString,
                 _registered_method=True)
+        self.ListDeletedTopics = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/ListDeletedTopics',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ListDeletedTopicsRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ListDeletedTopicsResponse.FromString,
+                _registered_method=True)
+        self.UndeleteTopic = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/UndeleteTopic',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicResponse.FromString,
+                _registered_method=True)
+        self.PurgeTopic = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/PurgeTopic',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicResponse.FromString,
+                _registered_method=True)
         self.Peek = channel.unary_unary(
                 '/tidewheel.cell.v1.CellOperations/Peek',
                 request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.PeekRequest.SerializeToString,
@@ -84,6 +99,28 @@ class CellOperationsServicer:
 
     def ReadUsage(self, request, context):
         """What was used on this broker, and nowhere else: ask each of them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDeletedTopics(self, request, context):
+        """Topics that were deleted and can come back (tidewheel.undelete.ms). Until they are purged they
+        count as storage.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndeleteTopic(self, request, context):
+        """Brings one back, as it was. NOT_FOUND: there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeTopic(self, request, context):
+        """Deletes one for good, now, whatever date it is. NOT_FOUND: there is none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,6 +176,21 @@ def add_CellOperationsServicer_to_server(servicer, server):
                     servicer.ReadUsage,
                     request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ReadUsageRequest.FromString,
                     response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.UsageSample.SerializeToString,
+            ),
+            'ListDeletedTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeletedTopics,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ListDeletedTopicsRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ListDeletedTopicsResponse.SerializeToString,
+            ),
+            'UndeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndeleteTopic,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicResponse.SerializeToString,
+            ),
+            'PurgeTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeTopic,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicResponse.SerializeToString,
             ),
             'Peek': grpc.unary_unary_rpc_method_handler(
                     servicer.Peek,
@@ -220,6 +272,87 @@ class CellOperations:
             '/tidewheel.cell.v1.CellOperations/ReadUsage',
             data__plane_dot_contract_dot_cell__operations__pb2.ReadUsageRequest.SerializeToString,
             data__plane_dot_contract_dot_cell__operations__pb2.UsageSample.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeletedTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/ListDeletedTopics',
+            data__plane_dot_contract_dot_cell__operations__pb2.ListDeletedTopicsRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.ListDeletedTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/UndeleteTopic',
+            data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/PurgeTopic',
+            data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

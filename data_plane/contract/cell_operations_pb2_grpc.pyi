@@ -47,6 +47,14 @@ class CellOperationsStub:
     """
     ReadUsage: _grpc.UnaryStreamMultiCallable[_cell_operations_pb2.ReadUsageRequest, _cell_operations_pb2.UsageSample]
     """What was used on this broker, and nowhere else: ask each of them."""
+    ListDeletedTopics: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.ListDeletedTopicsRequest, _cell_operations_pb2.ListDeletedTopicsResponse]
+    """Topics that were deleted and can come back (tidewheel.undelete.ms). Until they are purged they
+    count as storage.
+    """
+    UndeleteTopic: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.DeletedTopicRequest, _cell_operations_pb2.DeletedTopicResponse]
+    """Brings one back, as it was. NOT_FOUND: there is none."""
+    PurgeTopic: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.DeletedTopicRequest, _cell_operations_pb2.DeletedTopicResponse]
+    """Deletes one for good, now, whatever date it is. NOT_FOUND: there is none."""
     Peek: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.PeekRequest, _cell_operations_pb2.PeekResponse]
     """On behalf of a tenant's principal: the broker allows what his ACLs allow, and refuses the rest
     with the error codes and the words that his Kafka client would get.
@@ -71,6 +79,14 @@ class CellOperationsAsyncStub(CellOperationsStub):
     """
     ReadUsage: _aio.UnaryStreamMultiCallable[_cell_operations_pb2.ReadUsageRequest, _cell_operations_pb2.UsageSample]  # type: ignore[assignment]
     """What was used on this broker, and nowhere else: ask each of them."""
+    ListDeletedTopics: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.ListDeletedTopicsRequest, _cell_operations_pb2.ListDeletedTopicsResponse]  # type: ignore[assignment]
+    """Topics that were deleted and can come back (tidewheel.undelete.ms). Until they are purged they
+    count as storage.
+    """
+    UndeleteTopic: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.DeletedTopicRequest, _cell_operations_pb2.DeletedTopicResponse]  # type: ignore[assignment]
+    """Brings one back, as it was. NOT_FOUND: there is none."""
+    PurgeTopic: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.DeletedTopicRequest, _cell_operations_pb2.DeletedTopicResponse]  # type: ignore[assignment]
+    """Deletes one for good, now, whatever date it is. NOT_FOUND: there is none."""
     Peek: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.PeekRequest, _cell_operations_pb2.PeekResponse]  # type: ignore[assignment]
     """On behalf of a tenant's principal: the broker allows what his ACLs allow, and refuses the rest
     with the error codes and the words that his Kafka client would get.
@@ -104,6 +120,32 @@ class CellOperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_cell_operations_pb2.UsageSample], _abc.AsyncIterator[_cell_operations_pb2.UsageSample]]:
         """What was used on this broker, and nowhere else: ask each of them."""
+
+    @_abc_1.abstractmethod
+    def ListDeletedTopics(
+        self,
+        request: _cell_operations_pb2.ListDeletedTopicsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.ListDeletedTopicsResponse, _abc.Awaitable[_cell_operations_pb2.ListDeletedTopicsResponse]]:
+        """Topics that were deleted and can come back (tidewheel.undelete.ms). Until they are purged they
+        count as storage.
+        """
+
+    @_abc_1.abstractmethod
+    def UndeleteTopic(
+        self,
+        request: _cell_operations_pb2.DeletedTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.DeletedTopicResponse, _abc.Awaitable[_cell_operations_pb2.DeletedTopicResponse]]:
+        """Brings one back, as it was. NOT_FOUND: there is none."""
+
+    @_abc_1.abstractmethod
+    def PurgeTopic(
+        self,
+        request: _cell_operations_pb2.DeletedTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.DeletedTopicResponse, _abc.Awaitable[_cell_operations_pb2.DeletedTopicResponse]]:
+        """Deletes one for good, now, whatever date it is. NOT_FOUND: there is none."""
 
     @_abc_1.abstractmethod
     def Peek(

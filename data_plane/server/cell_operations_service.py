@@ -11,9 +11,10 @@ import grpc
 
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsServicer
-from data_plane.server.cell_calls import Calls, Context, Refused
+from data_plane.server.cell_calls import Calls, Context, Refused, answered, author_of
 from data_plane.server.cell_operations_messages import write_sample
 from data_plane.server.change_feed import WATCHES_MAX, WRITE_TIMEOUT_S, ChangeFeed
+from data_plane.server.deleted_topics import purge, undelete, write_deleted_topics
 from data_plane.server.usage_spool import UsageSpool
 
 USAGE_READS_MAX: Final = 4
@@ -59,6 +60,25 @@ class CellOperationsService(_Unserved):
         self._feed = feed
         self._watches = _Places(WATCHES_MAX, "calls of Watch")
         self._usage_reads = _Places(USAGE_READS_MAX, "calls of ReadUsage")
+
+    @answered
+    async def ListDeletedTopics(  # noqa: N802
+        self, request: messages.ListDeletedTopicsRequest, context: Context
+    ) -> messages.ListDeletedTopicsResponse:
+        image = await self.calls.ask(lambda: self.calls.services.image)
+        return await asyncio.to_thread(write_deleted_topics, image, request)
+
+    @answered
+    async def UndeleteTopic(  # noqa: N802
+        self, request: messages.DeletedTopicRequest, context: Context
+    ) -> messages.DeletedTopicResponse:
+        return await undelete(self.calls, request, author_of(context))
+
+    @answered
+    async def PurgeTopic(  # noqa: N802
+        self, request: messages.DeletedTopicRequest, context: Context
+    ) -> messages.DeletedTopicResponse:
+        return await purge(self.calls, request, author_of(context))
 
     # The stubs know of generators only, which cannot tell how long a caller takes to read.
     async def Watch(  # type: ignore[override]  # noqa: N802
