@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace, given: list[str]) -> int:
     if options.command == "features":
         return _features(options)
     folder = StackFolder(options.data)
-    if options.command in ("tenants", "users", "acls", "quotas"):
+    if options.command in ("tenants", "users", "acls", "quotas", "deleted"):
         return _operate(folder, options)
     if options.command == "cell":
         return _recover(folder, options)

@@ -19,7 +19,9 @@ from typing import Any, Final
 import grpc
 
 from data_plane.contract import cell_admin_pb2 as messages
+from data_plane.contract import cell_operations_pb2 as operations
 from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
+from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
 from stack.errors import EXIT_USAGE, StackError
 from stack.folder import StackFolder
 from stack.hints import command
@@ -76,6 +78,7 @@ class CellAdmin:
         self._address = access.address
         self._channel = grpc.secure_channel(access.address, grpc.ssl_channel_credentials(*contents))
         self._stub: Any = CellAdminStub(self._channel)
+        self._operations: Any = CellOperationsStub(self._channel)
 
     def __enter__(self) -> CellAdmin:
         return self
@@ -119,6 +122,24 @@ class CellAdmin:
         answer = self._call(self._stub.Delete, messages.DeleteRequest(deletions=[deletion]))
         self._check(answer.results[0], what)
 
+    def deleted_topics(self, tenant: str) -> Iterator[operations.DeletedTopic]:
+        """Those that can come back, of one tenant or, with "", of all."""
+        request = operations.ListDeletedTopicsRequest(tenant=tenant)
+        while True:
+            page = self._call(self._operations.ListDeletedTopics, request)
+            yield from page.topics
+            if not page.has_more:
+                return
+            request.after_tenant, request.after_name = page.topics[-1].tenant, page.topics[-1].name
+
+    def undelete(self, tenant: str, name: str) -> None:
+        request = operations.DeletedTopicRequest(tenant=tenant, name=name)
+        self._call(self._operations.UndeleteTopic, request)
+
+    def purge(self, tenant: str, name: str) -> None:
+        request = operations.DeletedTopicRequest(tenant=tenant, name=name)
+        self._call(self._operations.PurgeTopic, request)
+
     @staticmethod
     def _check(result: messages.Result, what: str) -> None:
         if result.outcome not in _DONE:
@@ -135,6 +156,5 @@ class CellAdmin:
                     f"CellAdmin at {self._address} does not answer, or does not take this "
                     f"certificate ({details})."
                 ) from error
-            raise StackError(
-                f"CellAdmin at {self._address} says: {details or code.name}."
-            ) from error
+            words = (details or code.name).rstrip(".")
+            raise StackError(f"CellAdmin at {self._address} says: {words}.") from error

@@ -37,6 +37,7 @@ def add_operator_commands(commands: Any, data: argparse.ArgumentParser, json_hel
     _add_users(commands, cell)
     _add_acls(commands, cell)
     _add_quotas(commands, cell)
+    _add_deleted(commands, cell)
 
 
 def _add_users(commands: Any, cell: argparse.ArgumentParser) -> None:
@@ -83,6 +84,22 @@ def _add_quotas(commands: Any, cell: argparse.ArgumentParser) -> None:
         metavar="NAME=NUMBER",
         help="With set, repeatable: produce_bytes_per_s=1000000, say; NAME= takes it away.",
     )
+
+
+def _add_deleted(commands: Any, cell: argparse.ArgumentParser) -> None:
+    deleted = _of_tenant(commands, cell, "deleted", "Bring deleted topics back.")
+    deleted.description = (
+        "List the deleted topics that can come back (tidewheel.undelete.ms), bring one back, or "
+        "purge one at once."
+    )
+    deleted.add_argument(
+        "action",
+        choices=("list", "undelete", "purge"),
+        help="What to do: list, undelete or purge.",
+    )
+    deleted.add_argument("name", nargs="?", metavar="TOPIC", help="Which one.")
+    deleted.add_argument("--all", action="store_true", help="With list: of all tenants.")
+    deleted.add_argument("--yes", "-y", action="store_true", help="Do not ask.")
 
 
 def _of_tenant(

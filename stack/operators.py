@@ -1,4 +1,4 @@
-"""`tenants`, `users`, `acls` and `quotas`: what an operator says, declared to CellAdmin.
+"""`tenants`, `users`, `acls`, `quotas` and `deleted`: what an operator says, told to CellAdmin.
 
 A password is drawn here, shown once, and never leaves this machine: the cell gets SCRAM verifiers.
 Users of the tenant `default` log in with their names, those of others as `user@tenant`.
@@ -13,6 +13,7 @@ import hmac
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from data_plane.contract import cell_admin_pb2 as messages
@@ -344,6 +345,39 @@ def _entity(quota: messages.Quota) -> str:
     return ", ".join(parts)
 
 
+# ---- deleted topics
+
+
+def deleted(admin: CellAdmin, options: argparse.Namespace) -> None:
+    tenant, name = options.tenant, options.name
+    if options.action == "list":
+        rows = [
+            {
+                "topic": topic.name,
+                "tenant": topic.tenant,
+                "partitions": topic.partitions,
+                "purged_at": _date(topic.purged_at_ms) if topic.HasField("purged_at_ms") else "?",
+            }
+            for topic in admin.deleted_topics("" if options.all else tenant)
+        ]
+        show(rows, ("topic", "tenant", "partitions", "purged_at"), as_json=options.json)
+        return
+    if name is None:
+        raise StackError("Say which topic: its name is missing.", EXIT_USAGE)
+    if options.action == "undelete":
+        admin.undelete(tenant, name)
+        print(f"Topic {name} is back.")
+        return
+    if not options.yes:
+        raise StackError(f"Topic {name} goes for good, with its records: add --yes.", EXIT_USAGE)
+    admin.purge(tenant, name)
+    print(f"Topic {name} is gone for good.")
+
+
+def _date(date_ms: int) -> str:
+    return datetime.fromtimestamp(date_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 # ---- all of them
 
 
@@ -362,4 +396,10 @@ def _own(item: messages.Item, what: str) -> None:
         )
 
 
-COMMANDS: Final = {"tenants": tenants, "users": users, "acls": acls, "quotas": quotas}
+COMMANDS: Final = {
+    "tenants": tenants,
+    "users": users,
+    "acls": acls,
+    "quotas": quotas,
+    "deleted": deleted,
+}

@@ -28,6 +28,7 @@ STACK = (
     "users",
     "acls",
     "quotas",
+    "deleted",
     "demo",
 )
 SDK = (

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from data_plane.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from data_plane.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from data_plane.wire.registry import ApiKey
 from stack.__main__ import main
 from stack.admin_connection import AdminConnection, NotTaken
@@ -124,6 +129,28 @@ def test_quotas(operator: Operator) -> None:
     ]
     operator.types("quotas set --tenant small --limit partitions=")
     assert operator.shown("quotas show --tenant small") == []
+
+
+def test_a_topic_deleted_by_mistake_comes_back(operator: Operator, stack: Supervisor) -> None:
+    def request(api: ApiKey, message: Any) -> Any:
+        with AdminConnection(stack.bootstrap) as connection:
+            return connection.request(api, message)
+
+    kept = CreatableTopicConfig(name="tidewheel.undelete.ms", value="3600000")
+    topic = CreatableTopic(name="oops", num_partitions=2, replication_factor=1, configs=[kept])
+    request(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
+    deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name="oops")])
+    request(ApiKey.DELETE_TOPICS, deletion)
+    (row,) = operator.shown("deleted list")
+    assert (row["topic"], row["tenant"], row["partitions"]) == ("oops", "default", 2)
+    operator.types("deleted undelete oops")
+    assert operator.shown("deleted list --all") == []
+    request(ApiKey.DELETE_TOPICS, deletion)
+    status, _, words = operator.tries("deleted purge oops")
+    assert (status, "--yes" in words) == (2, True)
+    operator.types("deleted purge oops --yes")
+    status, _, words = operator.tries("deleted undelete oops")
+    assert (status, "There is no deleted topic 'oops'" in words) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ STACK_COMMANDS: Final = (
     "users",
     "acls",
     "quotas",
+    "deleted",
 )
 CHECKOUT_COMMANDS: Final = ("test", "check", "bench")
 
