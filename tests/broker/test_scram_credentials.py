@@ -6,16 +6,23 @@ from dataclasses import replace
 
 import pytest
 
+from data_plane.broker.admin.scram_credentials import (
+    LISTED_HERE_MAX,
+    USERS_MAX,
+    decide_alterations,
+)
 from data_plane.broker.authentication.scram import is_password_of, salted_password
 from data_plane.broker.request.principal import Principal
 from data_plane.cell.changes import (
     Change,
     UpdateFeature,
+    apply_change,
 )
-from data_plane.cell.credentials import PutCredential
+from data_plane.cell.credentials import Credential, PutCredential, ScramVerifier, login_of
 from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
 from data_plane.cell.tenants import PutTenant, TenantImage
+from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -107,6 +114,45 @@ def test_users_are_made_described_and_deleted() -> None:
     assert broker.describe_users("alice") == {"alice": {2: 8192}}
     assert broker.alter_users(drop("alice", SHA_512), put("bob")) == {"alice": OK, "bob": OK}
     assert broker.describe_users() == {"bob": {1: 4096, 2: 16_384}}
+
+
+def of_others(count: int, tenant: str) -> dict[str, Credential]:
+    verifiers = {"SCRAM-SHA-256": ScramVerifier(b"salt", bytes(32), bytes(32), 4096)}
+    return {
+        login_of(tenant, f"u{number}"): Credential(
+            login_of(tenant, f"u{number}"), tenant, f"u{number}", verifiers
+        )
+        for number in range(count)
+    }
+
+
+def test_users_are_found_among_very_many_of_others_by_a_thread() -> None:
+    broker = ScramPlayer()
+    assert broker.alter_users(put("alice")) == {"alice": OK}
+    image = broker.services.image
+    credentials = {**image.credentials, **of_others(LISTED_HERE_MAX, "acme")}
+    broker.services.image = replace(image, credentials=credentials)
+    request = DescribeUserScramCredentialsRequest(users=None)
+    pending = broker.send(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, request)
+    assert not pending.is_answered
+    broker.run_jobs()
+    assert [one.user for one in pending.response.results] == ["alice"]
+
+
+def test_a_tenant_has_so_many_users_whatever_others_have() -> None:
+    image = apply_change(NEW_CELL, PutTenant(TenantImage("acme", "acme-cluster")))
+
+    def outcome(theirs: int, ours: int, name: str) -> int:
+        credentials = {**of_others(theirs, "acme"), **of_others(ours, "default")}
+        full = replace(image, credentials=credentials)
+        request = AlterUserScramCredentialsRequest(upsertions=[put(name)])
+        refusal = decide_alterations(full, "acme", request)[0][name]
+        return 0 if refusal is None else int(refusal.code)
+
+    assert outcome(USERS_MAX - 1, 5, "new") == 0
+    assert outcome(USERS_MAX, 0, "new") == ErrorCode.POLICY_VIOLATION
+    assert outcome(USERS_MAX, 0, "u7") == 0
+    assert outcome(1, USERS_MAX, "new") == 0
 
 
 def test_what_is_kept_is_a_verifier_of_the_password() -> None:

@@ -23,7 +23,12 @@ from typing import Final, NamedTuple
 
 from data_plane.broker.admin.declared_credentials import declares_verifiers
 from data_plane.broker.authentication.scram import verifier_of
-from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
+from data_plane.broker.request.api import (
+    Deferred,
+    HandlerTable,
+    LongAnswer,
+    RequestContext,
+)
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
 from data_plane.broker.topics.ownership import managed
@@ -71,6 +76,11 @@ MIN_VERSION, MAX_VERSION = 0, 0
 MECHANISMS: Final[Mapping[int, str]] = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 CLUSTER: Final = "kafka-cluster"
 
+# Of a tenant whose quotas do not say, so that none takes all credentials that a cell may have.
+USERS_MAX: Final = 10_000
+# So many credentials of a cell are looked through at once for a tenant's users.
+LISTED_HERE_MAX: Final = 1_000
+
 _DENIED = Refusal(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 _TWICE = Refusal(
     ErrorCode.DUPLICATE_RESOURCE,
@@ -86,7 +96,7 @@ def handle_describe(
     context: RequestContext,
     request: DescribeUserScramCredentialsRequest,
     now_ms: int,
-) -> DescribeUserScramCredentialsResponse:
+) -> Deferred[LongAnswer] | DescribeUserScramCredentialsResponse:
     response = DescribeUserScramCredentialsResponse(error_message=None)
     if not context.may(AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER):
         response.error_code, response.error_message = int(_DENIED.code), _DENIED.message
@@ -94,15 +104,24 @@ def handle_describe(
     credentials, tenant = services.image.credentials, context.namespace
     # How often each is asked for.
     asked = Counter(user.name for user in request.users or ())
-    names: Iterable[str] = asked or sorted(
-        one.principal
-        for one in credentials.values()
-        if one.tenant == tenant and one.login == login_of(tenant, one.principal)
-    )
-    response.results = [
-        _described(name, _of_user(credentials, tenant, name), asked[name] > 1) for name in names
-    ]
-    return response
+
+    def make() -> DescribeUserScramCredentialsResponse:
+        names: Iterable[str] = asked or sorted(
+            one.principal
+            for one in credentials.values()
+            if one.tenant == tenant and one.login == login_of(tenant, one.principal)
+        )
+        response.results = [
+            _described(name, _of_user(credentials, tenant, name), asked[name] > 1) for name in names
+        ]
+        return response
+
+    if asked or len(credentials) <= LISTED_HERE_MAX:
+        return make()
+    # Everybody's are looked through for those of the one tenant.
+    answer: Deferred[LongAnswer] = Deferred()
+    answer.complete(LongAnswer(make, context.connection.hold()))
+    return answer
 
 
 def _described(
@@ -206,14 +225,19 @@ def _why_too_many(
 ) -> Refusal | None:
     """Why the tenant may have no further user."""
     known = image.tenant(tenant)
-    if known is None or known.quotas.users is None or login_of(tenant, name) in credentials:
+    if known is None or login_of(tenant, name) in credentials:
+        return None
+    users_max = known.quotas.users
+    if users_max is None:
+        users_max = USERS_MAX
+    if len(credentials) < users_max:
         return None
     there = sum(one.tenant == tenant for one in credentials.values())
-    if there < known.quotas.users:
+    if there < users_max:
         return None
     return Refusal(
         ErrorCode.POLICY_VIOLATION,
-        f"The tenant has {there} users, and may have {known.quotas.users}.",
+        f"The tenant has {there} users, and may have {users_max}.",
     )
 
 
