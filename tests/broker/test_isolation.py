@@ -42,10 +42,14 @@ from data_plane.wire.messages.describe_user_scram_credentials_request import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
+from data_plane.wire.messages.get_telemetry_subscriptions_request import (
+    GetTelemetrySubscriptionsRequest,
+)
 from data_plane.wire.messages.init_producer_id_request import InitProducerIdRequest
 from data_plane.wire.messages.leave_group_request import LeaveGroupRequest
 from data_plane.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
+from data_plane.wire.messages.push_telemetry_request import PushTelemetryRequest
 from data_plane.wire.messages.unregister_broker_request import UnregisterBrokerRequest
 from data_plane.wire.messages.update_features_request import UpdateFeaturesRequest
 from data_plane.wire.registry import ApiKey
@@ -171,6 +175,10 @@ REQUESTS: dict[str, Maker] = {
     "API_VERSIONS": lambda v, _: ApiVersionsRequest(
         client_software_name="a", client_software_version="1"
     ),
+    "GET_TELEMETRY_SUBSCRIPTIONS": lambda v, _: GetTelemetrySubscriptionsRequest(
+        client_instance_id=UUID(int=5)
+    ),
+    "PUSH_TELEMETRY": lambda v, _: PushTelemetryRequest(client_instance_id=UUID(int=5)),
     "PRODUCE": lambda v, t: story.produced(v, t.topic, t.topic_id, b"no"),
     "FETCH": lambda v, t: story.fetched(v, t.topic, t.topic_id),
     "FETCH of a session": of_session,
