@@ -26,6 +26,7 @@ from tests.conformance.test_projections import (
     CODECS,
     COMMIT_POSITIONS,
     KAFKAJS_CODECS,
+    UNCOMMITTED,
     committed_offsets,
     strip,
 )
@@ -122,7 +123,7 @@ def test_what_matches_and_nothing_else(
     # The first batch of which something matches, from its middle on.
     offset = source.matching[0][5][0]
     ahead = [one for one in source.matching[0] if one[0] >= offset][:20]
-    lines = CLIENTS[client](bootstrap, topic, client, count, offset, len(ahead))
+    lines = CLIENTS[client](bootstrap, topic, client, count, offset, len(ahead), UNCOMMITTED)
     for index, expected in source.matching.items():
         got = [(line[2], strip(line[3])) for line in lines if line[0] == "got" and line[1] == index]
         assert got == expected
