@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 CLIENT_PORT = 9092
 INTER_BROKER_PORT = 9093
+SASL_PORT = 9094
 REQUEST_TIMEOUT_MS = 1500
 METADATA_RETRY_MS = 60
 
@@ -56,7 +57,7 @@ class Link:
         self._timeout_ms = timeout_ms
         self._pending: deque[tuple[ApiKey, int, int, OnResponse, int]] = deque()
         self._timer: Event | None = None
-        self.end: End = client.cell.network.connect(client.name, host, CLIENT_PORT)
+        self.end: End = client.cell.network.connect(client.name, host, client.port)
         self.end.on_frame = self._answered
         self.end.on_close = self._closed
         self.is_open = True
@@ -121,6 +122,7 @@ class Client:
     """A client with a name, connections and metadata. Subclasses do something with it."""
 
     request_timeout_ms = REQUEST_TIMEOUT_MS
+    port = CLIENT_PORT
 
     def __init__(self, cell: Cell, name: str) -> None:
         self.cell = cell

@@ -23,6 +23,8 @@ neither the known seeds nor the planted bugs that were found without it.
 - projections: consumers that are shown every other record (projected_reader.py).
 - pins: logs have a fold that holds on to records, and retention is at work (pin_fold.py).
 - undeletes: topics are deleted and come back, or are purged (undeletes.py).
+- tenants: two tenants with the same names, whose access changes, and one that comes and goes
+  (tenants.py).
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -51,6 +53,7 @@ EXTRA_CHANCES = {
     "projections": 0.1,
     "pins": 0.1,
     "undeletes": 0.12,
+    "tenants": 0.1,
 }
 
 

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from data_plane.cell.metadata import MetadataImage
 from tests.simulation.world import World
 
 DELAY_US_MIN = 50
@@ -42,7 +43,16 @@ class Acceptor(Protocol):
 class End:
     """One end of a connection."""
 
-    __slots__ = ("connection", "host", "is_open", "on_close", "on_frame", "other", "pipe")
+    __slots__ = (
+        "connection",
+        "host",
+        "is_open",
+        "on_close",
+        "on_frame",
+        "other",
+        "pipe",
+        "sent_by",
+    )
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -52,6 +62,8 @@ class End:
         self.other: End = self
         self.connection: Connection | None = None
         self.pipe = _Pipe()
+        # Of a client that asks for it: by which image each frame on its way here was sent.
+        self.sent_by: deque[MetadataImage] | None = None
 
     def send(self, frame: bytes) -> None:
         """Send a frame to the other end; nothing happens when the connection is gone."""

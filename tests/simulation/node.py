@@ -34,7 +34,7 @@ from data_plane.server.entry import Entry
 from data_plane.server.ports import Ports
 from tests.simulation import brief_tables, projected_reader, worn_disks
 from tests.simulation.chain_fold import ChainFold
-from tests.simulation.client import CLIENT_PORT, INTER_BROKER_PORT
+from tests.simulation.client import CLIENT_PORT
 from tests.simulation.entrance import Entrance
 from tests.simulation.executor import SimExecutor
 from tests.simulation.large_states import FLUSH_MS_MEAN, draw_bounds, look
@@ -237,9 +237,7 @@ class Node:
         if not self.is_up or self._dispatcher is None or self.is_stopping:
             return False
         self._connections_made += 1
-        connection = ServerConnection(
-            self, self._dispatcher, end, self._connections_made, port == INTER_BROKER_PORT
-        )
+        connection = ServerConnection(self, self._dispatcher, end, self._connections_made, port)
         self.connections[connection] = None
         return True
 

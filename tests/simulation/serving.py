@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from data_plane.broker.request.api import CloseConnection, ConnectionInfo, Deferred, KeptRequest
 from data_plane.broker.request.dispatch import Dispatcher
+from data_plane.broker.request.request_gate import RequestGate
 from data_plane.wire.errors import WireError
+from tests.simulation.client import INTER_BROKER_PORT, SASL_PORT
 from tests.simulation.network import End
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class ServerConnection:
     """The server's end of one connection."""
 
     def __init__(
-        self, node: Node, dispatcher: Dispatcher, end: End, number: int, is_inter_broker: bool
+        self, node: Node, dispatcher: Dispatcher, end: End, number: int, port: int
     ) -> None:
         self._node = node
         self._dispatcher = dispatcher
@@ -46,6 +48,7 @@ class ServerConnection:
         # Those behind an exclusive request (request_gate.py).
         self._frames: deque[bytes] = deque()
         peer = end.other.host
+        is_inter_broker, has_sasl = port == INTER_BROKER_PORT, port == SASL_PORT
         self.info = ConnectionInfo(
             number,
             f"{peer}:1",
@@ -56,6 +59,8 @@ class ServerConnection:
             keep=self._keep,
             fail=self._close,
             is_inter_broker=is_inter_broker,
+            sasl_mechanisms=("PLAIN",) if has_sasl else (),
+            gate=RequestGate(is_authenticated=not has_sasl),
         )
         end.on_frame = self._frame_arrived
         end.on_close = self._close_arrived
@@ -86,7 +91,7 @@ class ServerConnection:
         self._slots.append(slot)
         self._node.unsent[self] = None
         if isinstance(answer, Deferred):
-            is_exclusive = answer.is_exclusive
+            is_exclusive = answer.is_exclusive or not info.gate.is_authenticated
             if is_exclusive:
                 info.gate.begin_exclusive()
             answer.when_complete(lambda buffers: self._complete(slot, buffers, is_exclusive))
@@ -116,6 +121,9 @@ class ServerConnection:
             frame = slots.popleft().frame
             assert frame is not None
             self._end.send(frame)
+            sent_by, services = self._end.other.sent_by, self._node.services
+            if sent_by is not None and services is not None:
+                sent_by.append(services.image)
 
     def _close(self, reason: str) -> None:
         if self.info.closed:

@@ -191,6 +191,15 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "deleted topics asked for": 500,
         "kept offsets fetched": 20_000,
     },
+    "tenants": {
+        "resources DONE": 6000,
+        "resources STALE": 400,
+        "tenants made anew": 120,
+        "records of tenants written": 4000,
+        "records of tenants read": 3000,
+        "fetches denied": 1500,
+        "foreign topics asked for": 2000,
+    },
     "stalls": {
         "stalls": 3000,
         "stalls longer than a session": 700,

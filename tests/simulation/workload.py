@@ -36,6 +36,7 @@ from tests.simulation.retention import draw_retention, has_retention
 from tests.simulation.session_reader import SessionReader
 from tests.simulation.settings import Settings
 from tests.simulation.static_members import StaticInstance
+from tests.simulation.tenants import TENANTS, ControlPlane, TenantUser
 from tests.simulation.throttler import Throttler
 from tests.simulation.undated import UNDATED, UndatedProducer, plan_undated
 from tests.simulation.undeletes import KEPT_TOPICS, KeptKeeper, Undeleter
@@ -211,6 +212,9 @@ class Workload:
             administrators.append(Settings(self._cell, "settings", self.plans))
         if "namesakes" in self._cell.extras:
             administrators.append(Namesakes(self._cell, "namesakes"))
+        if "tenants" in self._cell.extras:
+            administrators.append(ControlPlane(self._cell, "control plane"))
+            administrators += [TenantUser(self._cell, tenant) for tenant in TENANTS]
         if "large states" in self._cell.extras:
             lasting = [plan.name for plan in self.plans if is_promised(plan.name)]
             administrators.append(Shelves(self._cell, "shelves"))
