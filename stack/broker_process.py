@@ -48,6 +48,9 @@ LOOK_UP_S = 0.1
 
 ENVIRONMENT_PREFIX = "TIDEWHEEL_BROKER_"
 
+WITH_FEATURES = "features"
+"""The module of the broker that users get."""
+
 
 class Stopped(Exception):
     """The user asked to stop while the stack was starting."""
@@ -61,7 +64,7 @@ class BrokerLaunch:
     - `environment`: further variables. Properties with secrets come this way: a command line can
       be read by everybody on the machine.
     - `prefix`: a command that executes the broker, `ip netns exec NAME` for example.
-    - `module`: what is run, for a broker that has something plugged in.
+    - `module`: what is run; the plain broker unless it is one that has something plugged in.
     """
 
     broker_id: int

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 from stack import requests
 from stack.broker_process import (
     STOP_TIMEOUT_S,
+    WITH_FEATURES,
     BrokerLaunch,
     BrokerProcess,
     StillStarting,
@@ -237,6 +238,7 @@ class Supervisor:
             # The foreground view reads the log.
             settings=("logging.format=json", *settings),
             environment=environment,
+            module=WITH_FEATURES,
         )
 
     def _write_state(self) -> StackState:

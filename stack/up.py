@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import IO, Any
 
-from stack.broker_process import BrokerLaunch, StillStarting, Stopped
+from stack.broker_process import WITH_FEATURES, BrokerLaunch, StillStarting, Stopped
 from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError, describe_os_error
 from stack.events import PartEnded, RequestDone, Restarting, StackEvent
 from stack.folder import MetadataStoreKind, StackFolder, StackState, bootstrap
@@ -140,6 +140,7 @@ def _refuse_wrong_settings_of(
         cluster_id=CLUSTER_ID_OF_NONE,
         settings=settings,
         environment=environment,
+        module=WITH_FEATURES,
     ).check()
 
 

@@ -180,7 +180,7 @@ def test_a_broker_that_no_state_file_names_ends_by_itself(
     wait_until_held(starting)
     # Started right before the supervisor is killed, and not written down yet.
     assert state_of(tmp_path)["brokers"] == []
-    assert [command for command in running_in(tmp_path) if "data_plane.server" in command] != []
+    assert [command for command in running_in(tmp_path) if "-m features" in command] != []
     starting.kill()
     starting.wait(TIMEOUT_S)
     until(lambda: running_in(tmp_path) == [])
