@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from stack.help import CommandParser
+from stack.help import CommandParser, whole_number
 
 OPERATION_NAMES: Final = (
     "all, read, write, create, delete, alter, describe, describe-configs, alter-configs"
@@ -29,6 +29,12 @@ def add_operator_commands(commands: Any, data: argparse.ArgumentParser, json_hel
     tenants.add_argument("name", nargs="?", metavar="NAME", help="The tenant.")
     tenants.add_argument(
         "--cluster-id", metavar="ID", help="What its clients are told; drawn if not given."
+    )
+    tenants.add_argument(
+        "--undelete-ms",
+        type=whole_number,
+        metavar="N",
+        help="With create: for how long its deleted topics can come back.",
     )
     tenants.add_argument(
         "--reason", default="", metavar="TEXT", help="With suspend: what its owner is told."

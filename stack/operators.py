@@ -93,6 +93,8 @@ def tenants(admin: CellAdmin, options: argparse.Namespace) -> None:
         if known is not None:
             raise StackError(f"{what} is there already.")
         spec = messages.Tenant(cluster_id=options.cluster_id or _new_cluster_id())
+        if options.undelete_ms is not None:
+            spec.undelete_ms = options.undelete_ms
         admin.apply(messages.Resource(tenant=name, tenant_spec=spec), None, what)
         print(f"{what} is there. Its first user: users create USER --tenant {name}")
         return

@@ -197,6 +197,7 @@ class Tenant(_message.Message):
     ALLOW_IF_NO_ACL_FIELD_NUMBER: _builtins.int
     SUPER_USERS_FIELD_NUMBER: _builtins.int
     STATE_REASON_FIELD_NUMBER: _builtins.int
+    UNDELETE_MS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """What its clients are told, 1 to 64 characters of a-z, A-Z, 0-9, '-' and '_'. It never changes."""
     state: Global___TenantState.ValueType
@@ -205,6 +206,10 @@ class Tenant(_message.Message):
     """May everybody do what no ACL is about? Not given: yes in `default`, no in others."""
     state_reason: _builtins.str
     """What its clients are told of why it is in that state."""
+    undelete_ms: _builtins.int
+    """For how long its topics can come back after they were deleted, where they do not say it: up to
+    90 days, in milliseconds; 0: not at all. Not given: as the brokers say.
+    """
     @_builtins.property
     def super_users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Principals, as `User:alice`, who may do everything in the tenant."""
@@ -217,14 +222,20 @@ class Tenant(_message.Message):
         allow_if_no_acl: _builtins.bool | None = ...,
         super_users: _abc.Iterable[_builtins.str] | None = ...,
         state_reason: _builtins.str = ...,
+        undelete_ms: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl", "allow_if_no_acl", b"allow_if_no_acl"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl", "_undelete_ms", b"_undelete_ms", "allow_if_no_acl", b"allow_if_no_acl", "undelete_ms", b"undelete_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl", "allow_if_no_acl", b"allow_if_no_acl", "cluster_id", b"cluster_id", "state", b"state", "state_reason", b"state_reason", "super_users", b"super_users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl", "_undelete_ms", b"_undelete_ms", "allow_if_no_acl", b"allow_if_no_acl", "cluster_id", b"cluster_id", "state", b"state", "state_reason", b"state_reason", "super_users", b"super_users", "undelete_ms", b"undelete_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__allow_if_no_acl: _TypeAlias = _typing.Literal["allow_if_no_acl"]  # noqa: Y015
     _WhichOneofArgType__allow_if_no_acl: _TypeAlias = _typing.Literal["_allow_if_no_acl", b"_allow_if_no_acl"]  # noqa: Y015
+    _WhichOneofReturnType__undelete_ms: _TypeAlias = _typing.Literal["undelete_ms"]  # noqa: Y015
+    _WhichOneofArgType__undelete_ms: _TypeAlias = _typing.Literal["_undelete_ms", b"_undelete_ms"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__allow_if_no_acl) -> _WhichOneofReturnType__allow_if_no_acl | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__undelete_ms) -> _WhichOneofReturnType__undelete_ms | None: ...
 
 Global___Tenant: _TypeAlias = Tenant  # noqa: Y015
 

@@ -199,6 +199,8 @@ def _show_tenant(shown: messages.Tenant, tenant: TenantSpecification) -> None:
     shown.super_users.extend(tenant.super_users)
     if tenant.allows_if_no_acl is not None:
         shown.allow_if_no_acl = tenant.allows_if_no_acl
+    if tenant.undelete_ms is not None:
+        shown.undelete_ms = tenant.undelete_ms
 
 
 def _credentials(image: MetadataImage) -> Items:

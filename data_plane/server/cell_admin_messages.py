@@ -151,8 +151,9 @@ def _read_tenant(path: str, resource: messages.Resource) -> Read:
         raise BadRequest(f"{path}.state: {tenant.state} cannot be declared")
     everybody = tenant.allow_if_no_acl if tenant.HasField("allow_if_no_acl") else None
     users = tuple(tenant.super_users)
+    undelete_ms = tenant.undelete_ms if tenant.HasField("undelete_ms") else None
     specification = TenantSpecification(
-        tenant.cluster_id, state, tenant.state_reason, everybody, users
+        tenant.cluster_id, state, tenant.state_reason, everybody, users, undelete_ms
     )
     return specification, resource.take_over
 

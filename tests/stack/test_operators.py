@@ -57,6 +57,13 @@ class Operator:
             return False
         return True
 
+    def delete_topic(self, login: str, password: str, name: str) -> None:
+        url = f"tidewheel://{login.replace('@', '%40')}:{password}@{self._place}"
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
+        with AdminConnection(url) as connection:
+            answer = connection.request(ApiKey.DELETE_TOPICS, request)
+        assert answer.responses[0].error_code == 0
+
     def create_topic(self, login: str, password: str, name: str) -> int:
         """Kafka's error code."""
         url = f"tidewheel://{login.replace('@', '%40')}:{password}@{self._place}"
@@ -117,6 +124,24 @@ def test_a_tenant_with_users_and_rights(operator: Operator) -> None:
     assert (status, "--yes" in words) == (2, True)
     operator.types("tenants delete acme --yes")
     assert not operator.is_taken("bob@acme", password)
+
+
+def test_a_tenants_topics_can_come_back_where_it_says_so(operator: Operator) -> None:
+    operator.types("tenants create careful --undelete-ms 3600000")
+    password = operator.shown("users create eve --tenant careful")["password"]
+    words = "acls grant eve --tenant careful --topic * --operation create --operation delete"
+    operator.types(words)
+    assert operator.create_topic("eve@careful", password, "oops") == 0
+    operator.delete_topic("eve@careful", password, "oops")
+    assert operator.create_topic("eve@careful", password, "oops") == 44, "the name is reserved"
+    # Suspended and resumed, it says so still.
+    operator.types("tenants suspend careful")
+    operator.types("tenants resume careful")
+    (row,) = operator.shown("deleted list --tenant careful")
+    assert row["topic"] == "oops"
+    operator.types("deleted purge oops --tenant careful --yes")
+    status, _, err = operator.tries("tenants create hasty --undelete-ms 99999999999999")
+    assert (status, "allowed are 0 to" in err) == (1, True)
 
 
 def test_quotas(operator: Operator) -> None:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from data_plane.broker.admin.declared import Denied, Outcome, Resource
+from data_plane.broker.config.topic_definitions import UNDELETE_MS_MAX
 from data_plane.broker.request.authorizer import ALLOW_EVERYONE, SUPER_USERS
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.services import Services
+from data_plane.broker.topics.kept_topics import UNDELETE_MS
 from data_plane.cell.changes import Change
 from data_plane.cell.declarations import TENANT_KIND, Declaration
 from data_plane.cell.metadata import MetadataImage
@@ -44,9 +46,12 @@ class TenantSpecification:
     state_reason: str = ""
     allows_if_no_acl: bool | None = None
     super_users: tuple[str, ...] = ()
+    undelete_ms: int | None = None
 
     def to_text(self) -> str:
         document = {name: getattr(self, name) for name in _NAMES}
+        if self.undelete_ms is not None:
+            document["undelete_ms"] = self.undelete_ms
         return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -61,6 +66,8 @@ class TenantSpecification:
             settings[ALLOW_EVERYONE] = "true" if self.allows_if_no_acl else "false"
         if self.super_users:
             settings[SUPER_USERS] = _SEPARATOR.join(self.super_users)
+        if self.undelete_ms is not None:
+            settings[UNDELETE_MS] = str(self.undelete_ms)
         return settings
 
     @classmethod
@@ -68,12 +75,14 @@ class TenantSpecification:
         """What there is of it."""
         chosen = tenant.settings.get(ALLOW_EVERYONE, "").strip().lower()
         users = tenant.settings.get(SUPER_USERS, "").split(_SEPARATOR)
+        undelete_ms = tenant.settings.get(UNDELETE_MS, "")
         return cls(
             tenant.cluster_id,
             tenant.state,
             tenant.state_reason,
             chosen == "true" if chosen else None,
             tuple(user.strip() for user in users if user.strip()),
+            int(undelete_ms) if undelete_ms.isdecimal() else None,
         )
 
 
@@ -136,6 +145,10 @@ def _check(name: str, specification: TenantSpecification) -> None:
         # Whoever has not said who it is speaks for this one, operators among them.
         message = f"The tenant {DEFAULT_TENANT} is {' or '.join(states)}."
         raise Refusal(ErrorCode.INVALID_REQUEST, message)
+    undelete_ms = specification.undelete_ms
+    if undelete_ms is not None and not 0 <= undelete_ms <= UNDELETE_MS_MAX:
+        message = f"{UNDELETE_MS} is {undelete_ms}, allowed are 0 to {UNDELETE_MS_MAX}."
+        raise Refusal(ErrorCode.INVALID_CONFIG, message)
     for user in specification.super_users:
         if ":" not in user or _SEPARATOR in user or user != user.strip():
             raise Refusal(ErrorCode.INVALID_REQUEST, f"'{user}' is no principal, as `User:alice`.")
