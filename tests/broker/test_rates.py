@@ -95,3 +95,16 @@ def test_who_waits_as_he_is_told_never_has_more_than_burst_and_rate(
         bucket.take(amount, now_ms)
         taken, last = taken + amount, amount
         assert taken - last <= 100 + 100 * (now_ms - T) / 1000 + 1
+
+
+def test_who_waits_as_if_a_rate_had_grown_already_has_no_more_in_the_end() -> None:
+    bucket = Bucket(100, 1, T)
+    bucket.expected_per_s = 1000
+    bucket.take(200, T)
+    assert bucket.wait_ms(T) == 100
+    now_ms, taken = T, 0
+    while now_ms < T + 100_000:
+        now_ms += bucket.wait_ms(now_ms)
+        bucket.take(50, now_ms)
+        taken += 50
+    assert taken <= 1.1 * 100 * 100

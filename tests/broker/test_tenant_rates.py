@@ -330,6 +330,15 @@ def test_clients_do_not_speak_as_brokers() -> None:
     assert heard == [b"{}"]
 
 
+def test_whoever_begins_on_another_broker_does_not_wait_for_what_he_will_have() -> None:
+    cell = Cell()
+    cell.limit(produce_bytes_per_s=30_000)
+    cell.run(3_000, {1: 1_000})
+    second = cell.brokers[2]
+    assert second.share() < 1_000
+    assert 0 < second.throttle(5_000) <= 500
+
+
 # Floors
 
 

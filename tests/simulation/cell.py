@@ -39,6 +39,7 @@ from tests.simulation.leaps import Leaps
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.promises import Promises
+from tests.simulation.quotas import Rates
 from tests.simulation.settings import OldStarts
 from tests.simulation.slow_disks import SlowDisks
 from tests.simulation.stalls import Stalls
@@ -158,6 +159,7 @@ class Cell:
         }
         self.slow_disks = SlowDisks(self)
         self.stalls = Stalls(self)
+        self.rates = Rates(self)
         self.worn_disks = WornDisks(self)
         self.jobs = JobWatch(self)
         self.old_starts = OldStarts(self)

@@ -26,6 +26,8 @@ CLIENT_PORT = 9092
 INTER_BROKER_PORT = 9093
 SASL_PORT = 9094
 REQUEST_TIMEOUT_MS = 1500
+# Longer than anybody is muted.
+MUTED_TIMEOUT_MS = 40_000
 METADATA_RETRY_MS = 60
 
 # Gets the response, or None when there was none.
@@ -129,6 +131,9 @@ class Client:
         self.world: World = cell.world
         self.name = name
         self.random = cell.world.stream(name)
+        if "quotas" in cell.extras and cell.is_peaceful:
+            # Who has to wait for a quota, and makes a new connection instead, need not.
+            self.request_timeout_ms = MUTED_TIMEOUT_MS
         self.correlation_id = 0
         self.links_count = 0
         self.topics: dict[str, TopicInfo] = {}

@@ -25,6 +25,7 @@ neither the known seeds nor the planted bugs that were found without it.
 - undeletes: topics are deleted and come back, or are purged (undeletes.py).
 - tenants: two tenants with the same names, whose access changes, and one that comes and goes
   (tenants.py).
+- quotas: a tenant has a rate over all brokers (quotas.py); half of these cells have no faults.
 - stalls: something keeps a broker's loop busy for a while, and its threads go on (stalls.py).
 """
 
@@ -54,6 +55,7 @@ EXTRA_CHANCES = {
     "pins": 0.1,
     "undeletes": 0.12,
     "tenants": 0.1,
+    "quotas": 0.12,
 }
 
 

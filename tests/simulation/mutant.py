@@ -134,6 +134,14 @@ THROTTLED = Options(
     topics=(TopicPlan("data3", 3, 3),),
     extras=frozenset({"throttles"}),
 )
+# Where a tenant has a rate over all brokers, and nothing goes wrong.
+METERED = Options(
+    brokers=3,
+    faults=frozenset(),
+    admin=frozenset(),
+    topics=(TopicPlan("data3", 3, 3),),
+    extras=frozenset({"quotas"}),
+)
 # Where brokers are emptied and taken back.
 DRAINED = Options(
     brokers=4,

@@ -19,6 +19,7 @@ from tests.simulation.mutants_large import LARGE_MUTANTS
 from tests.simulation.mutants_leaps import LEAP_MUTANTS
 from tests.simulation.mutants_pins import PIN_MUTANTS
 from tests.simulation.mutants_projections import PROJECTION_MUTANTS
+from tests.simulation.mutants_quotas import QUOTA_MUTANTS
 from tests.simulation.mutants_repair import REPAIR_MUTANTS
 from tests.simulation.mutants_replica import REPLICA_MUTANTS
 from tests.simulation.mutants_retention import RETENTION_MUTANTS
@@ -47,6 +48,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *STATIC_MUTANTS,
     *SLOW_MUTANTS,
     *THROTTLE_MUTANTS,
+    *QUOTA_MUTANTS,
     *DRAIN_MUTANTS,
     *BRIEF_MUTANTS,
     *START_MUTANTS,

@@ -17,9 +17,13 @@ from data_plane.broker.request.request_gate import RequestGate
 from data_plane.wire.errors import WireError
 from tests.simulation.client import INTER_BROKER_PORT, SASL_PORT
 from tests.simulation.network import End
+from tests.simulation.world import US_PER_MS
 
 if TYPE_CHECKING:
     from tests.simulation.node import Node
+
+
+PRODUCE_KEY = bytes(2)
 
 
 class _Slot:
@@ -58,10 +62,12 @@ class ServerConnection:
             close=self._close,
             keep=self._keep,
             fail=self._close,
+            mute=self._mute,
             is_inter_broker=is_inter_broker,
             sasl_mechanisms=("PLAIN",) if has_sasl else (),
             gate=RequestGate(is_authenticated=not has_sasl),
         )
+        self._muted_until_ms = 0
         end.on_frame = self._frame_arrived
         end.on_close = self._close_arrived
 
@@ -80,6 +86,8 @@ class ServerConnection:
             return
         now_ms = self._node.clock.now_ms()
         buf = bytearray(frame)
+        if not info.is_inter_broker and buf[:2] == PRODUCE_KEY:
+            self._node.cell.rates.produced(info.namespace, len(buf))
         try:
             answer = self._dispatcher.dispatch(info, buf, 0, len(buf), now_ms)
         except (WireError, CloseConnection) as error:
@@ -109,8 +117,28 @@ class ServerConnection:
         return KeptRequest(bytearray(buf[position:end]), position, self._release)
 
     def _release(self) -> None:
+        self.info.gate.end_exclusive()
+        self._handle_kept()
+
+    def _mute(self, duration_ms: int) -> None:
+        until_ms = self._node.clock.now_ms() + duration_ms
+        if until_ms > self._muted_until_ms:
+            self._muted_until_ms = until_ms
+            self._node.cell.rates.held_back(self.info.namespace, duration_ms)
+            self.info.gate.mute()
+            self._node.at(duration_ms * US_PER_MS, self._unmute)
+
+    def _unmute(self) -> None:
+        # Clocks drift, and the node's is the one that counts.
+        left_ms = self._muted_until_ms - self._node.clock.now_ms()
+        if left_ms > 0:
+            self._node.at(left_ms * US_PER_MS, self._unmute)
+        elif not self.info.gate.is_over:
+            self.info.gate.unmute()
+            self._handle_kept()
+
+    def _handle_kept(self) -> None:
         gate = self.info.gate
-        gate.end_exclusive()
         while self._frames and gate.is_open:
             self._handle(self._frames.popleft())
 

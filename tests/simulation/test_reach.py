@@ -200,6 +200,11 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "fetches denied": 1500,
         "foreign topics asked for": 2000,
     },
+    "quotas": {
+        "quotas set": 800,
+        "produces under a quota": 8000,
+        "waits for a quota": 1000,
+    },
     "stalls": {
         "stalls": 3000,
         "stalls longer than a session": 700,

@@ -48,7 +48,8 @@ PEACEFUL_CHANCE = 0.5
 
 def is_peaceful(cell: Cell) -> bool:
     """Whether nothing else goes wrong in this cell."""
-    if "throttles" not in cell.extras or "slow disks" in cell.extras:
+    may_be = not cell.extras.isdisjoint(("throttles", "quotas"))
+    if not may_be or "slow disks" in cell.extras:
         return False
     if cell.options.faults is not None:
         return not cell.options.faults

@@ -30,6 +30,7 @@ from tests.simulation.leaps import plan_leaps
 from tests.simulation.namesakes import NAMES, Namesakes
 from tests.simulation.producer import ACKS_ALL, Producer
 from tests.simulation.projected_reader import ProjectedReader
+from tests.simulation.quotas import QuotaSetter
 from tests.simulation.reader import Reader, SlowReader
 from tests.simulation.resizer import Resizer
 from tests.simulation.retention import draw_retention, has_retention
@@ -204,6 +205,8 @@ class Workload:
         administrators: list[Admin | Administrator] = [self.admin]
         if "throttles" in self._cell.extras:
             administrators.append(Throttler(self._cell, "throttler", self.plans))
+        if "quotas" in self._cell.extras:
+            administrators.append(QuotaSetter(self._cell, "quota setter"))
         if "factors" in self._cell.extras:
             administrators.append(Resizer(self._cell, "resizer", self.plans))
         if "drains" in self._cell.extras:

@@ -7,7 +7,8 @@ current one even when there are fewer: who has just begun is not told to be too 
     windows of 1 s, 11 of them:   |  3  |  0  |  5  | … |  2 ◄ now      rate = sum / (10 s + part)
 
 A `Bucket` fills at its rate up to `burst`. What is taken may be more than there is: the debt is
-what has to be waited for. Its rate may change at any time.
+what has to be waited for. Its rate may change at any time; where it is expected to grow soon, the
+wait is as if it had grown. Should it not, the debt grows until the waits are long enough.
 
 Invariants
 - Both take the time with each call, and a clock that goes back changes nothing.
@@ -93,10 +94,12 @@ def throttle_ms(rate: SampledRate, bound: float, now_ms: int) -> int:
 class Bucket:
     """Tokens, at `rate_per_s`; at most those of `burst_s` seconds."""
 
-    __slots__ = ("_at_ms", "_tokens", "burst_s", "rate_per_s")
+    __slots__ = ("_at_ms", "_tokens", "burst_s", "expected_per_s", "rate_per_s")
 
     def __init__(self, rate_per_s: float, burst_s: float, now_ms: int) -> None:
         self.rate_per_s = rate_per_s
+        # What its rate may be soon, if that is more.
+        self.expected_per_s = 0.0
         self.burst_s = burst_s
         self._tokens = rate_per_s * burst_s
         self._at_ms = now_ms
@@ -125,4 +128,4 @@ class Bucket:
         level = self.level(now_ms)
         if level >= 0:
             return 0
-        return max(1, ceil(-level * 1000 / self.rate_per_s))
+        return max(1, ceil(-level * 1000 / max(self.rate_per_s, self.expected_per_s)))

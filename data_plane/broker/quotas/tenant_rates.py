@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from data_plane.broker.quotas.rates import Bucket
 from data_plane.broker.quotas.shares import HEADROOM, NO_DEMAND, Demand, water_fill
-from data_plane.cell.tenant_quotas import TenantQuotas
+from data_plane.cell.tenant_quotas import NO_TENANT_QUOTAS, TenantQuotas
 from data_plane.cell.tenants import Tenants
 
 # What a tenant may take at once, in seconds of its rate.
@@ -90,13 +90,15 @@ class Use:
             self._hungry_periods = HUNGRY_PERIODS
         return wait_ms
 
-    def set_rate(self, per_s: float | None, now_ms: int) -> None:
+    def set_rate(self, per_s: float | None, expected_per_s: float, now_ms: int) -> None:
         if per_s is None:
             self.bucket = None
-        elif self.bucket is None:
+            return
+        if self.bucket is None:
             self.bucket = Bucket(per_s, BURST_S, now_ms)
         else:
             self.bucket.set_rate(per_s, now_ms)
+        self.bucket.expected_per_s = expected_per_s
 
     def end_period(self, duration_ms: int, now_ms: int) -> Demand:
         """What was given since the last one ended, and whether somebody wanted more: whoever has
@@ -201,8 +203,12 @@ class TenantRateTable:
         for name in self._quotas:
             self.of(name)
         for name, use in self._uses.items():
+            quotas = self._quotas.get(name, NO_TENANT_QUOTAS)
             for rate in RATES:
-                use.of(rate).set_rate(limits.get(RateKey(name, rate)), now_ms)
+                limit, cap = limits.get(RateKey(name, rate)), getattr(quotas, rate)
+                # Who begins here has an equal part of the cap as soon as the others know.
+                has_share = cap is not None and limit == shares.get(RateKey(name, rate))
+                use.of(rate).set_rate(limit, cap / brokers if has_share else 0.0, now_ms)
 
     def _contend(
         self, limits: dict[RateKey, float], rate: str, capacity: float, brokers: int
