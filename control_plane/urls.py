@@ -9,6 +9,9 @@ from django.urls import URLPattern, URLResolver, include, path
 # Operators log in as everybody does: with rate limits and a second factor.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 
+handler404 = "control_plane.api.problems.not_found"
+handler500 = "control_plane.api.problems.failed"
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("api/v1/", include("control_plane.api.urls")),
     path("accounts/", include("allauth.urls")),

@@ -39,26 +39,3 @@ class ResourceSerializer(serializers.Serializer[Any]):
     etag = serializers.CharField(read_only=True)
     created_at = serializers.DateTimeField(read_only=True)
     updated_at = serializers.DateTimeField(read_only=True)
-
-
-class FieldProblemSerializer(serializers.Serializer[Any]):
-    """What is wrong with one field: a JSON pointer into the request, and words."""
-
-    pointer = serializers.CharField(read_only=True)
-    detail = serializers.CharField(read_only=True)
-
-
-class ProblemSerializer(serializers.Serializer[Any]):
-    """RFC 9457, with what problems.py adds."""
-
-    type = serializers.CharField(read_only=True)
-    title = serializers.CharField(read_only=True)
-    status = serializers.IntegerField(read_only=True)
-    code = serializers.CharField(read_only=True)
-    detail = serializers.CharField(read_only=True)
-
-    def get_fields(self) -> dict[str, Any]:
-        # As an attribute the name would hide a serializer's own `errors`.
-        fields = super().get_fields()
-        fields["errors"] = FieldProblemSerializer(many=True, required=False, read_only=True)
-        return fields

@@ -7,11 +7,13 @@ traceback goes to the log.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.defaults import page_not_found, server_error
 from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
@@ -20,6 +22,7 @@ from control_plane.tenancy.errors import Refused
 
 CONTENT_TYPE = "application/problem+json"
 ERRORS_MAX = 100
+API = "/api/"
 
 TITLES = {
     400: "The request cannot be read",
@@ -64,6 +67,26 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if response is not None:
         set_rollback()
     return response
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """For addresses that nobody serves: below /api/ a problem, elsewhere a page."""
+    if not request.path.startswith(API):
+        return page_not_found(request, exception)
+    return _as_http(problem(404, "not-found", "There is no such address."))
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """A bug, of which nothing is told but that it is one."""
+    if not request.path.startswith(API):
+        return server_error(request)
+    detail = "This is a fault of ours, and has been written down."
+    return _as_http(problem(500, "internal", detail))
+
+
+def _as_http(response: Response) -> HttpResponse:
+    body = json.dumps(response.data)
+    return HttpResponse(body, status=response.status_code, content_type=CONTENT_TYPE)
 
 
 def _response_for(error: Exception) -> Response | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.urls import URLPattern, path, register_converter
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
 from control_plane.access.presentation.views import (
     ApiKeyViewSet,
@@ -66,7 +66,7 @@ def _post(address: str, view: Any, handler: str) -> URLPattern:
 
 
 urlpatterns = [
-    path("openapi.json", SpectacularAPIView.as_view(), name="schema"),
+    path("openapi.json", SpectacularJSONAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path("me", MeViewSet.as_view({"get": "list"})),
     path("invitations/accept", AcceptInvitationViewSet.as_view({"post": "create"})),

@@ -188,6 +188,10 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "control_plane.api.schema.add_problems",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "RoleEnum": "control_plane.accounts.models.Role",
         "GrantRoleEnum": "control_plane.access.models.GrantRole",

@@ -7,7 +7,7 @@ from control_plane.settings.base import DATABASES
 
 DEBUG = False
 SECRET_KEY = "for-tests-only-" + "x" * 50
-ALLOWED_HOSTS = ["testserver"]
+ALLOWED_HOSTS = ["testserver", "localhost"]
 EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 CACHES = {

@@ -262,3 +262,10 @@ def test_the_schema_and_its_page_are_served() -> None:
     assert schema.status_code == 200
     assert b"3.1.0" in schema.content
     assert APIClient().get("/api/v1/docs").status_code == 200
+
+
+def test_an_address_that_nobody_serves_is_a_problem(client: APIClient) -> None:
+    for address in ("/api/v1/nothing", "/api/v1/organizations/x/topics", "/api/v2/me"):
+        answer = client.get(address)
+        assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
+    assert client.get("/nothing")["Content-Type"].startswith("text/html")
