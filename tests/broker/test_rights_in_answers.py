@@ -15,6 +15,7 @@ from data_plane.cell.acls import (
     AclResourceType,
     PatternType,
     Permission,
+    RemoveAcls,
     ResourcePattern,
 )
 from data_plane.cell.changes import AlterConfigs
@@ -350,6 +351,43 @@ def test_a_fetch_of_very_many_partitions_is_held_against_the_acls(world: World) 
     unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert [partition.error_code for partition in told[:3]] == [0, 0, unknown]
     assert told[0].records
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_what_is_read_while_a_right_goes_is_not_told(world: World, is_large: bool) -> None:
+    """Whenever that is: between any two steps of a read that leaves the loop."""
+    request = story.fetched(12, "x", world.topic_id)
+    if is_large:
+        request.topics[0].partitions = [
+            FetchPartition(partition=index, partition_max_bytes=1 << 20) for index in range(2000)
+        ]
+    player = world.player
+    player.fs.is_cache_cold = True
+    outcomes_seen = set()
+    for steps in range(60):
+        world.grant(may(AclOperation.READ, "x"))
+        player.run_jobs()
+        pending = player.first.send(ApiKey.FETCH, 12, request)
+        for _ in range(steps):
+            if pending.is_answered:
+                break
+            player.executor.run_one()
+            player.services.wakes.run(player.now_ms)
+        was_answered = pending.is_answered
+        # Unlike `grant` without doing anything else.
+        services = player.services
+        change = RemoveAcls("default", (may(AclOperation.READ, "x"),))
+        image = services.store.apply((change,), services.image.version, f"revoked {steps}")
+        services.apply_image(image, player.now_ms)
+        answer = player.first.take(pending)
+        told = answer.responses[0].partitions[0]
+        outcomes_seen.add(was_answered)
+        if not was_answered:
+            assert (told.error_code, told.records or b"") == (REFUSED, b""), steps
+        else:
+            assert told.records
+            break
+    assert outcomes_seen == {False, True}
 
 
 def test_while_everybody_may_do_everything_nothing_is_asked(world: World) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
+from data_plane.broker.fetch.fetch_response import PartitionResult
 from data_plane.broker.fetch.fetch_sessions import FetchPartition, FetchSet
 from data_plane.broker.request.api import RequestContext
 from data_plane.cell.acls import AclOperation
+from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import FetchTopicView
 
 Targets = Sequence[FetchPartition]
@@ -38,6 +40,21 @@ def readable_of(
         may_read = name is None or context.may_to_topic(AclOperation.READ, name)
         (readable if may_read else refused).append(target)
     return readable, refused
+
+
+def withhold_unreadable(
+    context: RequestContext, fetch_set: FetchSet, results: Sequence[PartitionResult]
+) -> None:
+    """Of what was read, elsewhere than on the loop, while rights changed: who has lost his is
+    refused. Looked at just before the answer is made."""
+    rights = context.names.rights
+    if rights.is_open or rights.policy is fetch_set.policy:
+        return
+    _, refused = readable_of(context, fetch_set, [result.target for result in results])
+    gone = set(refused)
+    for result in results:
+        if result.target in gone:
+            result.withhold(int(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
 
 
 def may_read_all(context: RequestContext, topics: Iterable[FetchTopicView]) -> bool:

@@ -26,7 +26,10 @@ import traceback
 from collections.abc import Iterable
 from itertools import islice
 
-from data_plane.broker.fetch.fetch_authorization import look_again_if_rights_changed
+from data_plane.broker.fetch.fetch_authorization import (
+    look_again_if_rights_changed,
+    withhold_unreadable,
+)
 from data_plane.broker.fetch.fetch_reads import LOOKED_AT_MAX, FetchReads
 from data_plane.broker.fetch.fetch_response import encode_fetch_response, encode_full_response
 from data_plane.broker.fetch.fetch_sessions import NO_SESSION_ID, FetchPartition, FetchSet
@@ -240,6 +243,7 @@ class Poll(FetchReads):
             try:
                 for number, read in enumerate(cold):
                     self.take_cold(read, error if outcomes is None else outcomes[number])
+                withhold_unreadable(self._context, self._fetch_set, self.results)
                 frame = self._encode()
             except Exception as failure:
                 self._fail(failure)

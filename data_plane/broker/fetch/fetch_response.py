@@ -70,6 +70,15 @@ class PartitionResult:
         self.error_code = error_code
         self.high_watermark = self.last_stable_offset = self.log_start_offset = -1
 
+    def withhold(self, error_code: int) -> None:
+        """Nor is what was read of it."""
+        self.fail(error_code)
+        self.aborted = ()
+        self.diverging = None
+        self.preferred_read_replica = NO_PREFERRED_REPLICA
+        self.buffers = ()
+        self.size = 0
+
 
 def encode_fetch_response(
     services: Services,

@@ -29,11 +29,13 @@ from typing import Any, cast
 
 from data_plane.broker.fetch import fetch_sets
 from data_plane.broker.fetch.cold_reads import ColdRead
-from data_plane.broker.fetch.fetch_authorization import may_read_all
+from data_plane.broker.fetch.fetch_authorization import may_read_all, withhold_unreadable
 from data_plane.broker.fetch.fetch_poll import Poll
 from data_plane.broker.fetch.fetch_reads import FetchReads
 from data_plane.broker.fetch.fetch_response import (
     SESSIONS_VERSION,
+    LeaderHints,
+    PartitionResult,
     Topics,
     encode_refusal,
     encode_topics,
@@ -44,6 +46,7 @@ from data_plane.broker.fetch.fetch_sessions import (
     EPOCH_FINAL,
     EPOCH_INITIAL,
     NO_SESSION_ID,
+    FetchPartition,
     FetchSet,
 )
 from data_plane.broker.produce.produce_response import node_endpoints
@@ -67,6 +70,8 @@ from data_plane.wire.registry import ApiKey
 NAMED_MAX = 2_000
 LOOKED_AT_MAX = 200
 TOLD_MAX = 1_000
+# How often an answer is made anew because rights have changed meanwhile.
+ASKED_AGAIN_MAX = 10
 
 # Each step begins something that calls back when it is over; the result comes with the next turn.
 Steps = Generator[Callable[[OnDone], None], Any, None]
@@ -313,6 +318,8 @@ class LargeFetch:
     def _look_at_all(self, reads: FetchReads, fetch_set: FetchSet) -> Steps:
         reads.now_ms = self._now_ms
         reads.start_over()
+        # What is different when it is answered is asked for again.
+        fetch_set.policy = self._context.names.rights.policy
         for targets in sliced(list(fetch_set.dirty), LOOKED_AT_MAX):
             reads.look_at(targets)
             yield self._pause
@@ -346,9 +353,31 @@ class LargeFetch:
         for sent in sliced(results, TOLD_MAX):
             reads.note_sent(sent)
             yield self._pause
-        topics: Topics = []
-        leader_hints = leader_hints_of(context)
         by_target = {result.target: result for result in results}
+        rights = context.names.rights
+        for _ in range(ASKED_AGAIN_MAX):
+            policy = rights.policy
+            leader_hints = leader_hints_of(context)
+            topics = yield from self._told(reads, fetch_set, by_target, leader_hints)
+            endpoints = node_endpoints(services, context, leader_hints) if leader_hints else ()
+            frames: list[Buffer] = yield partial(
+                self._in_thread,
+                partial(encode_topics, context, topics, 0, fetch_set.session_id, endpoints),
+            )
+            if rights.policy is policy:
+                return frames
+        raise CloseConnection("rights have changed all the time while it was answered")
+
+    def _told(
+        self,
+        reads: FetchReads,
+        fetch_set: FetchSet,
+        by_target: dict[FetchPartition, PartitionResult],
+        leader_hints: LeaderHints,
+    ) -> Generator[Callable[[OnDone], None], Any, Topics]:
+        """The fields of all partitions, of which none is told that may not be read any more."""
+        topics: Topics = []
+        is_opening = fetch_set.session_id != NO_SESSION_ID
         told_count = 0
         for (topic, topic_id), group in fetch_set.topics.items():
             fields: list[tuple[Any, ...]] = []
@@ -358,8 +387,10 @@ class LargeFetch:
                     told_count = 0
                     yield self._pause
                 told_count += len(part)
+                found = [by_target[target] for target in part if target in by_target]
+                withhold_unreadable(self._context, fetch_set, found)
                 fields += full_fields(
-                    services,
+                    self._services,
                     fetch_set,
                     part,
                     by_target,
@@ -367,12 +398,7 @@ class LargeFetch:
                     reads.rights.is_read_committed,
                     is_opening,
                 )
-        endpoints = node_endpoints(services, context, leader_hints) if leader_hints else ()
-        frames: list[Buffer] = yield partial(
-            self._in_thread,
-            partial(encode_topics, context, topics, 0, fetch_set.session_id, endpoints),
-        )
-        return frames
+        return topics
 
 
 def _pieces(topics: Sequence[TopicView]) -> list[list[TopicView]]:
