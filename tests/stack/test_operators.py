@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tidewheel.errors import NotAuthenticated, NotAuthorized, TlsFailed
+from tidewheel.sync import Client
 
 from data_plane.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -49,26 +51,26 @@ class Operator:
     def shown(self, words: str) -> Any:
         return json.loads(self.types(f"{words} --json"))
 
+    def url(self, login: str, password: str) -> str:
+        return f"tidewheel://{login.replace('@', '%40')}:{password}@{self._place}"
+
     def is_taken(self, login: str, password: str) -> bool:
-        url = f"tidewheel://{login.replace('@', '%40')}:{password}@{self._place}"
         try:
-            AdminConnection(url).__exit__(None, None, None)
+            AdminConnection(self.url(login, password)).__exit__(None, None, None)
         except NotTaken:
             return False
         return True
 
     def delete_topic(self, login: str, password: str, name: str) -> None:
-        url = f"tidewheel://{login.replace('@', '%40')}:{password}@{self._place}"
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
-        with AdminConnection(url) as connection:
+        with AdminConnection(self.url(login, password)) as connection:
             answer = connection.request(ApiKey.DELETE_TOPICS, request)
         assert answer.responses[0].error_code == 0
 
     def create_topic(self, login: str, password: str, name: str) -> int:
         """Kafka's error code."""
-        url = f"tidewheel://{login.replace('@', '%40')}:{password}@{self._place}"
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        with AdminConnection(url) as connection:
+        with AdminConnection(self.url(login, password)) as connection:
             answer = connection.request(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=[topic]))
         code: int = answer.topics[0].error_code
         return code
@@ -176,6 +178,28 @@ def test_a_topic_deleted_by_mistake_comes_back(operator: Operator, stack: Superv
     operator.types("deleted purge oops --yes")
     status, _, words = operator.tries("deleted undelete oops")
     assert (status, "There is no deleted topic 'oops'" in words) == (1, True)
+
+
+def test_the_sdk_says_why_it_is_not_let_in(operator: Operator) -> None:
+    operator.types("tenants create strict")
+    password = operator.shown("users create zoe --tenant strict")["password"]
+
+    def opened(address: str) -> None:
+        with Client(address) as client:
+            client.admin.create_topic("forbidden")
+
+    url = operator.url("zoe@strict", password)
+    with pytest.raises(NotAuthorized, match="forbidden") as refused:
+        opened(url)
+    assert "acls grant" in refused.value.hint
+    with pytest.raises(NotAuthenticated, match="zoe@strict") as refused:
+        opened(url.replace(password, "wrong"))
+    assert "users rotate" in refused.value.hint
+    with pytest.raises(TlsFailed) as untrusted:
+        opened(f"{url.partition('?')[0]}?tls=true")
+    assert "?ca=" in untrusted.value.hint
+    for error in (refused.value, untrusted.value):
+        assert password not in str(error)
 
 
 @pytest.mark.parametrize(
