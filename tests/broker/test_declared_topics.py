@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from data_plane.broker.admin.declarations import decide_declarations, decide_del
 from data_plane.broker.admin.declared import Outcome, Removal, Resource, Result, Unavailable
 from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.cell.changes import (
+    CreateTopic,
     DeleteTopic,
     apply_change,
     apply_changes,
@@ -22,6 +24,7 @@ from data_plane.cell.features import OPEN_LEVEL
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
 from tests.broker.admin_player import DELETE, SET, TOPIC, new_topic
+from tests.broker.broker_player import NODE_ID
 from tests.broker.declaring_player import DeclaringPlayer
 
 ORDERS = Resource("r1", 1, "default", "orders", TopicSpecification(2))
@@ -308,3 +311,20 @@ def test_any_history_keeps_resources_and_topics_together(
                 topic = image.topics_of("default")[declared.declared.name]
                 specification = TopicSpecification.from_text(declared.specification)
                 assert len(topic.partitions) == specification.partitions
+
+
+def test_a_deletion_that_cannot_be_is_refused_by_itself() -> None:
+    """A topic that others are read through: they go first."""
+    player = DeclaringPlayer()
+    player.declare(ORDERS, replace(ORDERS, resource_id="r2", name="pay"))
+    source = (("tidewheel.source", "orders"),)
+    eu = CreateTopic("default", "eu", UUID(int=7), ((NODE_ID,),), source)
+    player.commit(lambda image: [eu])
+    results = player.delete_all([Removal("r1", 2), Removal("r2", 2)])
+    assert [result.outcome for result in results] == [Outcome.REFUSED, Outcome.DONE]
+    assert (results[0].generation, results[0].code) == (1, E.POLICY_VIOLATION)
+    assert "Topic 'orders' is read by 'eu'" in results[0].message
+    assert player.partitions("orders") == 2
+    assert not player.services.image.declarations.by_id["r1"].is_deleted
+    player.commit(lambda image: [DeleteTopic(eu.topic_id)])
+    assert player.delete("r1", 2)[0].outcome is Outcome.DONE

@@ -131,9 +131,7 @@ class _Batch:
         except Denied as denied:
             return Result(resource.resource_id, denied.outcome, generation, denied.reason), ()
         except Refusal as refusal:
-            message = refusal.message or refusal.code.message
-            refused = (resource.resource_id, Outcome.REFUSED, generation)
-            return Result(*refused, message, refusal.code), ()
+            return _refused(resource.resource_id, generation, refusal), ()
         outcome = Outcome.DONE if made else Outcome.UNCHANGED
         return Result(resource.resource_id, outcome, resource.generation), made
 
@@ -165,7 +163,10 @@ class _Batch:
         tombstone = replace(known, generation=generation, specification="", is_deleted=True)
         changes: list[Change] = [PutDeclaration(tombstone)]
         if owned is not None:
-            changes += self._decision(owned.declared.kind).remove(owned)
+            try:
+                changes += self._decision(owned.declared.kind).remove(owned)
+            except Refusal as refusal:
+                return _refused(resource_id, owned.generation, refusal), ()
         return Result(resource_id, Outcome.DONE, generation), changes
 
     def _decide(self, resource: Resource, known: Declaration | None) -> list[Change]:
@@ -233,6 +234,11 @@ def _is_settled(known: Declaration, next_one: Declaration) -> bool:
     if replace(next_one, unknown_fields=known.unknown_fields) == known:
         return True
     raise Denied(Outcome.CONFLICT, "the cell has another content in this generation")
+
+
+def _refused(resource_id: str, generation: int, refusal: Refusal) -> Result:
+    message = refusal.message or refusal.code.message
+    return Result(resource_id, Outcome.REFUSED, generation, message, refusal.code)
 
 
 _NOTHING = Declared(TOPIC_KIND, "", "")

@@ -95,7 +95,7 @@ class KindDecision(Protocol):
         is its own already. Raises Refusal and Denied, and has decided nothing then."""
 
     def remove(self, owned: Declaration) -> Sequence[Change]:
-        """Have the thing of a resource be no more."""
+        """Have the thing of a resource be no more. Raises Refusal."""
 
     def follow_ups(self, changes: Sequence[Change]) -> Sequence[Change]:
         """What must go with all that was decided."""
