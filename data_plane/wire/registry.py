@@ -13,23 +13,19 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from data_plane.wire.messages.api_table import API_TABLE, ApiKey
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import Reader, Writer
 
 __all__ = ["API_BY_KEY", "ApiKey", "ApiSpec"]
 
 Decoder = Callable[[Reader, int], Any]
 Encoder = Callable[[Writer, Any, int], None]
-# Message, names, version; for FindCoordinator's response also what the request says of its keys.
-Translator = Callable[..., None]
 
 
 class ApiSpec:
     """One API: its versions as the codecs know them, and its codecs.
 
     `first_flexible_version` is 32767 for an API that never is. The coding methods raise
-    UnsupportedVersion for versions outside min_version..max_version. The translators put the names
-    in a message through a NameMap (names.py); for a message without names they do nothing.
+    UnsupportedVersion for versions outside min_version..max_version.
     """
 
     __slots__ = (
@@ -44,16 +40,12 @@ class ApiSpec:
         "name",
         "request_name",
         "response_name",
-        "translate_request",
-        "translate_response",
     )
 
     decode_request: Decoder
     encode_request: Encoder
     decode_response: Decoder
     encode_response: Encoder
-    translate_request: Translator
-    translate_response: Translator
 
     def __init__(
         self, key: ApiKey, name: str, min_version: int, max_version: int, first_flexible: int
@@ -70,24 +62,17 @@ class ApiSpec:
         # Slots of codecs are empty until first used; then the function itself stands in the slot,
         # so that later calls cost no more than any function call.
         direction, _, kind = attribute.partition("_")
-        is_known = direction in ("decode", "encode", "translate")
+        is_known = direction in ("decode", "encode")
         if not is_known or kind not in ("request", "response"):
             raise AttributeError(attribute)
         stem = f"{self.key.name.lower()}_{kind}"
         module = import_module(f"data_plane.wire.messages.{stem}")
-        if direction == "translate":
-            codec = getattr(module, f"translate_{stem}", _no_names)
-        else:
-            codec = getattr(module, f"{direction}_{stem}")
+        codec = getattr(module, f"{direction}_{stem}")
         setattr(self, attribute, codec)
         return codec
 
     def __repr__(self) -> str:
         return f"ApiSpec({self.name}, versions {self.min_version} to {self.max_version})"
-
-
-def _no_names(message: object, names: NameMap, version: int) -> None:
-    """The translator of a message that has no names."""
 
 
 API_BY_KEY: Final[Mapping[int, ApiSpec]] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Writes one Python module per message: classes, then decoders, encoders and translators."""
+"""Writes one Python module per message: classes, then decoders and encoders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from scripts.wire_generator.decoder_writer import write_decoder
 from scripts.wire_generator.encoder_writer import write_default_check, write_encoder
 from scripts.wire_generator.model import NEVER, Message
 from scripts.wire_generator.module_writer import ModuleWriter
-from scripts.wire_generator.translator_writer import write_translator
 
 
 def write_module(message: Message) -> str:
@@ -21,13 +20,7 @@ def write_module(message: Message) -> str:
         for struct in message.structs
         if struct.name in module.default_checks
     ]
-    # What clients say to each other, in messages of no API, is not for the broker to rewrite.
-    translators = [
-        write_translator(module, struct)
-        for struct in message.structs
-        if message.api_key is not None and message.has_names(struct)
-    ]
-    parts = [_write_head(module), *classes, *decoders, *encoders, *checks, *translators]
+    parts = [_write_head(module), *classes, *decoders, *encoders, *checks]
     return "\n\n\n".join(parts) + "\n"
 
 
@@ -54,8 +47,6 @@ def _write_head(module: ModuleWriter) -> str:
         lines.append("")
     names = (module.imports - {"UUID"}) | {"Message", "Reader", "Writer"}
     ordered = sorted(names, key=lambda n: (not n.isupper(), n[0].islower(), n))
-    if module.uses_names:
-        lines.append("from data_plane.wire.names import NameMap")
     lines += [f"from data_plane.wire.primitives import {', '.join(ordered)}", ""]
     for name, layout in sorted(module.layouts.items()):
         lines.append(f'{name} = Struct(">{layout}")')

@@ -3,7 +3,7 @@ among them, which a namespace gives to its clients.
 
 Kafka's schemas mark most fields that carry such a name (`entityType`). This module holds what they
 fail to mark, and says of every other string why it is none: a string field that no table here knows
-fails a test, so that a new message cannot bring a name that nobody translates.
+fails a test, so that a new message cannot bring a name that no test of isolation looks at.
 
 The messages that members of a group send to each other (facts.DATA_SCHEMAS) are opaque: they stand
 in bytes fields, in the words of the clients, and are not rewritten.
@@ -23,13 +23,6 @@ PRODUCER: Final = "producerId"
 PRINCIPAL: Final = "principal"
 PATTERN: Final = "pattern"
 TEXT: Final = "text"
-
-TRANSLATORS: Final[dict[str, str]] = {
-    TOPIC: "topic",
-    GROUP: "group",
-    TRANSACTIONAL_ID: "transactional_id",
-}
-"""The entity types that are names, with the method of `NameMap` that maps them."""
 
 Place = tuple[str, str, str]
 """Module, struct and field."""
@@ -166,6 +159,11 @@ TEXTS: Final[Mapping[Place, str]] = dict.fromkeys(
         ("offset_fetch_response", "OffsetFetchResponsePartitions", "metadata"),
         ("join_group_request", "JoinGroupRequestProtocol", "name"),
         ("join_group_response", "JoinGroupResponse", "leader"),
+        (
+            "get_telemetry_subscriptions_response",
+            "GetTelemetrySubscriptionsResponse",
+            "requested_metrics",
+        ),
         ("api_versions_response", "SupportedFeatureKey", "name"),
         ("api_versions_response", "FinalizedFeatureKey", "name"),
         ("create_topics_request", "CreatableTopicConfig", "name"),

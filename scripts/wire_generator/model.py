@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from scripts.wire_generator.entity_types import TRANSLATORS, ByType
+from scripts.wire_generator.entity_types import ByType
 
 NEVER: Final = 32767
 """First flexible version of a message that is never flexible; above every version."""
@@ -76,11 +76,6 @@ class Field:
         return self.kind in FIXED_FORMATS and not self.is_array and self.tag is None
 
     @property
-    def is_name(self) -> bool:
-        """Whether it carries, or may carry, the name of a topic, group or transactional id."""
-        return isinstance(self.entity, ByType) or self.entity in TRANSLATORS
-
-    @property
     def element_kind(self) -> str:
         return self.struct_name or self.kind
 
@@ -116,13 +111,6 @@ class Message:
 
     def struct(self, name: str) -> Struct:
         return next(s for s in self.structs if s.name == name)
-
-    def has_names(self, struct: Struct) -> bool:
-        """Whether a struct, or one within it, has fields that carry names."""
-        return any(
-            f.is_name or (f.struct_name is not None and self.has_names(self.struct(f.struct_name)))
-            for f in struct.fields
-        )
 
     def is_flexible(self, version: int) -> bool:
         return version >= self.first_flexible_version

@@ -21,7 +21,6 @@ class ModuleWriter:
     imports: set[str] = field(default_factory=set)
     layouts: dict[str, str] = field(default_factory=dict)
     default_checks: set[str] = field(default_factory=set)
-    uses_names: bool = False
 
     def use(self, name: str) -> str:
         self.imports.add(name)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import Message, Reader, Writer, unsupported_version
 
 _INT64_INT16 = Struct(">qh")
@@ -72,11 +71,3 @@ def encode_add_offsets_to_txn_request(
         writer.buf.append(0)
     else:
         writer.write_string(message.group_id, "group_id")
-
-
-def translate_add_offsets_to_txn_request(
-    message: AddOffsetsToTxnRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.transactional_id = names.transactional_id(message.transactional_id)
-    message.group_id = names.group(message.group_id)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -251,34 +250,3 @@ def encode_add_partitions_to_txn_request(
             raise unsupported_field("AddPartitionsToTxnRequest", "transactions", version)
     if version >= 3:
         writer.buf.append(0)
-
-
-def _translate_add_partitions_to_txn_topic(
-    message: AddPartitionsToTxnTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def _translate_add_partitions_to_txn_transaction(
-    message: AddPartitionsToTxnTransaction, names: NameMap, version: int
-) -> None:
-    message.transactional_id = names.transactional_id(message.transactional_id)
-    for add_partitions_to_txn_topic in message.topics:
-        _translate_add_partitions_to_txn_topic(add_partitions_to_txn_topic, names, version)
-
-
-def translate_add_partitions_to_txn_request(
-    message: AddPartitionsToTxnRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if version >= 4:
-        for add_partitions_to_txn_transaction in message.transactions:
-            _translate_add_partitions_to_txn_transaction(
-                add_partitions_to_txn_transaction, names, version
-            )
-    else:
-        message.v3_and_below_transactional_id = names.transactional_id(
-            message.v3_and_below_transactional_id
-        )
-        for add_partitions_to_txn_topic in message.v3_and_below_topics:
-            _translate_add_partitions_to_txn_topic(add_partitions_to_txn_topic, names, version)

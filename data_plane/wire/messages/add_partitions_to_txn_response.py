@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -241,33 +240,3 @@ def encode_add_partitions_to_txn_response(
             _encode_add_partitions_to_txn_result(writer, add_partitions_to_txn_result, version)
     if version >= 3:
         writer.buf.append(0)
-
-
-def _translate_add_partitions_to_txn_topic_result(
-    message: AddPartitionsToTxnTopicResult, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def _translate_add_partitions_to_txn_result(
-    message: AddPartitionsToTxnResult, names: NameMap, version: int
-) -> None:
-    message.transactional_id = names.transactional_id(message.transactional_id)
-    for add_partitions_to_txn_topic_result in message.topic_results:
-        _translate_add_partitions_to_txn_topic_result(
-            add_partitions_to_txn_topic_result, names, version
-        )
-
-
-def translate_add_partitions_to_txn_response(
-    message: AddPartitionsToTxnResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if version >= 4:
-        for add_partitions_to_txn_result in message.results_by_transaction:
-            _translate_add_partitions_to_txn_result(add_partitions_to_txn_result, names, version)
-    else:
-        for add_partitions_to_txn_topic_result in message.results_by_topic_v3_and_below:
-            _translate_add_partitions_to_txn_topic_result(
-                add_partitions_to_txn_topic_result, names, version
-            )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -153,15 +152,3 @@ def encode_alter_partition_reassignments_request(
     for reassignable_topic in message.topics:
         _encode_reassignable_topic(writer, reassignable_topic, version)
     writer.buf.append(0)
-
-
-def _translate_reassignable_topic(message: ReassignableTopic, names: NameMap, version: int) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_alter_partition_reassignments_request(
-    message: AlterPartitionReassignmentsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for reassignable_topic in message.topics:
-        _translate_reassignable_topic(reassignable_topic, names, version)

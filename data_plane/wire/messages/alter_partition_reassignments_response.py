@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_BOOL_INT16 = Struct(">i?h")
@@ -159,17 +158,3 @@ def encode_alter_partition_reassignments_response(
     for reassignable_topic_response in message.responses:
         _encode_reassignable_topic_response(writer, reassignable_topic_response, version)
     writer.buf.append(0)
-
-
-def _translate_reassignable_topic_response(
-    message: ReassignableTopicResponse, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_alter_partition_reassignments_response(
-    message: AlterPartitionReassignmentsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for reassignable_topic_response in message.responses:
-        _translate_reassignable_topic_response(reassignable_topic_response, names, version)

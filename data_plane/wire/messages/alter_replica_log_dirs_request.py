@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -159,24 +158,3 @@ def encode_alter_replica_log_dirs_request(
         writer.write_array_length(message.dirs, "dirs")
         for alter_replica_log_dir in message.dirs:
             _encode_alter_replica_log_dir(writer, alter_replica_log_dir, version)
-
-
-def _translate_alter_replica_log_dir_topic(
-    message: AlterReplicaLogDirTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def _translate_alter_replica_log_dir(
-    message: AlterReplicaLogDir, names: NameMap, version: int
-) -> None:
-    for alter_replica_log_dir_topic in message.topics:
-        _translate_alter_replica_log_dir_topic(alter_replica_log_dir_topic, names, version)
-
-
-def translate_alter_replica_log_dirs_request(
-    message: AlterReplicaLogDirsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for alter_replica_log_dir in message.dirs:
-        _translate_alter_replica_log_dir(alter_replica_log_dir, names, version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -169,19 +168,3 @@ def encode_alter_replica_log_dirs_response(
             _encode_alter_replica_log_dir_topic_result(
                 writer, alter_replica_log_dir_topic_result, version
             )
-
-
-def _translate_alter_replica_log_dir_topic_result(
-    message: AlterReplicaLogDirTopicResult, names: NameMap, version: int
-) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def translate_alter_replica_log_dirs_response(
-    message: AlterReplicaLogDirsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for alter_replica_log_dir_topic_result in message.results:
-        _translate_alter_replica_log_dir_topic_result(
-            alter_replica_log_dir_topic_result, names, version
-        )

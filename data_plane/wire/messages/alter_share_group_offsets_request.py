@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT64 = Struct(">iq")
@@ -137,20 +136,3 @@ def encode_alter_share_group_offsets_request(
             writer, alter_share_group_offsets_request_topic, version
         )
     writer.buf.append(0)
-
-
-def _translate_alter_share_group_offsets_request_topic(
-    message: AlterShareGroupOffsetsRequestTopic, names: NameMap, version: int
-) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def translate_alter_share_group_offsets_request(
-    message: AlterShareGroupOffsetsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_id = names.group(message.group_id)
-    for alter_share_group_offsets_request_topic in message.topics:
-        _translate_alter_share_group_offsets_request_topic(
-            alter_share_group_offsets_request_topic, names, version
-        )

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -54,10 +53,3 @@ def encode_consumer_group_describe_request(
         writer.write_compact_string(string_item, "group_ids")
     writer.write_bool(message.include_authorized_operations)
     writer.buf.append(0)
-
-
-def translate_consumer_group_describe_request(
-    message: ConsumerGroupDescribeRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_ids = [names.group(each) for each in message.group_ids]

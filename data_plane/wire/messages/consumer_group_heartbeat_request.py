@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -161,14 +160,3 @@ def encode_consumer_group_heartbeat_request(
         for topic_partitions in message.topic_partitions:
             _encode_topic_partitions(writer, topic_partitions, version)
     writer.buf.append(0)
-
-
-def translate_consumer_group_heartbeat_request(
-    message: ConsumerGroupHeartbeatRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_id = names.group(message.group_id)
-    if message.subscribed_topic_names is not None:
-        message.subscribed_topic_names = [
-            names.topic(each) for each in message.subscribed_topic_names
-        ]

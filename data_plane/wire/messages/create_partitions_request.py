@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_BOOL = Struct(">i?")
@@ -180,17 +179,3 @@ def encode_create_partitions_request(
     writer.buf += _INT32_BOOL.pack(message.timeout_ms, message.validate_only)
     if version >= 2:
         writer.buf.append(0)
-
-
-def _translate_create_partitions_topic(
-    message: CreatePartitionsTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_create_partitions_request(
-    message: CreatePartitionsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for create_partitions_topic in message.topics:
-        _translate_create_partitions_topic(create_partitions_topic, names, version)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -118,17 +117,3 @@ def encode_create_partitions_response(
         writer.write_array_length(message.results, "results")
         for create_partitions_topic_result in message.results:
             _encode_create_partitions_topic_result(writer, create_partitions_topic_result, version)
-
-
-def _translate_create_partitions_topic_result(
-    message: CreatePartitionsTopicResult, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_create_partitions_response(
-    message: CreatePartitionsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for create_partitions_topic_result in message.results:
-        _translate_create_partitions_topic_result(create_partitions_topic_result, names, version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_BOOL = Struct(">i?")
@@ -243,15 +242,3 @@ def encode_create_topics_request(
     writer.buf += _INT32_BOOL.pack(message.timeout_ms, message.validate_only)
     if version >= 5:
         writer.buf.append(0)
-
-
-def _translate_creatable_topic(message: CreatableTopic, names: NameMap, version: int) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_create_topics_request(
-    message: CreateTopicsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for creatable_topic in message.topics:
-        _translate_creatable_topic(creatable_topic, names, version)

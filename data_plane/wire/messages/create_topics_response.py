@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -228,17 +227,3 @@ def encode_create_topics_response(
         writer.write_array_length(message.topics, "topics")
         for creatable_topic_result in message.topics:
             _encode_creatable_topic_result(writer, creatable_topic_result, version)
-
-
-def _translate_creatable_topic_result(
-    message: CreatableTopicResult, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_create_topics_response(
-    message: CreateTopicsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for creatable_topic_result in message.topics:
-        _translate_creatable_topic_result(creatable_topic_result, names, version)

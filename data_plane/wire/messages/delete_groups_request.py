@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -57,10 +56,3 @@ def encode_delete_groups_request(
         writer.write_array_length(message.groups_names, "groups_names")
         for string_item in message.groups_names:
             writer.write_string(string_item, "groups_names")
-
-
-def translate_delete_groups_request(
-    message: DeleteGroupsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.groups_names = [names.group(each) for each in message.groups_names]

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -106,17 +105,3 @@ def encode_delete_groups_response(
         writer.write_array_length(message.results, "results")
         for deletable_group_result in message.results:
             _encode_deletable_group_result(writer, deletable_group_result, version)
-
-
-def _translate_deletable_group_result(
-    message: DeletableGroupResult, names: NameMap, version: int
-) -> None:
-    message.group_id = names.group(message.group_id)
-
-
-def translate_delete_groups_response(
-    message: DeleteGroupsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for deletable_group_result in message.results:
-        _translate_deletable_group_result(deletable_group_result, names, version)

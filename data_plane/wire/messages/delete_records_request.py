@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT64 = Struct(">iq")
@@ -154,17 +153,3 @@ def encode_delete_records_request(
     writer.write_int32(message.timeout_ms)
     if version >= 2:
         writer.buf.append(0)
-
-
-def _translate_delete_records_topic(
-    message: DeleteRecordsTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_delete_records_request(
-    message: DeleteRecordsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for delete_records_topic in message.topics:
-        _translate_delete_records_topic(delete_records_topic, names, version)

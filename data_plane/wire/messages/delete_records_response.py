@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT64_INT16 = Struct(">iqh")
@@ -168,17 +167,3 @@ def encode_delete_records_response(
         writer.write_array_length(message.topics, "topics")
         for delete_records_topic_result in message.topics:
             _encode_delete_records_topic_result(writer, delete_records_topic_result, version)
-
-
-def _translate_delete_records_topic_result(
-    message: DeleteRecordsTopicResult, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_delete_records_response(
-    message: DeleteRecordsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for delete_records_topic_result in message.topics:
-        _translate_delete_records_topic_result(delete_records_topic_result, names, version)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -85,20 +84,3 @@ def encode_delete_share_group_offsets_request(
             writer, delete_share_group_offsets_request_topic, version
         )
     writer.buf.append(0)
-
-
-def _translate_delete_share_group_offsets_request_topic(
-    message: DeleteShareGroupOffsetsRequestTopic, names: NameMap, version: int
-) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def translate_delete_share_group_offsets_request(
-    message: DeleteShareGroupOffsetsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_id = names.group(message.group_id)
-    for delete_share_group_offsets_request_topic in message.topics:
-        _translate_delete_share_group_offsets_request_topic(
-            delete_share_group_offsets_request_topic, names, version
-        )

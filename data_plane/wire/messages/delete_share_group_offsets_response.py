@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -122,19 +121,3 @@ def encode_delete_share_group_offsets_response(
             writer, delete_share_group_offsets_response_topic, version
         )
     writer.buf.append(0)
-
-
-def _translate_delete_share_group_offsets_response_topic(
-    message: DeleteShareGroupOffsetsResponseTopic, names: NameMap, version: int
-) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def translate_delete_share_group_offsets_response(
-    message: DeleteShareGroupOffsetsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for delete_share_group_offsets_response_topic in message.responses:
-        _translate_delete_share_group_offsets_response_topic(
-            delete_share_group_offsets_response_topic, names, version
-        )

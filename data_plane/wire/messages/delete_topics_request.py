@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -126,19 +125,3 @@ def encode_delete_topics_request(
     writer.write_int32(message.timeout_ms)
     if version >= 4:
         writer.buf.append(0)
-
-
-def _translate_delete_topic_state(message: DeleteTopicState, names: NameMap, version: int) -> None:
-    if message.name is not None:
-        message.name = names.topic(message.name)
-
-
-def translate_delete_topics_request(
-    message: DeleteTopicsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if version >= 6:
-        for delete_topic_state in message.topics:
-            _translate_delete_topic_state(delete_topic_state, names, version)
-    else:
-        message.topic_names = [names.topic(each) for each in message.topic_names]

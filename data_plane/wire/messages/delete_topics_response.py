@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -137,18 +136,3 @@ def encode_delete_topics_response(
         writer.write_array_length(message.responses, "responses")
         for deletable_topic_result in message.responses:
             _encode_deletable_topic_result(writer, deletable_topic_result, version)
-
-
-def _translate_deletable_topic_result(
-    message: DeletableTopicResult, names: NameMap, version: int
-) -> None:
-    if message.name is not None:
-        message.name = names.topic(message.name)
-
-
-def translate_delete_topics_response(
-    message: DeleteTopicsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for deletable_topic_result in message.responses:
-        _translate_deletable_topic_result(deletable_topic_result, names, version)

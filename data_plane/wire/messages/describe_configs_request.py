@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -150,20 +149,3 @@ def encode_describe_configs_request(
         writer.write_bool(message.include_synonyms)
     if version >= 4:
         writer.buf.append(0)
-
-
-def _translate_describe_configs_resource(
-    message: DescribeConfigsResource, names: NameMap, version: int
-) -> None:
-    if message.resource_type == 2:
-        message.resource_name = names.topic(message.resource_name)
-    elif message.resource_type == 32:
-        message.resource_name = names.group(message.resource_name)
-
-
-def translate_describe_configs_request(
-    message: DescribeConfigsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for describe_configs_resource in message.resources:
-        _translate_describe_configs_resource(describe_configs_resource, names, version)

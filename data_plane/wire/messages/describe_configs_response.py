@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _BOOL_INT8_BOOL = Struct(">?b?")
@@ -299,20 +298,3 @@ def encode_describe_configs_response(
         writer.write_array_length(message.results, "results")
         for describe_configs_result in message.results:
             _encode_describe_configs_result(writer, describe_configs_result, version)
-
-
-def _translate_describe_configs_result(
-    message: DescribeConfigsResult, names: NameMap, version: int
-) -> None:
-    if message.resource_type == 2:
-        message.resource_name = names.topic(message.resource_name)
-    elif message.resource_type == 32:
-        message.resource_name = names.group(message.resource_name)
-
-
-def translate_describe_configs_response(
-    message: DescribeConfigsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for describe_configs_result in message.results:
-        _translate_describe_configs_result(describe_configs_result, names, version)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -80,10 +79,3 @@ def encode_describe_groups_request(
             )
     if version >= 5:
         writer.buf.append(0)
-
-
-def translate_describe_groups_request(
-    message: DescribeGroupsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.groups = [names.group(each) for each in message.groups]

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -245,15 +244,3 @@ def encode_describe_groups_response(
         writer.write_array_length(message.groups, "groups")
         for described_group in message.groups:
             _encode_described_group(writer, described_group, version)
-
-
-def _translate_described_group(message: DescribedGroup, names: NameMap, version: int) -> None:
-    message.group_id = names.group(message.group_id)
-
-
-def translate_describe_groups_response(
-    message: DescribeGroupsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for described_group in message.groups:
-        _translate_described_group(described_group, names, version)

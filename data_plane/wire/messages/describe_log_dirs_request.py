@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -110,17 +109,3 @@ def encode_describe_log_dirs_request(
         if message.topics:
             for describable_log_dir_topic in message.topics:
                 _encode_describable_log_dir_topic(writer, describable_log_dir_topic, version)
-
-
-def _translate_describable_log_dir_topic(
-    message: DescribableLogDirTopic, names: NameMap, version: int
-) -> None:
-    message.topic = names.topic(message.topic)
-
-
-def translate_describe_log_dirs_request(
-    message: DescribeLogDirsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for describable_log_dir_topic in message.topics or ():
-        _translate_describable_log_dir_topic(describable_log_dir_topic, names, version)

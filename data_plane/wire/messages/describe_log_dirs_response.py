@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _2XINT64 = Struct(">qq")
@@ -263,24 +262,3 @@ def encode_describe_log_dirs_response(
         writer.write_array_length(message.results, "results")
         for describe_log_dirs_result in message.results:
             _encode_describe_log_dirs_result(writer, describe_log_dirs_result, version)
-
-
-def _translate_describe_log_dirs_topic(
-    message: DescribeLogDirsTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def _translate_describe_log_dirs_result(
-    message: DescribeLogDirsResult, names: NameMap, version: int
-) -> None:
-    for describe_log_dirs_topic in message.topics:
-        _translate_describe_log_dirs_topic(describe_log_dirs_topic, names, version)
-
-
-def translate_describe_log_dirs_response(
-    message: DescribeLogDirsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for describe_log_dirs_result in message.results:
-        _translate_describe_log_dirs_result(describe_log_dirs_result, names, version)

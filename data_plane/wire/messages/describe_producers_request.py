@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -80,15 +79,3 @@ def encode_describe_producers_request(
     for topic_request in message.topics:
         _encode_topic_request(writer, topic_request, version)
     writer.buf.append(0)
-
-
-def _translate_topic_request(message: TopicRequest, names: NameMap, version: int) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_describe_producers_request(
-    message: DescribeProducersRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for topic_request in message.topics:
-        _translate_topic_request(topic_request, names, version)

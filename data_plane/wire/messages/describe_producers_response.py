@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -195,15 +194,3 @@ def encode_describe_producers_response(
     for topic_response in message.topics:
         _encode_topic_response(writer, topic_response, version)
     writer.buf.append(0)
-
-
-def _translate_topic_response(message: TopicResponse, names: NameMap, version: int) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_describe_producers_response(
-    message: DescribeProducersResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for topic_response in message.topics:
-        _translate_topic_response(topic_response, names, version)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -107,15 +106,3 @@ def encode_describe_quorum_request(
     for topic_data in message.topics:
         _encode_topic_data(writer, topic_data, version)
     writer.buf.append(0)
-
-
-def _translate_topic_data(message: TopicData, names: NameMap, version: int) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def translate_describe_quorum_request(
-    message: DescribeQuorumRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for topic_data in message.topics:
-        _translate_topic_data(topic_data, names, version)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -333,15 +332,3 @@ def encode_describe_quorum_response(
         for node in message.nodes:
             _encode_node(writer, node, version)
     writer.buf.append(0)
-
-
-def _translate_topic_data(message: TopicData, names: NameMap, version: int) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def translate_describe_quorum_response(
-    message: DescribeQuorumResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for topic_data in message.topics:
-        _translate_topic_data(topic_data, names, version)

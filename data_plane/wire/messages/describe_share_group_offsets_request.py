@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -135,29 +134,3 @@ def encode_describe_share_group_offsets_request(
             writer, describe_share_group_offsets_request_group, version
         )
     writer.buf.append(0)
-
-
-def _translate_describe_share_group_offsets_request_topic(
-    message: DescribeShareGroupOffsetsRequestTopic, names: NameMap, version: int
-) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def _translate_describe_share_group_offsets_request_group(
-    message: DescribeShareGroupOffsetsRequestGroup, names: NameMap, version: int
-) -> None:
-    message.group_id = names.group(message.group_id)
-    for describe_share_group_offsets_request_topic in message.topics or ():
-        _translate_describe_share_group_offsets_request_topic(
-            describe_share_group_offsets_request_topic, names, version
-        )
-
-
-def translate_describe_share_group_offsets_request(
-    message: DescribeShareGroupOffsetsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for describe_share_group_offsets_request_group in message.groups:
-        _translate_describe_share_group_offsets_request_group(
-            describe_share_group_offsets_request_group, names, version
-        )

@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -244,29 +243,3 @@ def encode_describe_share_group_offsets_response(
             writer, describe_share_group_offsets_response_group, version
         )
     writer.buf.append(0)
-
-
-def _translate_describe_share_group_offsets_response_topic(
-    message: DescribeShareGroupOffsetsResponseTopic, names: NameMap, version: int
-) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def _translate_describe_share_group_offsets_response_group(
-    message: DescribeShareGroupOffsetsResponseGroup, names: NameMap, version: int
-) -> None:
-    message.group_id = names.group(message.group_id)
-    for describe_share_group_offsets_response_topic in message.topics:
-        _translate_describe_share_group_offsets_response_topic(
-            describe_share_group_offsets_response_topic, names, version
-        )
-
-
-def translate_describe_share_group_offsets_response(
-    message: DescribeShareGroupOffsetsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for describe_share_group_offsets_response_group in message.groups:
-        _translate_describe_share_group_offsets_response_group(
-            describe_share_group_offsets_response_group, names, version
-        )

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -120,21 +119,3 @@ def encode_describe_topic_partitions_request(
         writer.write_int8(1)
         _encode_cursor(writer, message.cursor, version)
     writer.buf.append(0)
-
-
-def _translate_topic_request(message: TopicRequest, names: NameMap, version: int) -> None:
-    message.name = names.topic(message.name)
-
-
-def _translate_cursor(message: Cursor, names: NameMap, version: int) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def translate_describe_topic_partitions_request(
-    message: DescribeTopicPartitionsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for topic_request in message.topics:
-        _translate_topic_request(topic_request, names, version)
-    if message.cursor is not None:
-        _translate_cursor(message.cursor, names, version)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -258,26 +257,3 @@ def encode_describe_topic_partitions_response(
         writer.write_int8(1)
         _encode_cursor(writer, message.next_cursor, version)
     writer.buf.append(0)
-
-
-def _translate_describe_topic_partitions_response_topic(
-    message: DescribeTopicPartitionsResponseTopic, names: NameMap, version: int
-) -> None:
-    if message.name is not None:
-        message.name = names.topic(message.name)
-
-
-def _translate_cursor(message: Cursor, names: NameMap, version: int) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def translate_describe_topic_partitions_response(
-    message: DescribeTopicPartitionsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for describe_topic_partitions_response_topic in message.topics:
-        _translate_describe_topic_partitions_response_topic(
-            describe_topic_partitions_response_topic, names, version
-        )
-    if message.next_cursor is not None:
-        _translate_cursor(message.next_cursor, names, version)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -49,10 +48,3 @@ def encode_describe_transactions_request(
     for string_item in message.transactional_ids:
         writer.write_compact_string(string_item, "transactional_ids")
     writer.buf.append(0)
-
-
-def translate_describe_transactions_request(
-    message: DescribeTransactionsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.transactional_ids = [names.transactional_id(each) for each in message.transactional_ids]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_2XINT64_INT16 = Struct(">iqqh")
@@ -162,21 +161,3 @@ def encode_describe_transactions_response(
     for transaction_state in message.transaction_states:
         _encode_transaction_state(writer, transaction_state, version)
     writer.buf.append(0)
-
-
-def _translate_topic_data(message: TopicData, names: NameMap, version: int) -> None:
-    message.topic = names.topic(message.topic)
-
-
-def _translate_transaction_state(message: TransactionState, names: NameMap, version: int) -> None:
-    message.transactional_id = names.transactional_id(message.transactional_id)
-    for topic_data in message.topics:
-        _translate_topic_data(topic_data, names, version)
-
-
-def translate_describe_transactions_response(
-    message: DescribeTransactionsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for transaction_state in message.transaction_states:
-        _translate_transaction_state(transaction_state, names, version)

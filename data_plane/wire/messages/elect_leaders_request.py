@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -131,15 +130,3 @@ def encode_elect_leaders_request(
     writer.write_int32(message.timeout_ms)
     if version >= 2:
         writer.buf.append(0)
-
-
-def _translate_topic_partitions(message: TopicPartitions, names: NameMap, version: int) -> None:
-    message.topic = names.topic(message.topic)
-
-
-def translate_elect_leaders_request(
-    message: ElectLeadersRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for topic_partitions in message.topic_partitions or ():
-        _translate_topic_partitions(topic_partitions, names, version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -177,17 +176,3 @@ def encode_elect_leaders_response(
         writer.write_array_length(message.replica_election_results, "replica_election_results")
         for replica_election_result in message.replica_election_results:
             _encode_replica_election_result(writer, replica_election_result, version)
-
-
-def _translate_replica_election_result(
-    message: ReplicaElectionResult, names: NameMap, version: int
-) -> None:
-    message.topic = names.topic(message.topic)
-
-
-def translate_elect_leaders_response(
-    message: ElectLeadersResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for replica_election_result in message.replica_election_results:
-        _translate_replica_election_result(replica_election_result, names, version)

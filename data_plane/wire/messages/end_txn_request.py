@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import Message, Reader, Writer, unsupported_version
 
 _INT64_INT16_BOOL = Struct(">qh?")
@@ -67,8 +66,3 @@ def encode_end_txn_request(writer: Writer, message: EndTxnRequest, version: int)
     )
     if version >= 3:
         writer.buf.append(0)
-
-
-def translate_end_txn_request(message: EndTxnRequest, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.transactional_id = names.transactional_id(message.transactional_id)

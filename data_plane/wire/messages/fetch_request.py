@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -525,22 +524,3 @@ def encode_fetch_request(writer: Writer, message: FetchRequest, version: int) ->
 
 def _is_default_replica_state(message: ReplicaState) -> bool:
     return message.replica_id == -1 and message.replica_epoch == -1
-
-
-def _translate_fetch_topic(message: FetchTopic, names: NameMap, version: int) -> None:
-    if version <= 12:
-        message.topic = names.topic(message.topic)
-
-
-def _translate_forgotten_topic(message: ForgottenTopic, names: NameMap, version: int) -> None:
-    if version <= 12:
-        message.topic = names.topic(message.topic)
-
-
-def translate_fetch_request(message: FetchRequest, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for fetch_topic in message.topics:
-        _translate_fetch_topic(fetch_topic, names, version)
-    if version >= 7:
-        for forgotten_topic in message.forgotten_topics_data:
-            _translate_forgotten_topic(forgotten_topic, names, version)

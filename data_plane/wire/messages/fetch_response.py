@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -527,16 +526,3 @@ def _is_default_leader_id_and_epoch(message: LeaderIdAndEpoch) -> bool:
 
 def _is_default_snapshot_id(message: SnapshotId) -> bool:
     return message.end_offset == -1 and message.epoch == -1
-
-
-def _translate_fetchable_topic_response(
-    message: FetchableTopicResponse, names: NameMap, version: int
-) -> None:
-    if version <= 12:
-        message.topic = names.topic(message.topic)
-
-
-def translate_fetch_response(message: FetchResponse, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for fetchable_topic_response in message.responses:
-        _translate_fetchable_topic_response(fetchable_topic_response, names, version)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -93,21 +92,3 @@ def encode_find_coordinator_request(
             raise unsupported_field("FindCoordinatorRequest", "coordinator_keys", version)
     if version >= 3:
         writer.buf.append(0)
-
-
-def translate_find_coordinator_request(
-    message: FindCoordinatorRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if version >= 4:
-        if message.key_type == 0:
-            message.coordinator_keys = [names.group(each) for each in message.coordinator_keys]
-        elif message.key_type == 1:
-            message.coordinator_keys = [
-                names.transactional_id(each) for each in message.coordinator_keys
-            ]
-    else:
-        if message.key_type == 0:
-            message.key = names.group(message.key)
-        elif message.key_type == 1:
-            message.key = names.transactional_id(message.key)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -173,21 +172,3 @@ def encode_find_coordinator_response(
         writer.write_int32(message.port)
     if version >= 3:
         writer.buf.append(0)
-
-
-def _translate_coordinator(
-    message: Coordinator, names: NameMap, version: int, key_type: int
-) -> None:
-    if key_type == 0:
-        message.key = names.group(message.key)
-    elif key_type == 1:
-        message.key = names.transactional_id(message.key)
-
-
-def translate_find_coordinator_response(
-    message: FindCoordinatorResponse, names: NameMap, version: int, key_type: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if version >= 4:
-        for coordinator in message.coordinators:
-            _translate_coordinator(coordinator, names, version, key_type)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     Message,
     Reader,
@@ -86,8 +85,3 @@ def encode_heartbeat_request(writer: Writer, message: HeartbeatRequest, version:
             raise unsupported_field("HeartbeatRequest", "group_instance_id", version)
     if version >= 4:
         writer.buf.append(0)
-
-
-def translate_heartbeat_request(message: HeartbeatRequest, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_id = names.group(message.group_id)

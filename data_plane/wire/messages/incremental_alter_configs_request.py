@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -175,20 +174,3 @@ def encode_incremental_alter_configs_request(
     writer.write_bool(message.validate_only)
     if version >= 1:
         writer.buf.append(0)
-
-
-def _translate_alter_configs_resource(
-    message: AlterConfigsResource, names: NameMap, version: int
-) -> None:
-    if message.resource_type == 2:
-        message.resource_name = names.topic(message.resource_name)
-    elif message.resource_type == 32:
-        message.resource_name = names.group(message.resource_name)
-
-
-def translate_incremental_alter_configs_request(
-    message: IncrementalAlterConfigsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for alter_configs_resource in message.resources:
-        _translate_alter_configs_resource(alter_configs_resource, names, version)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -129,20 +128,3 @@ def encode_incremental_alter_configs_response(
             _encode_alter_configs_resource_response(
                 writer, alter_configs_resource_response, version
             )
-
-
-def _translate_alter_configs_resource_response(
-    message: AlterConfigsResourceResponse, names: NameMap, version: int
-) -> None:
-    if message.resource_type == 2:
-        message.resource_name = names.topic(message.resource_name)
-    elif message.resource_type == 32:
-        message.resource_name = names.group(message.resource_name)
-
-
-def translate_incremental_alter_configs_response(
-    message: IncrementalAlterConfigsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for alter_configs_resource_response in message.responses:
-        _translate_alter_configs_resource_response(alter_configs_resource_response, names, version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     Message,
     Reader,
@@ -122,11 +121,3 @@ def encode_init_producer_id_request(
         writer.write_int32(message.transaction_timeout_ms)
     if version >= 2:
         writer.buf.append(0)
-
-
-def translate_init_producer_id_request(
-    message: InitProducerIdRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if message.transactional_id is not None:
-        message.transactional_id = names.transactional_id(message.transactional_id)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -181,8 +180,3 @@ def encode_join_group_request(writer: Writer, message: JoinGroupRequest, version
         writer.write_nullable_compact_string(message.reason, "reason")
     if version >= 6:
         writer.buf.append(0)
-
-
-def translate_join_group_request(message: JoinGroupRequest, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_id = names.group(message.group_id)

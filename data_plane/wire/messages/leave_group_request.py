@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -144,8 +143,3 @@ def encode_leave_group_request(writer: Writer, message: LeaveGroupRequest, versi
             raise unsupported_field("LeaveGroupRequest", "members", version)
     if version >= 4:
         writer.buf.append(0)
-
-
-def translate_leave_group_request(message: LeaveGroupRequest, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_id = names.group(message.group_id)

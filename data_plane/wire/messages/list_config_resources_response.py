@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -97,18 +96,3 @@ def encode_list_config_resources_response(
     for config_resource in message.config_resources:
         _encode_config_resource(writer, config_resource, version)
     writer.buf.append(0)
-
-
-def _translate_config_resource(message: ConfigResource, names: NameMap, version: int) -> None:
-    if message.resource_type == 2:
-        message.resource_name = names.topic(message.resource_name)
-    elif message.resource_type == 32:
-        message.resource_name = names.group(message.resource_name)
-
-
-def translate_list_config_resources_response(
-    message: ListConfigResourcesResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for config_resource in message.config_resources:
-        _translate_config_resource(config_resource, names, version)

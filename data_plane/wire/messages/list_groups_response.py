@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -136,15 +135,3 @@ def encode_list_groups_response(writer: Writer, message: ListGroupsResponse, ver
         writer.write_array_length(message.groups, "groups")
         for listed_group in message.groups:
             _encode_listed_group(writer, listed_group, version)
-
-
-def _translate_listed_group(message: ListedGroup, names: NameMap, version: int) -> None:
-    message.group_id = names.group(message.group_id)
-
-
-def translate_list_groups_response(
-    message: ListGroupsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for listed_group in message.groups:
-        _translate_listed_group(listed_group, names, version)

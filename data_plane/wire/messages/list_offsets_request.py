@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -196,15 +195,3 @@ def encode_list_offsets_request(writer: Writer, message: ListOffsetsRequest, ver
         writer.write_int32(message.timeout_ms)
     if version >= 6:
         writer.buf.append(0)
-
-
-def _translate_list_offsets_topic(message: ListOffsetsTopic, names: NameMap, version: int) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_list_offsets_request(
-    message: ListOffsetsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for list_offsets_topic in message.topics:
-        _translate_list_offsets_topic(list_offsets_topic, names, version)

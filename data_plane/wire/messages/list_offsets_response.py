@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16_2XINT64 = Struct(">ihqq")
@@ -198,17 +197,3 @@ def encode_list_offsets_response(
         writer.write_array_length(message.topics, "topics")
         for list_offsets_topic_response in message.topics:
             _encode_list_offsets_topic_response(writer, list_offsets_topic_response, version)
-
-
-def _translate_list_offsets_topic_response(
-    message: ListOffsetsTopicResponse, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_list_offsets_response(
-    message: ListOffsetsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for list_offsets_topic_response in message.topics:
-        _translate_list_offsets_topic_response(list_offsets_topic_response, names, version)

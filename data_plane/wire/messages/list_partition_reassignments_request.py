@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -98,19 +97,3 @@ def encode_list_partition_reassignments_request(
                 writer, list_partition_reassignments_topics, version
             )
     writer.buf.append(0)
-
-
-def _translate_list_partition_reassignments_topics(
-    message: ListPartitionReassignmentsTopics, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_list_partition_reassignments_request(
-    message: ListPartitionReassignmentsRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for list_partition_reassignments_topics in message.topics or ():
-        _translate_list_partition_reassignments_topics(
-            list_partition_reassignments_topics, names, version
-        )

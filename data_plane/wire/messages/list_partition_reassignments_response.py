@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -158,17 +157,3 @@ def encode_list_partition_reassignments_response(
     for ongoing_topic_reassignment in message.topics:
         _encode_ongoing_topic_reassignment(writer, ongoing_topic_reassignment, version)
     writer.buf.append(0)
-
-
-def _translate_ongoing_topic_reassignment(
-    message: OngoingTopicReassignment, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_list_partition_reassignments_response(
-    message: ListPartitionReassignmentsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for ongoing_topic_reassignment in message.topics:
-        _translate_ongoing_topic_reassignment(ongoing_topic_reassignment, names, version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -106,15 +105,3 @@ def encode_list_transactions_response(
     for transaction_state in message.transaction_states:
         _encode_transaction_state(writer, transaction_state, version)
     writer.buf.append(0)
-
-
-def _translate_transaction_state(message: TransactionState, names: NameMap, version: int) -> None:
-    message.transactional_id = names.transactional_id(message.transactional_id)
-
-
-def translate_list_transactions_response(
-    message: ListTransactionsResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for transaction_state in message.transaction_states:
-        _translate_transaction_state(transaction_state, names, version)

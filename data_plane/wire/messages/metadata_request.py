@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -205,16 +204,3 @@ def encode_metadata_request(writer: Writer, message: MetadataRequest, version: i
             )
     if version >= 9:
         writer.buf.append(0)
-
-
-def _translate_metadata_request_topic(
-    message: MetadataRequestTopic, names: NameMap, version: int
-) -> None:
-    if message.name is not None:
-        message.name = names.topic(message.name)
-
-
-def translate_metadata_request(message: MetadataRequest, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for metadata_request_topic in message.topics or ():
-        _translate_metadata_request_topic(metadata_request_topic, names, version)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -405,16 +404,3 @@ def encode_metadata_response(writer: Writer, message: MetadataResponse, version:
         writer.write_int32(message.cluster_authorized_operations)
     if version >= 9:
         writer.buf.append(0)
-
-
-def _translate_metadata_response_topic(
-    message: MetadataResponseTopic, names: NameMap, version: int
-) -> None:
-    if message.name is not None:
-        message.name = names.topic(message.name)
-
-
-def translate_metadata_response(message: MetadataResponse, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for metadata_response_topic in message.topics:
-        _translate_metadata_response_topic(metadata_response_topic, names, version)

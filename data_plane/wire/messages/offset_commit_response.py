@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -188,18 +187,3 @@ def encode_offset_commit_response(
         writer.write_array_length(message.topics, "topics")
         for offset_commit_response_topic in message.topics:
             _encode_offset_commit_response_topic(writer, offset_commit_response_topic, version)
-
-
-def _translate_offset_commit_response_topic(
-    message: OffsetCommitResponseTopic, names: NameMap, version: int
-) -> None:
-    if version <= 9:
-        message.name = names.topic(message.name)
-
-
-def translate_offset_commit_response(
-    message: OffsetCommitResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for offset_commit_response_topic in message.topics:
-        _translate_offset_commit_response_topic(offset_commit_response_topic, names, version)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 
@@ -114,18 +113,3 @@ def encode_offset_delete_request(
     writer.write_array_length(message.topics, "topics")
     for offset_delete_request_topic in message.topics:
         _encode_offset_delete_request_topic(writer, offset_delete_request_topic, version)
-
-
-def _translate_offset_delete_request_topic(
-    message: OffsetDeleteRequestTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_offset_delete_request(
-    message: OffsetDeleteRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_id = names.group(message.group_id)
-    for offset_delete_request_topic in message.topics:
-        _translate_offset_delete_request_topic(offset_delete_request_topic, names, version)

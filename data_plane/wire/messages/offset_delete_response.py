@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT16_INT32 = Struct(">hi")
@@ -127,17 +126,3 @@ def encode_offset_delete_response(
     writer.write_array_length(message.topics, "topics")
     for offset_delete_response_topic in message.topics:
         _encode_offset_delete_response_topic(writer, offset_delete_response_topic, version)
-
-
-def _translate_offset_delete_response_topic(
-    message: OffsetDeleteResponseTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_offset_delete_response(
-    message: OffsetDeleteResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for offset_delete_response_topic in message.topics:
-        _translate_offset_delete_response_topic(offset_delete_response_topic, names, version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -288,37 +287,3 @@ def encode_offset_fetch_request(writer: Writer, message: OffsetFetchRequest, ver
             raise unsupported_field("OffsetFetchRequest", "require_stable", version)
     if version >= 6:
         writer.buf.append(0)
-
-
-def _translate_offset_fetch_request_topic(
-    message: OffsetFetchRequestTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def _translate_offset_fetch_request_topics(
-    message: OffsetFetchRequestTopics, names: NameMap, version: int
-) -> None:
-    if version <= 9:
-        message.name = names.topic(message.name)
-
-
-def _translate_offset_fetch_request_group(
-    message: OffsetFetchRequestGroup, names: NameMap, version: int
-) -> None:
-    message.group_id = names.group(message.group_id)
-    for offset_fetch_request_topics in message.topics or ():
-        _translate_offset_fetch_request_topics(offset_fetch_request_topics, names, version)
-
-
-def translate_offset_fetch_request(
-    message: OffsetFetchRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if version >= 8:
-        for offset_fetch_request_group in message.groups:
-            _translate_offset_fetch_request_group(offset_fetch_request_group, names, version)
-    else:
-        message.group_id = names.group(message.group_id)
-        for offset_fetch_request_topic in message.topics or ():
-            _translate_offset_fetch_request_topic(offset_fetch_request_topic, names, version)

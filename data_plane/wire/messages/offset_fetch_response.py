@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -379,36 +378,3 @@ def encode_offset_fetch_response(
             _encode_offset_fetch_response_group(writer, offset_fetch_response_group, version)
     if version >= 6:
         writer.buf.append(0)
-
-
-def _translate_offset_fetch_response_topic(
-    message: OffsetFetchResponseTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def _translate_offset_fetch_response_topics(
-    message: OffsetFetchResponseTopics, names: NameMap, version: int
-) -> None:
-    if version <= 9:
-        message.name = names.topic(message.name)
-
-
-def _translate_offset_fetch_response_group(
-    message: OffsetFetchResponseGroup, names: NameMap, version: int
-) -> None:
-    message.group_id = names.group(message.group_id)
-    for offset_fetch_response_topics in message.topics:
-        _translate_offset_fetch_response_topics(offset_fetch_response_topics, names, version)
-
-
-def translate_offset_fetch_response(
-    message: OffsetFetchResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if version >= 8:
-        for offset_fetch_response_group in message.groups:
-            _translate_offset_fetch_response_group(offset_fetch_response_group, names, version)
-    else:
-        for offset_fetch_response_topic in message.topics:
-            _translate_offset_fetch_response_topic(offset_fetch_response_topic, names, version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _3XINT32 = Struct(">iii")
@@ -168,17 +167,3 @@ def encode_offset_for_leader_epoch_request(
         writer.write_array_length(message.topics, "topics")
         for offset_for_leader_topic in message.topics:
             _encode_offset_for_leader_topic(writer, offset_for_leader_topic, version)
-
-
-def _translate_offset_for_leader_topic(
-    message: OffsetForLeaderTopic, names: NameMap, version: int
-) -> None:
-    message.topic = names.topic(message.topic)
-
-
-def translate_offset_for_leader_epoch_request(
-    message: OffsetForLeaderEpochRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for offset_for_leader_topic in message.topics:
-        _translate_offset_for_leader_topic(offset_for_leader_topic, names, version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT16_2XINT32_INT64 = Struct(">hiiq")
@@ -167,17 +166,3 @@ def encode_offset_for_leader_epoch_response(
         writer.write_array_length(message.topics, "topics")
         for offset_for_leader_topic_result in message.topics:
             _encode_offset_for_leader_topic_result(writer, offset_for_leader_topic_result, version)
-
-
-def _translate_offset_for_leader_topic_result(
-    message: OffsetForLeaderTopicResult, names: NameMap, version: int
-) -> None:
-    message.topic = names.topic(message.topic)
-
-
-def translate_offset_for_leader_epoch_response(
-    message: OffsetForLeaderEpochResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for offset_for_leader_topic_result in message.topics:
-        _translate_offset_for_leader_topic_result(offset_for_leader_topic_result, names, version)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -195,16 +194,3 @@ def encode_produce_request(writer: Writer, message: ProduceRequest, version: int
         writer.write_array_length(message.topic_data, "topic_data")
         for topic_produce_data in message.topic_data:
             _encode_topic_produce_data(writer, topic_produce_data, version)
-
-
-def _translate_topic_produce_data(message: TopicProduceData, names: NameMap, version: int) -> None:
-    if version <= 12:
-        message.name = names.topic(message.name)
-
-
-def translate_produce_request(message: ProduceRequest, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if message.transactional_id is not None:
-        message.transactional_id = names.transactional_id(message.transactional_id)
-    for topic_produce_data in message.topic_data:
-        _translate_topic_produce_data(topic_produce_data, names, version)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -406,16 +405,3 @@ def encode_produce_response(writer: Writer, message: ProduceResponse, version: i
 
 def _is_default_leader_id_and_epoch(message: LeaderIdAndEpoch) -> bool:
     return message.leader_id == -1 and message.leader_epoch == -1
-
-
-def _translate_topic_produce_response(
-    message: TopicProduceResponse, names: NameMap, version: int
-) -> None:
-    if version <= 12:
-        message.name = names.topic(message.name)
-
-
-def translate_produce_response(message: ProduceResponse, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for topic_produce_response in message.responses:
-        _translate_topic_produce_response(topic_produce_response, names, version)

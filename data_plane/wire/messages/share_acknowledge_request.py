@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -206,11 +205,3 @@ def encode_share_acknowledge_request(
     for acknowledge_topic in message.topics:
         _encode_acknowledge_topic(writer, acknowledge_topic, version)
     writer.buf.append(0)
-
-
-def translate_share_acknowledge_request(
-    message: ShareAcknowledgeRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if message.group_id is not None:
-        message.group_id = names.group(message.group_id)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -297,9 +296,3 @@ def encode_share_fetch_request(writer: Writer, message: ShareFetchRequest, versi
     for forgotten_topic in message.forgotten_topics_data:
         _encode_forgotten_topic(writer, forgotten_topic, version)
     writer.buf.append(0)
-
-
-def translate_share_fetch_request(message: ShareFetchRequest, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    if message.group_id is not None:
-        message.group_id = names.group(message.group_id)

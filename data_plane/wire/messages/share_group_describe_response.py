@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from uuid import UUID
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     ZERO_UUID,
@@ -268,31 +267,3 @@ def encode_share_group_describe_response(
     for described_group in message.groups:
         _encode_described_group(writer, described_group, version)
     writer.buf.append(0)
-
-
-def _translate_topic_partitions(message: TopicPartitions, names: NameMap, version: int) -> None:
-    message.topic_name = names.topic(message.topic_name)
-
-
-def _translate_assignment(message: Assignment, names: NameMap, version: int) -> None:
-    for topic_partitions in message.topic_partitions:
-        _translate_topic_partitions(topic_partitions, names, version)
-
-
-def _translate_member(message: Member, names: NameMap, version: int) -> None:
-    message.subscribed_topic_names = [names.topic(each) for each in message.subscribed_topic_names]
-    _translate_assignment(message.assignment, names, version)
-
-
-def _translate_described_group(message: DescribedGroup, names: NameMap, version: int) -> None:
-    message.group_id = names.group(message.group_id)
-    for member in message.members:
-        _translate_member(member, names, version)
-
-
-def translate_share_group_describe_response(
-    message: ShareGroupDescribeResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for described_group in message.groups:
-        _translate_described_group(described_group, names, version)

@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import Message, Reader, Writer, unsupported_version
 
 
@@ -74,14 +73,3 @@ def encode_share_group_heartbeat_request(
         for string_item in message.subscribed_topic_names:
             writer.write_compact_string(string_item, "subscribed_topic_names")
     writer.buf.append(0)
-
-
-def translate_share_group_heartbeat_request(
-    message: ShareGroupHeartbeatRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_id = names.group(message.group_id)
-    if message.subscribed_topic_names is not None:
-        message.subscribed_topic_names = [
-            names.topic(each) for each in message.subscribed_topic_names
-        ]

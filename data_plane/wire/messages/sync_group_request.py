@@ -5,7 +5,6 @@ Written by scripts/generate_wire; do not edit.
 
 from __future__ import annotations
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -167,8 +166,3 @@ def encode_sync_group_request(writer: Writer, message: SyncGroupRequest, version
         writer.write_array_length(message.assignments, "assignments")
         for sync_group_request_assignment in message.assignments:
             _encode_sync_group_request_assignment(writer, sync_group_request_assignment, version)
-
-
-def translate_sync_group_request(message: SyncGroupRequest, names: NameMap, version: int) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.group_id = names.group(message.group_id)

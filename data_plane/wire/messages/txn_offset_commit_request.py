@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import (
     EMPTY,
     Message,
@@ -246,19 +245,3 @@ def encode_txn_offset_commit_request(
             _encode_txn_offset_commit_request_topic(
                 writer, txn_offset_commit_request_topic, version
             )
-
-
-def _translate_txn_offset_commit_request_topic(
-    message: TxnOffsetCommitRequestTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_txn_offset_commit_request(
-    message: TxnOffsetCommitRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    message.transactional_id = names.transactional_id(message.transactional_id)
-    message.group_id = names.group(message.group_id)
-    for txn_offset_commit_request_topic in message.topics:
-        _translate_txn_offset_commit_request_topic(txn_offset_commit_request_topic, names, version)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -167,19 +166,3 @@ def encode_txn_offset_commit_response(
             _encode_txn_offset_commit_response_topic(
                 writer, txn_offset_commit_response_topic, version
             )
-
-
-def _translate_txn_offset_commit_response_topic(
-    message: TxnOffsetCommitResponseTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def translate_txn_offset_commit_response(
-    message: TxnOffsetCommitResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for txn_offset_commit_response_topic in message.topics:
-        _translate_txn_offset_commit_response_topic(
-            txn_offset_commit_response_topic, names, version
-        )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT8 = Struct(">ib")
@@ -149,24 +148,3 @@ def encode_write_txn_markers_request(
     for writable_txn_marker in message.markers:
         _encode_writable_txn_marker(writer, writable_txn_marker, version)
     writer.buf.append(0)
-
-
-def _translate_writable_txn_marker_topic(
-    message: WritableTxnMarkerTopic, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def _translate_writable_txn_marker(
-    message: WritableTxnMarker, names: NameMap, version: int
-) -> None:
-    for writable_txn_marker_topic in message.topics:
-        _translate_writable_txn_marker_topic(writable_txn_marker_topic, names, version)
-
-
-def translate_write_txn_markers_request(
-    message: WriteTxnMarkersRequest, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for writable_txn_marker in message.markers:
-        _translate_writable_txn_marker(writable_txn_marker, names, version)

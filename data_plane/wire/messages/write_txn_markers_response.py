@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-from data_plane.wire.names import NameMap
 from data_plane.wire.primitives import EMPTY, Message, Reader, Writer, unsupported_version
 
 _INT32_INT16 = Struct(">ih")
@@ -165,26 +164,3 @@ def encode_write_txn_markers_response(
     for writable_txn_marker_result in message.markers:
         _encode_writable_txn_marker_result(writer, writable_txn_marker_result, version)
     writer.buf.append(0)
-
-
-def _translate_writable_txn_marker_topic_result(
-    message: WritableTxnMarkerTopicResult, names: NameMap, version: int
-) -> None:
-    message.name = names.topic(message.name)
-
-
-def _translate_writable_txn_marker_result(
-    message: WritableTxnMarkerResult, names: NameMap, version: int
-) -> None:
-    for writable_txn_marker_topic_result in message.topics:
-        _translate_writable_txn_marker_topic_result(
-            writable_txn_marker_topic_result, names, version
-        )
-
-
-def translate_write_txn_markers_response(
-    message: WriteTxnMarkersResponse, names: NameMap, version: int
-) -> None:
-    """Put the names that this version carries through `names`, in place."""
-    for writable_txn_marker_result in message.markers:
-        _translate_writable_txn_marker_result(writable_txn_marker_result, names, version)
