@@ -873,9 +873,7 @@ class ProduceRequest(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
-    """Without it: by the first record's key, as Kafka's producers do, or, without a key, one that this
-    broker leads.
-    """
+    """Has to be given."""
     @_builtins.property
     def caller(self) -> Global___Caller: ...
     @_builtins.property

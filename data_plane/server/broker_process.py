@@ -391,7 +391,7 @@ class BrokerProcess:
 
         usage = None if self._usage is None else self._usage.spool
         self._cell_admin = CellAdminServer(
-            services, settings, self._call_from_thread, self._log, usage
+            services, settings, self._call_from_thread, self._log, self._clock.now_ms, usage
         )
         return await self._cell_admin.start()
 

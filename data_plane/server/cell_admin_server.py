@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Final
 
@@ -47,11 +48,12 @@ class CellAdminServer:
         settings: CellAdminSettings,
         on_loop: OnLoop,
         log: Logger,
+        now_ms: Callable[[], int],
         usage: UsageSpool | None = None,
     ) -> None:
         """Raises OSError when a file of TLS cannot be read."""
         self._credentials = Credentials(settings.files, log)
-        self._calls = Calls(services, on_loop, log)
+        self._calls = Calls(services, on_loop, log, now_ms)
         self._usage = usage
         self._address = f"{settings.host}:{settings.port}"
         self._started: Future[int] = Future()

@@ -56,8 +56,11 @@ class OnLoop(Protocol):
 class Calls:
     """What services answer calls with; of one broker."""
 
-    def __init__(self, services: Services, on_loop: OnLoop, log: Logger) -> None:
+    def __init__(
+        self, services: Services, on_loop: OnLoop, log: Logger, now_ms: Callable[[], int]
+    ) -> None:
         self.services = services
+        self.now_ms = now_ms
         self._on_loop = on_loop
         self._log = log
 
@@ -71,7 +74,8 @@ class Calls:
         future: Future[T] = Future()
 
         def done(result: T | None, error: BaseException | None) -> None:
-            if not future.set_running_or_notify_cancel():
+            if future.running() or future.done() or not future.set_running_or_notify_cancel():
+                # Told already, or nobody waits.
                 return
             if error is not None:
                 future.set_exception(error)

@@ -15,20 +15,18 @@ from data_plane.server.cell_calls import Calls, Context, Refused, answered, auth
 from data_plane.server.cell_operations_messages import write_sample
 from data_plane.server.change_feed import WATCHES_MAX, WRITE_TIMEOUT_S, ChangeFeed
 from data_plane.server.deleted_topics import purge, undelete, write_deleted_topics
+from data_plane.server.kafka_calls import KafkaCalls
+from data_plane.server.tenant_records import TenantRecords
 from data_plane.server.usage_spool import UsageSpool
 
 USAGE_READS_MAX: Final = 4
+# Each may have some dozen MiB in memory.
+RECORD_CALLS_MAX: Final = 4
 USAGE_POLL_S: Final = 1.0
 
 
 class _Unserved(CellOperationsServicer):
     """What the contract has, and this version does not."""
-
-    async def Peek(self, request: Any, context: Context) -> Any:  # noqa: N802
-        await _unserved(context)
-
-    async def Produce(self, request: Any, context: Context) -> Any:  # noqa: N802
-        await _unserved(context)
 
     async def ListGroups(self, request: Any, context: Context) -> Any:  # noqa: N802
         await _unserved(context)
@@ -58,6 +56,8 @@ class CellOperationsService(_Unserved):
         self._usage = usage
         self._write_timeout_s = write_timeout_s
         self._feed = feed
+        self._records = TenantRecords(KafkaCalls(calls))
+        self._record_calls = _Places(RECORD_CALLS_MAX, "calls of Peek and Produce")
         self._watches = _Places(WATCHES_MAX, "calls of Watch")
         self._usage_reads = _Places(USAGE_READS_MAX, "calls of ReadUsage")
 
@@ -100,6 +100,20 @@ class CellOperationsService(_Unserved):
                 await self._send(context, self._samples_after(request))
         except Exception as error:
             await self.calls.abort(context, error)
+
+    @answered
+    async def Peek(  # noqa: N802
+        self, request: messages.PeekRequest, context: Context
+    ) -> messages.PeekResponse:
+        with self._record_calls.taken():
+            return await self._records.peek(request)
+
+    @answered
+    async def Produce(  # noqa: N802
+        self, request: messages.ProduceRequest, context: Context
+    ) -> messages.ProduceResponse:
+        with self._record_calls.taken():
+            return await self._records.produce(request)
 
     async def _samples_after(
         self, request: messages.ReadUsageRequest

@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from data_plane.contract import cell_admin_pb2 as admin_messages
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.contract.cell_admin_pb2_grpc import CellAdminStub
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsStub
+from data_plane.server.tenant_records import PRODUCE_BYTES_MAX
+from data_plane.wire.errors import ErrorCode
 from tests.broker_process import BrokerProcess
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
 from tests.server.control_plane import channel, settings
@@ -178,6 +190,151 @@ def test_use_is_counted_once_over_a_clean_stop_and_a_kill(
         keys = [(sample.incarnation, sample.sequence) for sample in everything]
         assert len(set(keys)) == len(keys)
         assert [sample.sequence for sample in everything] == list(range(1, len(everything) + 1))
+
+
+def caller(name: str = "alice", tenant: str = "default") -> messages.Caller:
+    return messages.Caller(tenant=tenant, principal=f"User:{name}")
+
+
+def peek(cell: CellOperationsStub, topic: str, name: str = "alice", **fields: Any) -> Any:
+    request = messages.PeekRequest(caller=caller(name), topic=topic, **fields)
+    return cell.Peek(request, timeout=DEADLINE_S)
+
+
+def send(cell: CellOperationsStub, topic: str, *values: bytes, name: str = "alice") -> Any:
+    records = [messages.Record(key=b"k", value=value) for value in values]
+    request = messages.ProduceRequest(
+        caller=caller(name), topic=topic, partition=0, records=records
+    )
+    return cell.Produce(request, timeout=DEADLINE_S)
+
+
+def offsets(response: messages.PeekResponse) -> list[int]:
+    assert not response.HasField("failure"), response.failure
+    return [record.offset for record in response.records]
+
+
+def test_records_are_appended_and_read_on_behalf_of_a_principal(
+    broker: BrokerProcess, cell: CellOperationsStub, admin: AdminClient
+) -> None:
+    admin.create_topics([NewTopic("peeked", 1)])["peeked"].result(DEADLINE_S)
+    header = messages.Header(key="h", value=b"v")
+    record = messages.Record(key=b"k", value=b"first", headers=[header], timestamp_ms=5)
+    request = messages.ProduceRequest(
+        caller=caller(), topic="peeked", partition=0, records=[record]
+    )
+    assert cell.Produce(request, timeout=DEADLINE_S).base_offset == 0
+    assert send(cell, "peeked", b"second", b"third").base_offset == 1
+    # A client's, packed: what a peek begins with may be in the middle of it.
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "gzip"})
+    for number in range(3, 8):
+        producer.produce("peeked", b"%d" % number, timestamp=1_000 + number)
+    assert producer.flush(DEADLINE_S) == 0
+    everything = peek(cell, "peeked")
+    assert offsets(everything) == list(range(8))
+    assert (everything.next_offset, everything.end_offset, everything.log_start_offset) == (8, 8, 0)
+    first = everything.records[0]
+    assert (first.key, first.value, first.timestamp_ms) == (b"k", b"first", 5)
+    assert list(first.headers) == [header]
+    assert not first.is_cut
+    assert not everything.records[3].HasField("key")
+    assert offsets(peek(cell, "peeked", offset=5)) == [5, 6, 7]
+    assert offsets(peek(cell, "peeked", last=2)) == [6, 7]
+    assert offsets(peek(cell, "peeked", last=99)) == list(range(8))
+    part = peek(cell, "peeked", offset=2, records_max=3)
+    assert (offsets(part), part.next_offset) == ([2, 3, 4], 5)
+    cut = peek(cell, "peeked", records_max=1, value_bytes_max=2).records[0]
+    assert (cut.value, cut.value_bytes, cut.is_cut) == (b"fi", 5, True)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "peekers"})
+    consumer.assign([TopicPartition("peeked", 0, 0)])
+    assert [each.value() for each in consumer.consume(3, DEADLINE_S)] == [
+        b"first",
+        b"second",
+        b"third",
+    ]
+    consumer.close()
+
+
+def test_a_peek_by_time_and_what_is_larger_than_it_may_be(
+    cell: CellOperationsStub, admin: AdminClient
+) -> None:
+    admin.create_topics([NewTopic("times", 1)])["times"].result(DEADLINE_S)
+    for number in (1, 2, 3):
+        record = messages.Record(value=b"x" * 5_000, timestamp_ms=1_000 * number)
+        request = messages.ProduceRequest(
+            caller=caller(), topic="times", partition=0, records=[record]
+        )
+        cell.Produce(request, timeout=DEADLINE_S)
+    assert offsets(peek(cell, "times", timestamp_ms=1_500)) == [1, 2]
+    assert offsets(peek(cell, "times", timestamp_ms=9_000)) == []
+    small = peek(cell, "times", bytes_max=1_000)
+    assert offsets(small) == [0]
+    assert (small.records[0].is_cut, small.records[0].value_bytes) == (True, 5_000)
+    assert small.ByteSize() < 1_200
+    assert small.next_offset == 1
+    assert offsets(peek(cell, "times", bytes_max=6_000)) == [0]
+
+
+def test_a_principal_gets_no_more_than_his_client_would(
+    broker: BrokerProcess, cell: CellOperationsStub, admin: AdminClient
+) -> None:
+    admin.create_topics([NewTopic("secret", 1)])["secret"].result(DEADLINE_S)
+    acl = AclBinding(
+        ResourceType.TOPIC,
+        "secret",
+        ResourcePatternType.LITERAL,
+        "User:alice",
+        "*",
+        AclOperation.ALL,
+        AclPermissionType.ALLOW,
+    )
+    admin.create_acls([acl])[acl].result(DEADLINE_S)
+    assert send(cell, "secret", b"1").base_offset == 0
+    assert offsets(peek(cell, "secret")) == [0]
+    for refused in (peek(cell, "secret", "bob"), send(cell, "secret", b"2", name="bob")):
+        assert refused.failure.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert offsets(peek(cell, "secret")) == [0]
+    # The same words whether it is another's or nobody's.
+    for response in (peek(cell, "nowhere"), send(cell, "nowhere", b"1")):
+        assert response.failure.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elsewhere = messages.PeekRequest(caller=caller(tenant="nobodys"), topic="secret")
+    with pytest.raises(grpc.RpcError) as refusal:
+        cell.Peek(elsewhere, timeout=DEADLINE_S)
+    assert refusal.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("request_made", "status"),
+    [
+        (messages.PeekRequest(topic="t"), "INVALID_ARGUMENT"),
+        (messages.PeekRequest(caller=caller(), topic="t", partition=-1), "INVALID_ARGUMENT"),
+        (messages.PeekRequest(caller=caller(), topic="t", records_max=1_001), "INVALID_ARGUMENT"),
+        (messages.PeekRequest(caller=caller(), topic="t", bytes_max=1 << 30), "INVALID_ARGUMENT"),
+        (messages.ProduceRequest(caller=caller(), topic="t", partition=0), "INVALID_ARGUMENT"),
+        (
+            messages.ProduceRequest(
+                caller=caller(), topic="t", partition=0, records=[messages.Record(value=b"x")] * 101
+            ),
+            "INVALID_ARGUMENT",
+        ),
+        (
+            messages.ProduceRequest(
+                caller=caller(),
+                topic="t",
+                partition=0,
+                records=[messages.Record(value=bytes(PRODUCE_BYTES_MAX))],
+            ),
+            "RESOURCE_EXHAUSTED",
+        ),
+    ],
+)
+def test_what_is_asked_for_too_much_is_refused(
+    cell: CellOperationsStub, request_made: Any, status: str
+) -> None:
+    call = cell.Peek if isinstance(request_made, messages.PeekRequest) else cell.Produce
+    with pytest.raises(grpc.RpcError) as refusal:
+        call(request_made, timeout=DEADLINE_S)
+    assert refusal.value.code().name == status
 
 
 def produce(broker: BrokerProcess, topic: str, count: int) -> int:

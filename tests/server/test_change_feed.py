@@ -55,7 +55,7 @@ class World:
         clock = Clock()
         self.store = InMemoryMetadataStore(NEW_CELL, lambda: clock.now_ms)
         self.member = Member(self.store, clock)
-        self.calls = Calls(self.member.services, self._on_loop, self.member.log)
+        self.calls = Calls(self.member.services, self._on_loop, self.member.log, self.member.now_ms)
         self.feed = ChangeFeed(self.calls, AHEAD_TIMEOUT_S)
         self.stub: CellOperationsAsyncStub
 

@@ -1,0 +1,122 @@
+"""Kafka requests on behalf of a tenant's principal, without a socket.
+
+    principal, tenant, host ─► a connection of its own ─► frame ─► Dispatcher ─► frame ─► response
+
+A call goes the way of any client's request: the same dispatcher, guards, ACLs, quotas and counts.
+There is no other way in, so what a control plane may do for somebody is what he may do.
+
+Runs on the broker's loop; the frames are made and read elsewhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import grpc
+
+from data_plane.broker.request.api import CloseConnection, ConnectionInfo, Deferred
+from data_plane.broker.request.dispatch import Dispatcher
+from data_plane.broker.request.principal import Principal
+from data_plane.broker.services import Services
+from data_plane.server.cell_calls import Calls, Done, Refused
+from data_plane.wire.errors import WireError
+from data_plane.wire.headers import (
+    RequestHeader,
+    decode_response_header,
+    encode_request_header,
+)
+from data_plane.wire.reader import Reader
+from data_plane.wire.registry import API_BY_KEY, ApiKey
+from data_plane.wire.writer import Writer
+
+CLIENT_ID: Final = "cell-operations"
+_SIZE_BYTES: Final = 4
+
+
+class Speaker(NamedTuple):
+    """On whose behalf."""
+
+    tenant: str
+    principal: Principal
+    host: str
+
+
+class KafkaCalls:
+    """Of one broker."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._services: Services = calls.services
+        # Made when it is first needed.
+        self._dispatcher: Dispatcher | None = None
+        self._ids = itertools.count(1)
+
+    async def call(self, speaker: Speaker, api_key: ApiKey, version: int, request: Any) -> Any:
+        """The response. Raises Refused for what a client's connection would be closed for."""
+        spec = API_BY_KEY[api_key]
+        writer = Writer()
+        encode_request_header(
+            writer,
+            RequestHeader(
+                api_key=int(api_key),
+                api_version=version,
+                correlation_id=0,
+                client_id=CLIENT_ID,
+            ),
+        )
+        spec.encode_request(writer, request, version)
+        frame = bytearray(writer.buf)
+
+        def start(done: Done[bytes]) -> None:
+            self._dispatch(speaker, frame, done)
+
+        answer = await self._calls.begin(start)
+        reader = Reader(answer, _SIZE_BYTES, len(answer))
+        decode_response_header(reader, int(api_key), version)
+        return spec.decode_response(reader, version)
+
+    def wall_ms(self) -> int:
+        """The date."""
+        return self._services.wall_clock.wall_ms(self._calls.now_ms())
+
+    def leader_of(self, tenant: str, topic: str, partition: int) -> int:
+        """A broker's id; -1 while there is none."""
+        there = self._services.image.topic(tenant, topic)
+        if there is None or not 0 <= partition < len(there.partitions):
+            return -1
+        return there.partitions[partition].leader
+
+    def _dispatch(self, speaker: Speaker, frame: bytearray, done: Done[bytes]) -> None:
+        """On the loop."""
+        services = self._services
+        if speaker.tenant not in services.namespaces.names:
+            raise Refused(grpc.StatusCode.NOT_FOUND, f"there is no tenant {speaker.tenant}")
+        connection = ConnectionInfo(
+            connection_id=-next(self._ids),
+            peer=CLIENT_ID,
+            listener=services.advertised_listeners[0].name if services.advertised_listeners else "",
+            host=speaker.host,
+            port=0,
+            close=_closing(done),
+            fail=_closing(done),
+        )
+        connection.authenticate(speaker.principal, speaker.tenant)
+        if self._dispatcher is None:
+            self._dispatcher = Dispatcher(services)
+        now_ms = self._calls.now_ms()
+        try:
+            answer = self._dispatcher.dispatch(connection, frame, 0, len(frame), now_ms)
+        except (CloseConnection, WireError) as error:
+            raise Refused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
+        assert answer is not None, "each of these requests has an answer"
+        if isinstance(answer, Deferred):
+            # Copied while the pass still holds what the buffers refer to.
+            answer.when_complete(lambda frames: done(b"".join(frames), None))
+        else:
+            done(b"".join(answer), None)
+
+
+def _closing(done: Done[bytes]) -> Callable[[str], None]:
+    return lambda reason: done(None, Refused(grpc.StatusCode.ABORTED, reason))
