@@ -154,10 +154,8 @@ class TopicPartitions:
     def get(
         self, topic_id: bytes | UUID, index: int, tenant: str | None = None
     ) -> Partition | None:
-        """The partition this broker leads, or None; `error` then says why. Of another one's topic
-        than `tenant`'s no log is opened; one that is open is found, so whoever names a tenant
-        compares it with the partition's."""
-        # Those that have the bytes at hand ask most often; `replica` makes them of a UUID.
+        """The partition this broker leads, or None; `error` then says why. No log is opened of a
+        topic that is not `tenant`'s, but one that is open is found: compare the partition's."""
         partition = self._leading_by_id.get((topic_id, index))  # type: ignore[arg-type]
         if partition is None:
             partition = self.replica(topic_id, index, tenant)
@@ -177,8 +175,7 @@ class TopicPartitions:
     def replica(
         self, topic_id: bytes | UUID, index: int, tenant: str | None = None
     ) -> Partition | None:
-        """The local replica, whatever its role; None when there is none or its disk failed. As for
-        `tenant` see `get`."""
+        """The local replica in any role; None without one, or when its disk failed. See `get`."""
         if isinstance(topic_id, UUID):
             topic_id = topic_id.bytes
         partition = self._replicas.get((topic_id, index))
