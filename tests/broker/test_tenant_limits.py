@@ -14,15 +14,21 @@ from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
 from data_plane.cell.tenants import PutTenantState
 from data_plane.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
 from data_plane.wire.messages.create_partitions_request import (
+    CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
 from data_plane.wire.messages.create_topics_request import CreateTopicsRequest
 from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from data_plane.wire.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.registry import ApiKey
-from tests.broker.admin_player import AdminPlayer, new_topic
-from tests.broker.broker_player import values_of
+from tests.broker.admin_player import BROKER, SET, TOPIC, AdminPlayer, new_topic
+from tests.broker.broker_player import NODE_ID, values_of
 from tests.broker.test_produce import only
 from tests.broker.test_scram_credentials import OK, ScramPlayer, drop, put
 
@@ -182,3 +188,102 @@ def test_users_are_counted() -> None:
     # Those that there are change their passwords, and make room.
     assert broker.alter_users(put("bob"), drop("alice")) == {"bob": OK, "alice": OK}
     assert broker.alter_users(put("carol")) == {"carol": OK}
+
+
+# What operators allow
+
+
+BOUNDS = (
+    "segment.bytes=2097152..,min.insync.replicas=1..2,flush.messages=1000..,"
+    "unclean.leader.election.enable=false,cleanup.policy=delete|compact,"
+    "replication.factor=1,manual.assignment=false"
+)
+
+
+def made(broker: Limited, topic: Any, connection: ConnectionInfo | None = None) -> Any:
+    request = CreateTopicsRequest(topics=[topic])
+    response = broker.ask(ApiKey.CREATE_TOPICS, 7, request, connection=connection or broker.acme)
+    (result,) = response.topics
+    return result.error_code, result.error_message
+
+
+@pytest.fixture
+def bounded(broker: Limited) -> Limited:
+    assert broker.alter(BROKER, "", ("tenant.topic.bounds", SET, BOUNDS)) == (0, None)
+    return broker
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("segment.bytes", "2097151", "segment.bytes is 2097151, and tenants may have 2097152.."),
+        ("min.insync.replicas", "3", "min.insync.replicas is 3, and tenants may have 1..2"),
+        ("flush.messages", "1", "flush.messages is 1, and tenants may have 1000.."),
+        (
+            "unclean.leader.election.enable",
+            "true",
+            "unclean.leader.election.enable is true, and tenants may have false",
+        ),
+        (
+            "cleanup.policy",
+            "compact,delete",
+            "cleanup.policy is compact,delete, and tenants may have delete|compact",
+        ),
+    ],
+)
+def test_what_operators_do_not_allow_is_refused(
+    bounded: Limited, name: str, value: str, words: str
+) -> None:
+    wrong = new_topic("orders", configs={name: value})
+    assert made(bounded, wrong) == (POLICY_VIOLATION, words)
+    assert made(bounded, new_topic("orders")) == (0, None)
+    config = AlterableConfig(name=name, config_operation=SET, value=value)
+    for dry in (True, False):
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(resource_type=TOPIC, resource_name="orders", configs=[config])
+            ],
+            validate_only=dry,
+        )
+        response = bounded.ask(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, connection=bounded.acme
+        )
+        (result,) = response.responses
+        assert (result.error_code, result.error_message) == (POLICY_VIOLATION, words)
+    # The operator's own topics are his business.
+    assert made(bounded, wrong, bounded.connection) == (0, None)
+
+
+def test_what_operators_allow_is_taken(bounded: Limited) -> None:
+    configs = {
+        "segment.bytes": "2097152",
+        "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "FALSE",
+        "cleanup.policy": "compact",
+        "retention.ms": "5",
+    }
+    assert made(bounded, new_topic("orders", configs=configs)) == (0, None)
+
+
+def test_where_replicas_are_operators_may_keep_to_themselves(bounded: Limited) -> None:
+    manual = new_topic("orders", -1, -1, assignments=[(0, [NODE_ID])])
+    words = "manual.assignment is true, and tenants may have false"
+    assert made(bounded, manual) == (POLICY_VIOLATION, words)
+    assert made(bounded, new_topic("orders")) == (0, None)
+    assignment = CreatePartitionsAssignment(broker_ids=[NODE_ID])
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="orders", count=2, assignments=[assignment])],
+        timeout_ms=1000,
+    )
+    response = bounded.ask(ApiKey.CREATE_PARTITIONS, 3, request, connection=bounded.acme)
+    (result,) = response.results
+    assert (result.error_code, result.error_message) == (POLICY_VIOLATION, words)
+    assert bounded.grown("orders", 2) == (0, None)
+    assert made(bounded, manual, bounded.connection) == (0, None)
+
+
+@pytest.mark.parametrize("text", ["segment.bytes", "=1..2", "a=", "a=x..2", "a=1..y"])
+def test_a_bound_that_cannot_be_read_is_refused(broker: Limited, text: str) -> None:
+    code, message = broker.alter(BROKER, "", ("tenant.topic.bounds", SET, text))
+    assert code != 0
+    assert text in (message or "")

@@ -22,6 +22,7 @@ from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, ConfigType, parse_list
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS
 from data_plane.broker.config.resources import why_not_authorized
+from data_plane.broker.config.topic_bounds import refuse_beyond_bounds
 from data_plane.broker.config.validation import (
     CONNECTIONS_PER_IP,
     check_broker_values,
@@ -282,6 +283,8 @@ def _decide(
     if resource.type == ResourceType.TOPIC:
         touched = [name for name, _ in (*changed, *removed)]
         refuse_declared_configs(image, tenant, resource.name, touched)
+        bounds = services.config.get_list("tenant.topic.bounds")
+        refuse_beyond_bounds(tenant, bounds, dict(changed))
     if resource.type == ResourceType.BROKER:
         _check_min_isr(resource, {*names, *(name for name, _ in removed)}, after)
     return AlterConfigs(owner, resource.type, resource.name, (*changed, *removed))

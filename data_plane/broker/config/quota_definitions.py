@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from data_plane.broker.config.definition import Update, at_least, between, define
+from data_plane.broker.config.topic_bounds import BOUNDS
 from data_plane.cell.tenant_quotas import CONSUME_CAPACITY, PRODUCE_CAPACITY
 
 QUOTA_DEFINITIONS = (
@@ -50,6 +51,16 @@ QUOTA_DEFINITIONS = (
         0,
         "As the one of producers, for what consumers fetch. Not Apache Kafka's.",
         at_least(0),
+        Update.CLUSTER_WIDE,
+    ),
+    define(
+        "tenant.topic.bounds",
+        "LIST",
+        "",
+        "What clients of tenants other than `default` may set for topics: configurations, "
+        "replication.factor and manual.assignment, as segment.bytes=1048576.. or "
+        "unclean.leader.election.enable=false. Not Apache Kafka's.",
+        BOUNDS,
         Update.CLUSTER_WIDE,
     ),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from data_plane.broker.config.topic_bounds import MANUAL_ASSIGNMENT, refuse_beyond_bounds
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.refusal import Refusal, commit_refusal
 from data_plane.broker.services import Services
@@ -112,6 +113,7 @@ def _decide(
     if wanted.assignments is None:
         return grow(new, topic, additional)
     example = target_of(topic.partitions[0])
+    refuse_beyond_bounds(topic.tenant, new.topic_bounds, {MANUAL_ASSIGNMENT: "true"})
     assignments = _manual(new, wanted, len(topic.partitions), additional, example)
     new.take_room(topic.tenant, additional)
     return AddPartitions(topic.topic_id, assignments)

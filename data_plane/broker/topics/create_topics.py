@@ -15,6 +15,11 @@ from random import Random
 from typing import NamedTuple
 from uuid import UUID
 
+from data_plane.broker.config.topic_bounds import (
+    MANUAL_ASSIGNMENT,
+    REPLICATION_FACTOR,
+    refuse_beyond_bounds,
+)
 from data_plane.broker.config.validation import check_topic_configs, effective_config
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.frames import begin_frame, finish_frame
@@ -226,6 +231,15 @@ class Creations:
             assignments = _manual_assignments(new, topic)
         else:
             assignments = _automatic_assignments(services, new, topic)
+        refuse_beyond_bounds(
+            self._topics.tenant,
+            services.config.get_list("tenant.topic.bounds"),
+            {
+                **configs,
+                REPLICATION_FACTOR: str(len(assignments[0])),
+                MANUAL_ASSIGNMENT: "true" if topic.assignments else "false",
+            },
+        )
         new.take_room(self._topics.tenant, len(assignments))
         topic_id = new_topic_id(services.random)
         change = CreateTopic(

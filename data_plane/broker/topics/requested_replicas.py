@@ -46,6 +46,11 @@ class NewPartitions:
         # Of this request, by tenant.
         self._added: Counter[str] = Counter()
 
+    @property
+    def topic_bounds(self) -> list[str]:
+        """What an operator allows tenants (config/topic_bounds.py)."""
+        return self._config.get_list("tenant.topic.bounds")
+
     def take_room(self, tenant: str, partitions_count: int) -> None:
         """That tenant is to have so many more. Raises Refusal: it takes nothing in, or has as many
         as it may have."""
