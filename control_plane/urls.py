@@ -6,6 +6,8 @@ from allauth.account.decorators import secure_admin_login
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
 
+from control_plane.health import healthz
+
 # Operators log in as everybody does: with rate limits and a second factor.
 admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
 
@@ -13,6 +15,7 @@ handler404 = "control_plane.api.problems.not_found"
 handler500 = "control_plane.api.problems.failed"
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    path("healthz", healthz),
     path("api/v1/", include("control_plane.api.urls")),
     path("accounts/", include("allauth.urls")),
     path("_allauth/", include("allauth.headless.urls")),

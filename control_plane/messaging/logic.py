@@ -18,7 +18,7 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from control_plane.messaging.models import ManagedBy, Topic
-from control_plane.messaging.topic_configs import Json, normalized
+from control_plane.messaging.topic_configs import Json, normalized, refuse_other_fixed
 from control_plane.operations.facade import Actor, ResourceKind, TenantWrite, tenant_write
 from control_plane.quotas.facade import refuse_beyond
 from control_plane.tenancy.errors import Conflict, Invalid, NotFound
@@ -106,7 +106,9 @@ def do_update_topic(
             _refuse_beyond_limits(write, more_partitions=partitions - topic.partitions)
             topic.partitions = partitions
         if configs is not None:
-            topic.configs = normalized(configs)
+            wanted = normalized(configs)
+            refuse_other_fixed(topic.configs, wanted)
+            topic.configs = wanted
         is_changed = topic.spec() != before
         if is_changed and topic.managed_by == ManagedBy.CLIENT:
             raise Conflict(

@@ -109,9 +109,21 @@ CONFIGS: Final[Mapping[str, Parser]] = {
     "segment.index.bytes": _int(4),
     "segment.jitter.ms": _long(0),
     "segment.ms": _long(1),
+    "tidewheel.headers": _boolean,
     "tidewheel.undelete.ms": partial(_integer, 0, UNDELETE_MS_MAX),
     "unclean.leader.election.enable": _boolean,
 }
+
+
+# What is chosen when a topic is made, with its default, and stays.
+FIXED: Final[Mapping[str, str]] = {"tidewheel.headers": "false"}
+
+
+def refuse_other_fixed(present: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Raise Invalid where `wanted` changes what is chosen once."""
+    for name, default in FIXED.items():
+        if present.get(name, default) != wanted.get(name, default):
+            raise Invalid(f"{name} is chosen when a topic is made.", field=f"/spec/configs/{name}")
 
 
 def normalized(configs: Mapping[str, Json]) -> dict[str, str]:

@@ -269,3 +269,7 @@ def test_an_address_that_nobody_serves_is_a_problem(client: APIClient) -> None:
         answer = client.get(address)
         assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
     assert client.get("/nothing")["Content-Type"].startswith("text/html")
+
+
+def test_health_is_that_of_the_database() -> None:
+    assert APIClient().get("/healthz").json() == {"status": "ok"}

@@ -10,10 +10,14 @@ from control_plane.messaging.topic_configs import CONFIGS, Json, normalized
 from control_plane.tenancy.errors import Invalid
 from data_plane.broker.config.definition import InvalidValue
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES
+from features.headers import HEADERS_DEFINITION, HEADERS_PROPERTY
 
 # The tenant names no brokers, and what has no effect in a cell is not offered.
 NOT_OFFERED = {"leader.replication.throttled.replicas"}
-DEFINITIONS = KAFKA_TOPIC_PROPERTIES.definitions
+DEFINITIONS = {
+    **KAFKA_TOPIC_PROPERTIES.definitions,
+    HEADERS_PROPERTY: HEADERS_DEFINITION,
+}
 
 
 def test_what_is_offered_is_what_has_an_effect() -> None:

@@ -20,6 +20,7 @@ from control_plane.messaging.logic import (
     do_update_topic,
 )
 from control_plane.messaging.models import Topic
+from control_plane.messaging.topic_configs import Json
 from control_plane.operations.facade import ResourceKind, tenant_write
 from control_plane.operations.models import AuditEvent, OutboxEntry
 from control_plane.quotas.logic import do_set_quota
@@ -179,6 +180,21 @@ def test_the_same_again_makes_no_generation(acme: Tenant) -> None:
         do_update_topic(acme.actor, acme.id, topic.id, partitions=5, if_match=topic.etag)
     with pytest.raises(Invalid, match="never less"):
         do_update_topic(acme.actor, acme.id, topic.id, partitions=3)
+
+
+def test_what_is_chosen_once_stays(acme: Tenant) -> None:
+    spec = TopicSpec(configs={"tidewheel.headers": True})
+    topic = do_create_topic(acme.actor, acme.id, "orders", spec)
+    others: list[dict[str, Json]] = [{}, {"tidewheel.headers": False}]
+    for configs in others:
+        with pytest.raises(Invalid) as refusal:
+            do_update_topic(acme.actor, acme.id, topic.id, configs=configs)
+        assert refusal.value.field == "/spec/configs/tidewheel.headers"
+    same: dict[str, Json] = {"tidewheel.headers": "true", "retention.ms": 5}
+    assert do_update_topic(acme.actor, acme.id, topic.id, configs=same).generation == 2
+    plain = do_create_topic(acme.actor, acme.id, "plain", TopicSpec())
+    same = {"tidewheel.headers": "false"}
+    do_update_topic(acme.actor, acme.id, plain.id, configs=same)
 
 
 @pytest.mark.parametrize(
