@@ -24,6 +24,7 @@ from stack.errors import EXIT_FAILED, EXIT_INTERRUPTED, StackError, describe_os_
 from stack.events import PartEnded, RequestDone, Restarting, StackEvent
 from stack.folder import MetadataStoreKind, StackFolder, StackState, bootstrap
 from stack.hints import PROGRAM, data_option
+from stack.listeners import ANYBODY
 from stack.log_view import LogTails, format_line
 from stack.options import (
     StackOptions,
@@ -68,6 +69,9 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
     address = bootstrap(state.brokers)
     first_port = state.brokers[0].port
     prefix = "" if first_port == DEFAULT_PORT else f"TIDEWHEEL_URL={address} "
+    is_secure = any(each.listeners and ANYBODY not in each.listeners for each in state.brokers)
+    if is_secure:
+        prefix = f"TIDEWHEEL_URL=tidewheel://alice:PASSWORD@{address} "
     metrics = [f"http://127.0.0.1:{broker.metrics_port}/metrics" for broker in state.brokers]
     data = data_option(folder)
     end = f"Stop it with:\n  {PROGRAM} down{data}\n\n" if detached else "Ctrl-C stops it. "
@@ -83,6 +87,7 @@ def banner(state: StackState, folder: StackFolder, *, detached: bool) -> str:
             f"  data      {folder.path}",
             "",
             f"Try{'' if detached else ', in another terminal'}:",
+            *([f"  {PROGRAM} users create alice{data}"] if is_secure else []),
             f"  {prefix}{PROGRAM} topics create orders --partitions 3",
             f"  {prefix}{PROGRAM} produce orders --key customer-1 'a first message'",
             f"  {prefix}{PROGRAM} consume orders",

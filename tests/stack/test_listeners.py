@@ -14,6 +14,7 @@ from stack.listeners import listener_settings
 from stack.options import StackOptions
 from stack.reassign import running_brokers
 from stack.supervisor import Supervisor
+from stack.up import banner
 
 CERTIFICATES = StackCertificates(Path("/tls"))
 
@@ -56,6 +57,9 @@ def test_a_stack_serves_them(tmp_path: Path, is_secure: bool) -> None:
             with AdminConnection(stack.bootstrap) as connection:
                 assert running_brokers(connection) == {1}
         ca = stack.folder.tls / "ca.pem"
+        shown = banner(stack.state, stack.folder, detached=True)
+        assert str(ca) in shown
+        assert ("users create alice" in shown) is is_secure
         for name, query in (("SASL_PLAINTEXT", ""), ("SASL_SSL", f"?ca={ca}")):
             url = f"tidewheel://nobody:wrong@127.0.0.1:{broker.listeners[name]}{query}"
             with pytest.raises(NotTaken, match="nobody"):

@@ -90,7 +90,8 @@ def _unreachable_hint(url: str | None) -> str:
         address = f"{name} {redacted(url)} is its address"
     return (
         f"Check that the broker runs (`{PROGRAM} status`, with the --data that `{PROGRAM} up` was "
-        f"given), that {address}, and that no firewall is in between"
+        f"given), that {address}, with a user and a password if it wants them "
+        "(tidewheel://user:password@host:port), and that no firewall is in between"
     )
 
 
