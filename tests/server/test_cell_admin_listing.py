@@ -13,6 +13,7 @@ from data_plane.cell.credentials import PutCredential
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.tenants import PutTenantState
 from data_plane.contract import cell_admin_pb2 as messages
+from data_plane.contract.digests import digests_of
 from data_plane.server import cell_admin_listing
 from data_plane.server.cell_admin_listing import write_digest, write_page
 from data_plane.server.cell_admin_messages import read_apply
@@ -183,6 +184,20 @@ def test_digests_are_by_kind() -> None:
     differ = [old.kind for old, new in zip(before.kinds, after.kinds, strict=True) if old != new]
     assert differ == [messages.KIND_QUOTA]
     assert after.digest != before.digest
+
+
+def test_a_control_plane_computes_the_same_digests() -> None:
+    image = image_of()
+    answer = write_digest(image)
+    assert digests_of(declared()) == {one.kind: one.digest for one in answer.kinds}
+    changed = declared()
+    changed[3].credential.verifiers[0].iterations += 1
+    changed[4].generation = 2
+    differ = digests_of(changed)
+    assert {one.kind for one in answer.kinds if differ[one.kind] != one.digest} == {
+        messages.KIND_CREDENTIAL,
+        messages.KIND_TOPIC,
+    }
 
 
 @pytest.mark.parametrize(
