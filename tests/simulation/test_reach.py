@@ -184,12 +184,12 @@ EXTRAS_REACHED_PER_THOUSAND_MIN = {
         "segments deleted by size": 800,
     },
     "undeletes": {
-        "topics deleted that can come back": 3000,
-        "topics undeleted": 1500,
-        "topics purged by order": 300,
-        "topics purged in time": 300,
-        "deleted topics asked for": 500,
-        "kept offsets fetched": 20_000,
+        "topics deleted that can come back": 1200,
+        "topics undeleted": 700,
+        "topics purged by order": 150,
+        "topics purged in time": 30,
+        "deleted topics asked for": 250,
+        "kept offsets fetched": 6000,
     },
     "tenants": {
         "resources DONE": 6000,
