@@ -243,6 +243,9 @@ Global___Tenant: _TypeAlias = Tenant  # noqa: Y015
 class Credential(_message.Message):
     """A login. It stands for one principal of the tenant, for ever; grants and quotas name that, so a
     key is replaced by another credential of the same principal.
+
+    That of a client's certificate is called `x509:`, the SHA-256 of its authority's certificate in
+    hexadecimal, and one of its names, as `x509:0c…:DNS:billing.acme.example`; it has no verifiers.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
