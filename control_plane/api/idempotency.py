@@ -35,6 +35,7 @@ from control_plane.tenancy.errors import Conflict, Invalid
 
 KEPT = timedelta(hours=1)
 KEY_CHARACTERS_MAX = 255
+FORGOTTEN_MAX = 20
 NONCE_BYTES = 12
 LOCK_BYTES = 8
 
@@ -88,6 +89,7 @@ def _once(request: Request, key: str, make: Callable[[], Response]) -> Response:
         answers.delete()
         response = make()
         if response.status_code < 300:
+            _forget_expired()
             nonce = secrets.token_bytes(NONCE_BYTES)
             cipher = AESGCM(_derived(actor_id, key, "answer"))
             body = JSONRenderer().render({"data": response.data, "etag": response.get("ETag")})
@@ -100,6 +102,14 @@ def _once(request: Request, key: str, make: Callable[[], Response]) -> Response:
                 expires_at=timezone.now() + KEPT,
             )
         return response
+
+
+def _forget_expired() -> None:
+    """Each new answer takes away more than one that is over, so that they do not pile up. What
+    another request is at is left to it."""
+    over = IdempotentAnswer.objects.filter(expires_at__lt=timezone.now())
+    ids = over.select_for_update(skip_locked=True).values_list("id", flat=True)
+    IdempotentAnswer.objects.filter(id__in=list(ids[:FORGOTTEN_MAX])).delete()
 
 
 def _replayed(kept: IdempotentAnswer, cipher_key: bytes) -> Response:

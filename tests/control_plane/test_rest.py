@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from allauth.account.models import EmailAddress
 from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
@@ -172,6 +175,18 @@ def test_a_retry_gets_the_first_answer(acme: Tenant, client: APIClient) -> None:
     admin = member_of(acme, "admin")
     theirs = post(admin, at(acme, "api-keys"), body, **header)
     assert theirs.json()["id"] != first.json()["id"]
+
+
+def test_answers_are_forgotten_after_an_hour(acme: Tenant, client: APIClient) -> None:
+    for number in range(3):
+        header = {"Idempotency-Key": f"k{number}"}
+        assert post(client, at(acme, "topics"), {"name": f"t{number}"}, **header).status_code == 201
+    IdempotentAnswer.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    late = post(client, at(acme, "topics"), {"name": "t0"}, **{"Idempotency-Key": "k0"})
+    assert late.status_code == 409
+    fresh = post(client, at(acme, "topics"), {"name": "t9"}, **{"Idempotency-Key": "k9"})
+    assert fresh.status_code == 201
+    assert IdempotentAnswer.objects.count() == 1
 
 
 def test_a_refusal_is_decided_anew(acme: Tenant, client: APIClient) -> None:
