@@ -75,9 +75,8 @@ ASSIGNMENTS = st.lists(
 ).map(tuple)
 
 
-@st.composite
-def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
-    """A change that fits `image`."""
+def kinds_for(image: MetadataImage, *, has_idle_tenants: bool) -> list[str]:
+    """The changes that fit `image`."""
     kinds = ["create", "configs", "producer ids", "broker"]
     if image.topics_of("default"):
         kinds += ["delete", "partitions", "topic configs"]
@@ -85,14 +84,20 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
         kinds += ["tenant", "credential", "decoy key", "declaration", "acls", "quotas", "author"]
     if image.credentials:
         kinds += ["delete credential"]
-    idle = sorted(
-        image.tenants.keys() - {one.tenant for one in image.credentials.values()} - {"default"}
-    )
-    if idle:
+    if has_idle_tenants:
         kinds += ["delete tenant"]
     if image.acls:
         kinds += ["remove acls"]
-    kind = draw(st.sampled_from(kinds))
+    return kinds
+
+
+@st.composite
+def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
+    """A change that fits `image`."""
+    idle = sorted(
+        image.tenants.keys() - {one.tenant for one in image.credentials.values()} - {"default"}
+    )
+    kind = draw(st.sampled_from(kinds_for(image, has_idle_tenants=bool(idle))))
     free = sorted(
         {"orders", "pay", "__consumer_offsets", "a.b", "ü"} - image.topics_of("default").keys()
     )

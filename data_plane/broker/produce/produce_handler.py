@@ -123,8 +123,7 @@ class _Produce:
         acks = view.acks
         self._services = services
         self._context = context
-        self._tenant = context.names.tenant
-        self._version = version
+        self._tenant, self._version = context.names.tenant, version
         self._buf = buf
         self._position = position
         self._end = end
@@ -136,10 +135,10 @@ class _Produce:
         self._began_ms = now_ms
         self._answers: Answers = []
         self._todo: list[tuple[bytes, ProducePartition, PartitionAnswer]] = []
-        topics = context.names.topics
-        is_open = context.names.rights.is_open
-        policy_refusal = context.names.refused_by_state or context.names.storage_refusal
-        self._message_bytes_max = context.names.message_bytes_max
+        names = context.names
+        topics, is_open = names.topics, names.rights.is_open
+        policy_refusal = names.refused_by_state or names.storage_refusal
+        self._message_bytes_max = names.message_bytes_max
         refused_count = 0
         for topic in view.topics:
             topic_id = topic.topic_id
@@ -152,13 +151,12 @@ class _Produce:
                 partition_answers.append(answer)
                 if not is_allowed:
                     answer.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                    refused_count += 1
-                    continue
-                if policy_refusal:
+                elif policy_refusal:
                     answer.fail(ErrorCode.POLICY_VIOLATION, policy_refusal)
-                    refused_count += 1
+                else:
+                    self._todo.append((topic_id, piece, answer))
                     continue
-                self._todo.append((topic_id, piece, answer))
+                refused_count += 1
             self._answers.append((topic, partition_answers))
         if len(self._todo) + refused_count > PARTITIONS_MAX:
             raise MalformedFrame(f"a Produce request of more than {PARTITIONS_MAX} partitions")

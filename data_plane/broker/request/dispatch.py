@@ -101,11 +101,9 @@ class Dispatcher:
         if is_stranger and not entry.is_for_strangers:
             raise CloseConnection(f"{spec.name} before authentication")
         self._requests_by_api[api_key] = self._requests_by_api.get(api_key, 0) + 1
-        self.last_api_key = api_key
-        position += 10
-        if client_id_size < 0:
-            client_id = None
-        else:
+        self.last_api_key, position = api_key, position + 10
+        client_id: str | None = None
+        if client_id_size >= 0:
             if position + client_id_size > end:
                 raise MalformedFrame("client id reaches beyond the request")
             raw_client_id = bytes(buf[position : position + client_id_size])
