@@ -1214,7 +1214,7 @@ class OffsetTarget(_message.Message):
     topic: _builtins.str
     partition: _builtins.int
     offset: _builtins.int
-    """Cut to what the log has, as Kafka's tool does."""
+    """Cut to what the log has, as Kafka's tool does, where this broker has a replica."""
     timestamp_ms: _builtins.int
     """The first record that is not older; the end where there is none."""
     earliest: _builtins.bool

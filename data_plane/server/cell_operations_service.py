@@ -16,33 +16,18 @@ from data_plane.server.cell_operations_messages import write_sample
 from data_plane.server.change_feed import WATCHES_MAX, WRITE_TIMEOUT_S, ChangeFeed
 from data_plane.server.deleted_topics import purge, undelete, write_deleted_topics
 from data_plane.server.kafka_calls import KafkaCalls
+from data_plane.server.tenant_groups import TenantGroups
 from data_plane.server.tenant_records import TenantRecords
 from data_plane.server.usage_spool import UsageSpool
 
 USAGE_READS_MAX: Final = 4
 # Each may have some dozen MiB in memory.
 RECORD_CALLS_MAX: Final = 4
+GROUP_CALLS_MAX: Final = 4
 USAGE_POLL_S: Final = 1.0
 
 
-class _Unserved(CellOperationsServicer):
-    """What the contract has, and this version does not."""
-
-    async def ListGroups(self, request: Any, context: Context) -> Any:  # noqa: N802
-        await _unserved(context)
-
-    async def DescribeGroup(self, request: Any, context: Context) -> Any:  # noqa: N802
-        await _unserved(context)
-
-    async def ResetOffsets(self, request: Any, context: Context) -> Any:  # noqa: N802
-        await _unserved(context)
-
-
-async def _unserved(context: Context) -> None:
-    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not served by this version")
-
-
-class CellOperationsService(_Unserved):
+class CellOperationsService(CellOperationsServicer):
     """One broker's. Runs on the loop of gRPC's thread."""
 
     def __init__(
@@ -56,7 +41,10 @@ class CellOperationsService(_Unserved):
         self._usage = usage
         self._write_timeout_s = write_timeout_s
         self._feed = feed
-        self._records = TenantRecords(KafkaCalls(calls))
+        kafka = KafkaCalls(calls)
+        self._records = TenantRecords(kafka)
+        self._groups = TenantGroups(kafka, calls)
+        self._group_calls = _Places(GROUP_CALLS_MAX, "calls about groups")
         self._record_calls = _Places(RECORD_CALLS_MAX, "calls of Peek and Produce")
         self._watches = _Places(WATCHES_MAX, "calls of Watch")
         self._usage_reads = _Places(USAGE_READS_MAX, "calls of ReadUsage")
@@ -114,6 +102,27 @@ class CellOperationsService(_Unserved):
     ) -> messages.ProduceResponse:
         with self._record_calls.taken():
             return await self._records.produce(request)
+
+    @answered
+    async def ListGroups(  # noqa: N802
+        self, request: messages.ListGroupsRequest, context: Context
+    ) -> messages.ListGroupsResponse:
+        with self._group_calls.taken():
+            return await self._groups.listed(request)
+
+    @answered
+    async def DescribeGroup(  # noqa: N802
+        self, request: messages.DescribeGroupRequest, context: Context
+    ) -> messages.DescribeGroupResponse:
+        with self._group_calls.taken():
+            return await self._groups.describe(request)
+
+    @answered
+    async def ResetOffsets(  # noqa: N802
+        self, request: messages.ResetOffsetsRequest, context: Context
+    ) -> messages.ResetOffsetsResponse:
+        with self._group_calls.taken():
+            return await self._groups.reset(request)
 
     async def _samples_after(
         self, request: messages.ReadUsageRequest

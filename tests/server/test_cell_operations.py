@@ -303,6 +303,81 @@ def test_a_principal_gets_no_more_than_his_client_would(
     assert refusal.value.code() == grpc.StatusCode.NOT_FOUND
 
 
+def describe(cell: CellOperationsStub, group: str) -> messages.DescribeGroupResponse:
+    request = messages.DescribeGroupRequest(caller=caller(), group_id=group)
+    return cell.DescribeGroup(request, timeout=DEADLINE_S)
+
+
+def reset(
+    cell: CellOperationsStub, group: str, *targets: messages.OffsetTarget, **fields: Any
+) -> messages.ResetOffsetsResponse:
+    request = messages.ResetOffsetsRequest(
+        caller=caller(), group_id=group, targets=targets, **fields
+    )
+    return cell.ResetOffsets(request, timeout=DEADLINE_S)
+
+
+def to(partition: int, **where: Any) -> messages.OffsetTarget:
+    return messages.OffsetTarget(topic="lagging", partition=partition, **where)
+
+
+def committed(cell: CellOperationsStub, group: str) -> dict[int, tuple[int, int]]:
+    """By partition: the offset, and how far it is behind."""
+    offsets = describe(cell, group).offsets
+    return {one.partition: (one.committed_offset, one.lag) for one in offsets}
+
+
+def test_groups_are_listed_with_members_and_lag_and_reset_when_nobody_is_in(
+    broker: BrokerProcess, cell: CellOperationsStub, admin: AdminClient
+) -> None:
+    admin.create_topics([NewTopic("lagging", 2)])["lagging"].result(DEADLINE_S)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(10):
+        producer.produce("lagging", b"x", partition=number % 2, timestamp=1_000 * (number + 1))
+    assert producer.flush(DEADLINE_S) == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "laggards",
+            "client.id": "one",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["lagging"])
+    assert len(consumer.consume(10, DEADLINE_S)) == 10
+    moved = [TopicPartition("lagging", 0, 2), TopicPartition("lagging", 1, 5)]
+    consumer.commit(offsets=moved, asynchronous=False)
+    described = describe(cell, "laggards")
+    assert (described.group.state, described.group.protocol_type) == ("Stable", "consumer")
+    (member,) = described.members
+    assert member.client_id == "one"
+    assert [(one.topic, sorted(one.partitions)) for one in member.assigned] == [("lagging", [0, 1])]
+    assert committed(cell, "laggards") == {0: (2, 3), 1: (5, 0)}
+    assert described.offsets[0].leader == 0
+    listed = cell.ListGroups(messages.ListGroupsRequest(caller=caller()), timeout=DEADLINE_S)
+    assert "laggards" in [group.group_id for group in listed.groups]
+    refused = reset(cell, "laggards", to(0, earliest=True))
+    assert refused.failure.error_code == ErrorCode.NON_EMPTY_GROUP
+    assert committed(cell, "laggards") == {0: (2, 3), 1: (5, 0)}
+    consumer.close()
+    tried = reset(cell, "laggards", to(0, earliest=True), validate_only=True)
+    assert [one.offset for one in tried.results] == [0]
+    assert committed(cell, "laggards")[0] == (2, 3)
+    done = reset(cell, "laggards", to(0, latest=True), to(1, timestamp_ms=3_500))
+    assert [one.offset for one in done.results] == [5, 1]
+    assert committed(cell, "laggards") == {0: (5, 0), 1: (1, 4)}
+    assert [one.offset for one in reset(cell, "laggards", to(0, offset=99)).results] == [5]
+    assert reset(cell, "laggards", to(0, offset=3), to(1, forget=True)).results[0].offset == 3
+    assert committed(cell, "laggards") == {0: (3, 2)}
+    # A client begins there.
+    again = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "laggards"})
+    again.subscribe(["lagging"])
+    (message,) = again.consume(1, DEADLINE_S)
+    assert (message.partition(), message.offset()) == (0, 3)
+    again.close()
+
+
 @pytest.mark.parametrize(
     ("request_made", "status"),
     [
