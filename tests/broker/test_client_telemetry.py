@@ -64,3 +64,16 @@ def test_there_are_no_client_metrics_resources() -> None:
         request = ListConfigResourcesRequest(resource_types=[16] if version else [])
         listed = broker.ask(ApiKey.LIST_CONFIG_RESOURCES, version, request)
         assert (listed.error_code, listed.config_resources) == (0, [])
+
+
+def test_a_subscription_that_nobody_has_made_is_described_by_its_defaults() -> None:
+    broker = AdminPlayer()
+    described = broker.describe(16, "mine")
+    assert described.error_code == 0
+    values = {config.name: (config.value, config.config_source) for config in described.configs}
+    assert values == {"interval.ms": ("300000", 5), "match": ("", 5), "metrics": ("", 5)}
+    nameless = broker.describe(16, "")
+    assert (nameless.error_code, nameless.error_message) == (
+        42,
+        "Client metrics subscription name must not be empty",
+    )

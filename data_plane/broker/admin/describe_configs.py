@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from data_plane.broker.admin.log_threshold import ROOT_LOGGER
 from data_plane.broker.config.broker_definitions import BROKER_DEFINITIONS
+from data_plane.broker.config.client_metrics_definitions import CLIENT_METRICS_DEFINITIONS
 from data_plane.broker.config.definition import ConfigDefinition, Update, unknown_property
 from data_plane.broker.config.effective import Source, Synonym, config_text, shown_value
 from data_plane.broker.config.group_definitions import GROUP_DEFINITIONS, GROUP_SYNONYMS
@@ -281,6 +282,13 @@ def _entries(
             if not name:
                 raise _invalid_request("Group name must not be empty")
             return _group_entries(services, context.tenant, name)
+        case ResourceType.CLIENT_METRICS:
+            if not name:
+                raise _invalid_request("Client metrics subscription name must not be empty")
+            return [
+                _Entry(one, one.default, Source.DEFAULT, False, [])
+                for one in CLIENT_METRICS_DEFINITIONS
+            ]
     raise _invalid_request(ErrorCode.INVALID_REQUEST.message)
 
 
