@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import random
 import signal
@@ -39,8 +38,8 @@ from data_plane.server.connection import Connection
 from data_plane.server.disk_space import measure_space
 from data_plane.server.entry import Addresses, Entry, enter_cell, new_incarnation_id
 from data_plane.server.features import Feature, supported_features
-from data_plane.server.health import health
 from data_plane.server.http import HttpListener, HttpResponse
+from data_plane.server.http_pages import health_page, metrics_page, starting_page
 from data_plane.server.interpreter import tune_interpreter
 from data_plane.server.listener import Listener
 from data_plane.server.logging_setup import THRESHOLD
@@ -366,20 +365,11 @@ class BrokerProcess:
         """Samples of what tenants use, where a control plane may ask for them."""
         if self._settings.cell_admin is None:
             return
-        from data_plane.server.usage_sampler import UsageSampler
-        from data_plane.server.usage_spool import UsageSpool
+        from data_plane.server.usage_sampler import make_usage_sampler
 
-        budget = self._listener.connections_budget
-        now_ms = self._clock.now_ms()
-        try:
-            spool = UsageSpool(ports.fs, str(self._settings.data_directories[0]))
-        except OSError as error:
-            # Its disk is about to be given up, or has no room; that is no reason not to serve.
-            self._log.error("usage_not_stored", error=repr(error))
-            return
-        incarnation = f"{services.random.getrandbits(128):032x}"
-        self._usage = UsageSampler(services, spool, incarnation, now_ms, budget.used_by)
-        services.components.append(self._usage)
+        folder = str(self._settings.data_directories[0])
+        used_by = self._listener.connections_budget.used_by
+        self._usage = make_usage_sampler(services, ports.fs, folder, self._clock.now_ms(), used_by)
 
     async def _serve_cell_admin(self, services: Services) -> int | None:
         """The port of the control plane's service, where it is served. Raises OSError."""
@@ -487,21 +477,14 @@ class BrokerProcess:
         return [connection for listener in self._listeners for connection in listener.connections]
 
     def _metrics_page(self) -> HttpResponse:
-        if not self._is_open:
-            return HttpResponse("503 Service Unavailable", "text/plain", b"starting\n")
-        from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-
-        return HttpResponse("200 OK", CONTENT_TYPE_LATEST, generate_latest(self._services.metrics))
+        return metrics_page(self._services.metrics) if self._is_open else starting_page()
 
     def _health_page(self) -> HttpResponse:
-        is_healthy, content = health(
+        return health_page(
             is_ready=self._is_ready,
             directories=self._services.logs.directories if self._is_open else (),
             why_no_deletion=self._services.deletion_permit.why_not_by_date if self._is_open else "",
         )
-        body = (json.dumps(content) + "\n").encode()
-        code = "200 OK" if is_healthy else "503 Service Unavailable"
-        return HttpResponse(code, "application/json", body)
 
     def _add_metrics(self, services: Services) -> None:
         from data_plane.server.process_metrics import ProcessCollector

@@ -22,6 +22,7 @@ from uuid import UUID
 from data_plane.broker.request.namespaces import TenantUse
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import MetadataImage, is_internal_topic
+from data_plane.log.file_system import FileSystem
 from data_plane.replica.partition import Partition
 from data_plane.replica.topic_use import TopicUse
 from data_plane.server.usage_spool import KILLED, Lost, Sample, TenantRow, TopicRow, UsageSpool
@@ -259,3 +260,24 @@ class UsageSampler:
         if error is not None and not self._is_failing:
             self._services.log.error("usage_not_stored", error=repr(error))
         self._is_failing = error is not None
+
+
+def make_usage_sampler(
+    services: Services,
+    fs: FileSystem,
+    folder: str,
+    now_ms: int,
+    connections: Callable[[], Mapping[str, int]],
+) -> UsageSampler | None:
+    """One that stores in `folder`, a component of the broker from now on; None where nothing can be
+    stored."""
+    try:
+        spool = UsageSpool(fs, folder)
+    except OSError as error:
+        # Its disk is about to be given up, or has no room; that is no reason not to serve.
+        services.log.error("usage_not_stored", error=repr(error))
+        return None
+    incarnation = f"{services.random.getrandbits(128):032x}"
+    sampler = UsageSampler(services, spool, incarnation, now_ms, connections)
+    services.components.append(sampler)
+    return sampler

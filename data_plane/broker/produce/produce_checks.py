@@ -54,6 +54,9 @@ HERE_RECOMPRESSED_BYTES_MAX = 4 << 10
 # Unpacked, of topics whose features have rules for records: those look at headers in Python.
 HERE_RULED_BYTES_MAX = 64 << 10
 
+CONTROL_RECORDS_REFUSED = "Clients are not allowed to write control records"
+TRANSACTIONS_REFUSED = "Transactional records need an open transaction; this broker serves none"
+
 SPECIAL_BATCH_BITS = TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 _INT64 = struct.Struct(">q")

@@ -29,7 +29,9 @@ from collections.abc import Callable
 from uuid import UUID
 
 from data_plane.broker.produce.produce_checks import (
+    CONTROL_RECORDS_REFUSED,
     SPECIAL_BATCH_BITS,
+    TRANSACTIONS_REFUSED,
     Checked,
     ProduceChecks,
     Refusal,
@@ -460,17 +462,12 @@ class _Produce:
     ) -> None:
         self._services.counters.refused_batches += 1
         if is_control:
-            answer.fail(
-                ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records"
-            )
+            answer.fail(ErrorCode.INVALID_RECORD, CONTROL_RECORDS_REFUSED)
             answer.log_start_offset = partition.log.log_start_offset
         elif self._view.transactional_id is not None and self._context.may(
             AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, self._view.transactional_id
         ):
-            answer.fail(
-                ErrorCode.INVALID_TXN_STATE,
-                "Transactional records need an open transaction; this broker serves none",
-            )
+            answer.fail(ErrorCode.INVALID_TXN_STATE, TRANSACTIONS_REFUSED)
         else:
             answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 

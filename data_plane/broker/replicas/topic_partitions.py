@@ -454,10 +454,9 @@ class TopicPartitions:
             error = check_leader_epoch(image.leader_epoch, current_leader_epoch)
             if error is not ErrorCode.NONE:
                 return error
-        if image.leader != self._node_id:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self._loads is not None and (topic.id_bytes, index) in self._loads:
-            # Clients ask again soon.
+        # Of one that is loading clients ask again soon.
+        is_loading = self._loads is not None and (topic.id_bytes, index) in self._loads
+        if image.leader != self._node_id or is_loading:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.KAFKA_STORAGE_ERROR
 
