@@ -49,7 +49,7 @@ from data_plane.server.ready_pipe import ReadyPipe
 from data_plane.server.shared_store import open_shared_store
 from data_plane.server.thread_executor import ThreadExecutor
 from data_plane.server.tick_timer import TickTimer
-from data_plane.server.time_limit import limited
+from data_plane.server.time_limit import limited, until
 from data_plane.wire.kernel import WHY_INTERPRETED
 
 if TYPE_CHECKING:
@@ -139,7 +139,10 @@ class BrokerProcess:
         services = make_services(settings, ports, entry)
         self._make_listeners(services, taken, budget.connections_max)
         services.timers.on_earlier = self._timer.wake_at
-        self._add_metrics(services)
+        from data_plane.server.process_metrics import ProcessCollector
+
+        services.metrics.register(ProcessCollector(self._listener, self._executor))
+        services.metrics.register(LoopCollector(self._watch))
         self._make_usage(services, ports)
         self._services = services
         self._is_open = True
@@ -424,10 +427,10 @@ class BrokerProcess:
         now_ms = self._clock.now_ms()
         services.stop(now_ms)
         services.wakes.run(now_ms)
-        await _until(lambda: self._is_drained(), deadline_s)
+        await until(lambda: self._is_drained(), deadline_s)
         for connection in self._connections():
             connection.close("the broker stops", is_expected=True)
-        await _until(lambda: not self._connections(), deadline_s)
+        await until(lambda: not self._connections(), deadline_s)
         for connection in self._connections():
             if connection.transport is not None:
                 connection.transport.abort()
@@ -454,7 +457,7 @@ class BrokerProcess:
             connection.stop_reading()
         # Some wait behind polls that wait.
         self._services.fetches.stop(self._clock.now_ms())
-        await _until(
+        await until(
             lambda: not any(connection.has_backlog for connection in self._connections()),
             deadline_s,
         )
@@ -485,18 +488,6 @@ class BrokerProcess:
             directories=self._services.logs.directories if self._is_open else (),
             why_no_deletion=self._services.deletion_permit.why_not_by_date if self._is_open else "",
         )
-
-    def _add_metrics(self, services: Services) -> None:
-        from data_plane.server.process_metrics import ProcessCollector
-
-        services.metrics.register(ProcessCollector(self._listener, self._executor))
-        services.metrics.register(LoopCollector(self._watch))
-
-
-async def _until(condition: Callable[[], bool], deadline_s: float) -> None:
-    # Polling is enough for a thing that happens once, when the process ends.
-    while not condition() and time.monotonic() < deadline_s:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
 
 
 def run_broker(

@@ -1,9 +1,11 @@
-"""A bound for what blocks: another thread steps in when it takes too long."""
+"""Bounds in time, of an end that is waited for: for what blocks, and for what comes true."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 
@@ -17,3 +19,10 @@ def limited(limit_s: float, on_late: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+async def until(condition: Callable[[], bool], deadline_s: float) -> None:
+    """Wait until it is so, or until `deadline_s` by the monotonic clock."""
+    # Polling is enough for a thing that happens once, when the process ends.
+    while not condition() and time.monotonic() < deadline_s:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)

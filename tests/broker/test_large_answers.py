@@ -200,10 +200,11 @@ def test_all_groups(broker: Groups, turns: BrokerTurns) -> None:
 def test_another_tenant_is_told_its_own(broker: Groups, turns: BrokerTurns, version: int) -> None:
     broker.make_tenant("acme")
     broker.connection.namespace = "acme"
-    broker.commit(GROUP, TOPICS, PARTITIONS_COUNT, "acme")
+    acme = broker.services.image.tenants["acme"].tenant_id
+    broker.commit(GROUP, TOPICS, PARTITIONS_COUNT, acme)
     broker.commit(GROUP, TOPICS[:1], 1)
     for number in range(6000):
-        broker.commit(str(number), [], 0, "acme" if number % 2 else "default")
+        broker.commit(str(number), [], 0, acme if number % 2 else "default")
     response = answer(broker, turns, ApiKey.OFFSET_FETCH, version, all_offsets(version))
     topics = response.topics if version < 8 else response.groups[0].topics
     assert [topic.name for topic in topics] == TOPICS

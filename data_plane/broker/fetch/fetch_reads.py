@@ -449,13 +449,9 @@ class FetchReads:
             fetch_set.session_id = NO_SESSION_ID
         else:
             fetch_set.dirty.update(self._untold)
+        session_id, no_error = fetch_set.session_id, int(ErrorCode.NONE)
         frame = encode_fetch_response(
-            self._services,
-            self._context,
-            (),
-            int(ErrorCode.NONE),
-            fetch_set.session_id,
-            throttle_ms,
+            self._services, self._context, (), no_error, session_id, throttle_ms
         )
         if not fetch_set.is_kept:
             self._fetches.closing.close(fetch_set)
