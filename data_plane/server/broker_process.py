@@ -39,11 +39,16 @@ from data_plane.server.disk_space import measure_space
 from data_plane.server.entry import Addresses, Entry, enter_cell, new_incarnation_id
 from data_plane.server.features import Feature, supported_features
 from data_plane.server.http import HttpListener, HttpResponse
-from data_plane.server.http_pages import health_page, metrics_page, starting_page
+from data_plane.server.http_pages import (
+    add_process_metrics,
+    health_page,
+    metrics_page,
+    starting_page,
+)
 from data_plane.server.interpreter import tune_interpreter
 from data_plane.server.listener import Listener
 from data_plane.server.logging_setup import THRESHOLD
-from data_plane.server.loop_watch import LoopCollector, LoopWatch
+from data_plane.server.loop_watch import LoopWatch
 from data_plane.server.ports import NoPeers, Ports
 from data_plane.server.ready_pipe import ReadyPipe
 from data_plane.server.shared_store import open_shared_store
@@ -139,10 +144,7 @@ class BrokerProcess:
         services = make_services(settings, ports, entry)
         self._make_listeners(services, taken, budget.connections_max)
         services.timers.on_earlier = self._timer.wake_at
-        from data_plane.server.process_metrics import ProcessCollector
-
-        services.metrics.register(ProcessCollector(self._listener, self._executor))
-        services.metrics.register(LoopCollector(self._watch))
+        add_process_metrics(services.metrics, self._listener, self._executor, self._watch)
         self._make_usage(services, ports)
         self._services = services
         self._is_open = True
@@ -352,10 +354,9 @@ class BrokerProcess:
     def _signalled(self, number: signal.Signals) -> None:
         # Signals often come in pairs: Ctrl-C reaches the process group, and then its launcher stops
         # it, too. Stopping takes a bounded time anyway; only kill -9 is quicker.
-        if self._stop_requested.is_set():
-            return
-        self._log.info("stopping", signal=number.name)
-        self._stop_requested.set()
+        if not self._stop_requested.is_set():
+            self._log.info("stopping", signal=number.name)
+            self._stop_requested.set()
 
     def _abandoned(self) -> None:
         self._log.warning("starter_gone")
@@ -457,10 +458,7 @@ class BrokerProcess:
             connection.stop_reading()
         # Some wait behind polls that wait.
         self._services.fetches.stop(self._clock.now_ms())
-        await until(
-            lambda: not any(connection.has_backlog for connection in self._connections()),
-            deadline_s,
-        )
+        await until(lambda: not any(one.has_backlog for one in self._connections()), deadline_s)
         for connection in self._connections():
             connection.drop_backlog()
 
@@ -472,9 +470,8 @@ class BrokerProcess:
             lane.close()
 
     def _is_drained(self) -> bool:
-        return self._executor.open_count == 0 and all(
-            connection.is_answered for connection in self._connections()
-        )
+        connections = self._connections()
+        return self._executor.open_count == 0 and all(one.is_answered for one in connections)
 
     def _connections(self) -> list[Connection]:
         return [connection for listener in self._listeners for connection in listener.connections]

@@ -1,4 +1,5 @@
-"""The pages of the HTTP port: /metrics and /healthz, as responses."""
+"""The pages of the HTTP port, /metrics and /healthz: as responses, and what the first one shows of
+the process."""
 
 from __future__ import annotations
 
@@ -9,9 +10,13 @@ from typing import TYPE_CHECKING
 from data_plane.log.log_directory import LogDirectory
 from data_plane.server.health import health
 from data_plane.server.http import HttpResponse
+from data_plane.server.loop_watch import LoopCollector, LoopWatch
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+    from data_plane.server.listener import Listener
+    from data_plane.server.thread_executor import ThreadExecutor
 
 
 def starting_page() -> HttpResponse:
@@ -34,3 +39,13 @@ def health_page(
     body = (json.dumps(content) + "\n").encode()
     code = "200 OK" if is_healthy else "503 Service Unavailable"
     return HttpResponse(code, "application/json", body)
+
+
+def add_process_metrics(
+    registry: CollectorRegistry, listener: Listener, executor: ThreadExecutor, watch: LoopWatch
+) -> None:
+    """What the page shows of the process, besides what the broker counts."""
+    from data_plane.server.process_metrics import ProcessCollector
+
+    registry.register(ProcessCollector(listener, executor))
+    registry.register(LoopCollector(watch))
