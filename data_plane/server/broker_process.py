@@ -58,9 +58,8 @@ from data_plane.server.time_limit import limited, until
 from data_plane.wire.kernel import WHY_INTERPRETED
 
 if TYPE_CHECKING:
-    from data_plane.server.cell_admin_server import CellAdminServer
     from data_plane.server.cell_member import CellMember
-    from data_plane.server.usage_sampler import UsageSampler
+    from data_plane.server.control_plane_access import ControlPlaneAccess
 
 TICK_INTERVAL_MS_MAX = 1000
 # File work that holds up requests: cold reads, syncs, metadata commits, searches by time.
@@ -106,8 +105,7 @@ class BrokerProcess:
         self._is_open = False
         self._is_ready = False
         self._member: CellMember | None = None
-        self._cell_admin: CellAdminServer | None = None
-        self._usage: UsageSampler | None = None
+        self._control_plane: ControlPlaneAccess | None = None
 
     async def run(self) -> None:
         """Raises what `enter_cell` raises, and SupersededError after having stopped."""
@@ -145,7 +143,7 @@ class BrokerProcess:
         self._make_listeners(services, taken, budget.connections_max)
         services.timers.on_earlier = self._timer.wake_at
         add_process_metrics(services.metrics, self._listener, self._executor, self._watch)
-        self._make_usage(services, ports)
+        self._admit_control_plane(services, ports)
         self._services = services
         self._is_open = True
         services.start(self._clock.now_ms())
@@ -164,15 +162,16 @@ class BrokerProcess:
         watch.is_serving = True
         if member is not None:
             await member.until_active(self._stop_requested)
-        cell_admin_port = await self._serve_cell_admin(services)
+        access = self._control_plane
+        cell_admin_port = None if access is None else await access.serve(self._call_from_thread)
         self._is_ready = True
         self._say_ready(taken, metrics_port, cell_admin_port)
         await self._stop_requested.wait()
         if member is not None:
             await member.leave()
         self._is_ready = False
-        if self._cell_admin is not None:
-            await self._cell_admin.close()
+        if access is not None:
+            await access.close()
         await self._stop()
         end_watch()
         http.close()
@@ -365,29 +364,12 @@ class BrokerProcess:
     def request_stop(self) -> None:
         self._stop_requested.set()
 
-    def _make_usage(self, services: Services, ports: Ports) -> None:
-        """Samples of what tenants use, where a control plane may ask for them."""
-        if self._settings.cell_admin is None:
-            return
-        from data_plane.server.usage_sampler import make_usage_sampler
+    def _admit_control_plane(self, services: Services, ports: Ports) -> None:
+        if self._settings.cell_admin is not None:
+            from data_plane.server.control_plane_access import ControlPlaneAccess
 
-        folder = str(self._settings.data_directories[0])
-        used_by = self._listener.connections_budget.used_by
-        self._usage = make_usage_sampler(services, ports.fs, folder, self._clock.now_ms(), used_by)
-
-    async def _serve_cell_admin(self, services: Services) -> int | None:
-        """The port of the control plane's service, where it is served. Raises OSError."""
-        settings = self._settings.cell_admin
-        if settings is None:
-            return None
-        # A broker without it starts faster, and is smaller.
-        from data_plane.server.cell_admin_server import CellAdminServer
-
-        usage = None if self._usage is None else self._usage.spool
-        self._cell_admin = CellAdminServer(
-            services, settings, self._call_from_thread, self._log, self._clock.now_ms, usage
-        )
-        return await self._cell_admin.start()
+            access = ControlPlaneAccess(services, ports, self._settings, self._listener)
+            self._control_plane = access
 
     def _call_from_thread(self, call: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(self._run_call, call)
@@ -402,17 +384,15 @@ class BrokerProcess:
             finally:
                 self._watch.end()
 
-    def _say_ready(
-        self, taken: TakenAddresses, metrics_port: int, cell_admin_port: int | None
-    ) -> None:
+    def _say_ready(self, taken: TakenAddresses, metrics_port: int, admin_port: int | None) -> None:
         ports: dict[str, int | dict[str, int]] = {
             "port": taken.port,
             "metrics_port": metrics_port,
             "inter_broker_port": taken.addresses.inter_broker_port,
             "listeners": {each.name: each.port for each in taken.addresses.listeners},
         }
-        if cell_admin_port is not None:
-            ports["cell_admin_port"] = cell_admin_port
+        if admin_port is not None:
+            ports["cell_admin_port"] = admin_port
         start_ms = int((time.monotonic() - self._started_s) * 1000)
         self._log.info("ready", **ports, start_ms=start_ms)
         if self._ready_pipe is not None:
@@ -440,8 +420,8 @@ class BrokerProcess:
             self._close_executors()
             # What the last file work reported back is still queued on the loop.
             await asyncio.sleep(0)
-            if self._usage is not None:
-                self._usage.finish(self._clock.now_ms())
+            if self._control_plane is not None:
+                self._control_plane.finish()
             close_services(services, self._clock.now_ms())
         if self._member is not None:
             self._member.close()

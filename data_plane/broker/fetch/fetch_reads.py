@@ -482,16 +482,14 @@ class FetchReads:
         dirty = self._fetch_set.dirty
         are_many = len(dirty) > LOOKED_AT_MAX
         counters = self._services.counters
-        is_follower = self.rights.is_follower
         for result in results:
             target = result.target
             target.sent_high_watermark = result.high_watermark
             target.sent_log_start_offset = result.log_start_offset
             counters.fetched_bytes += result.size
-            if result.size and not is_follower and target.partition is not None:
-                use = target.partition.use
-                use.bytes_out += result.size
-                use.reads_out += 1
+            if result.size and not self.rights.is_follower and target.partition is not None:
+                target.partition.use.bytes_out += result.size
+                target.partition.use.reads_out += 1
             if (result.size or are_many) and target in dirty:
                 # To the end of the order: the others are served first next time.
                 del dirty[target]
