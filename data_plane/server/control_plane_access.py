@@ -13,8 +13,7 @@ from data_plane.broker.services import Services
 from data_plane.server.cell_calls import OnLoop
 from data_plane.server.listener import Listener
 from data_plane.server.ports import Ports
-from data_plane.server.usage_sampler import UsageSampler
-from data_plane.server.usage_spool import UsageSpool
+from data_plane.server.usage_sampler import make_usage_sampler
 
 if TYPE_CHECKING:
     from data_plane.server.cell_admin_server import CellAdminServer
@@ -36,18 +35,13 @@ class ControlPlaneAccess:
         self._settings = settings.cell_admin
         self._now_ms: Callable[[], int] = ports.now_ms
         self._server: CellAdminServer | None = None
-        self._usage: UsageSampler | None = None
-        try:
-            spool = UsageSpool(ports.fs, str(settings.data_directories[0]))
-        except OSError as error:
-            # Its disk is about to be given up, or has no room; that is no reason not to serve.
-            services.log.error("usage_not_stored", error=repr(error))
-            return
-        incarnation = f"{services.random.getrandbits(128):032x}"
-        self._usage = UsageSampler(
-            services, spool, incarnation, ports.now_ms(), clients.connections_budget.used_by
+        self._usage = make_usage_sampler(
+            services,
+            ports.fs,
+            str(settings.data_directories[0]),
+            ports.now_ms(),
+            clients.connections_budget.used_by,
         )
-        services.components.append(self._usage)
 
     async def serve(self, on_loop: OnLoop) -> int:
         """The port. Raises OSError."""
