@@ -1,0 +1,224 @@
+"""Subscriptions at one broker without a server: who may make them, and what becomes of them when
+their source, or they themselves, change."""
+
+from __future__ import annotations
+
+import pytest
+
+from data_plane.broker.authorization.requirements import GUARDS
+from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
+from data_plane.cell.acls import (
+    Acl,
+    AclEntry,
+    AclOperation,
+    AclResourceType,
+    AddAcls,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
+from data_plane.cell.changes import Change, UpdateFeature
+from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL, VIRTUAL_TOPICS
+from data_plane.cell.tenants import PutTenant, TenantImage
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
+from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from data_plane.wire.records import NewRecord, build_batch, decode_batch, iter_batch_headers
+from data_plane.wire.registry import ApiKey
+from features.catalogue import FEATURES
+from tests.broker.admin_player import TOPIC, AdminPlayer, Outcome, new_topic
+from tests.broker.broker_player import NOW_MS, Pending
+
+SET = 0
+
+
+def properties() -> TopicProperties:
+    found = KAFKA_TOPIC_PROPERTIES
+    for feature in FEATURES:
+        found = feature.add_properties(found)
+    return found
+
+
+class Player(AdminPlayer):
+    """With `orders` of two partitions, and all features."""
+
+    def __init__(self, *, level: int = 1) -> None:
+        super().__init__(topics=properties())
+        for feature in FEATURES:
+            if feature.plug_in is not None:
+                feature.plug_in(self.services)
+        self.services.handlers.guards.update(GUARDS)
+        self.commit(UpdateFeature(METADATA_VERSION, TENANCY_LEVEL))
+        if level:
+            self.commit(UpdateFeature(VIRTUAL_TOPICS, level))
+        self.create_topic("orders", 2, {"tidewheel.headers": "true"})
+
+    def commit(self, *changes: Change) -> None:
+        services = self.services
+        version = services.image.version
+        services.apply_image(services.store.apply(changes, version, f"after {version}"), NOW_MS)
+        self.run_jobs()
+
+    def subscribe(self, name: str = "pay", **configs: str) -> Outcome:
+        return self.made(name, -1, {"tidewheel.source": "orders", **configs})
+
+    def made(self, name: str, partitions: int, configs: dict[str, str]) -> Outcome:
+        wanted = {key.replace("filter", "tidewheel.filter"): text for key, text in configs.items()}
+        (result,) = self.create(new_topic(name, partitions, -1, configs=dict(wanted)))
+        return result.error_code, result.error_message
+
+    def append(self, *tags: str, index: int = 0) -> None:
+        """A record with each of these tags, in one batch; its value is the tag."""
+        records = [
+            NewRecord(NOW_MS, None, tag.encode(), ((b"tw-tag", tag.encode()),)) for tag in tags
+        ]
+        pending = self.produce("orders", [], index=index, batch=build_batch(records))
+        ((error,),) = (
+            [part.error_code for part in topic.partition_responses]
+            for topic in pending.response.responses
+        )
+        assert error == 0
+
+    def read(self, topic: str, index: int = 0, offset: int = 0) -> list[bytes]:
+        pending = self.fetch({(topic, index): offset})
+        self.run_jobs()
+        return shown_values(pending)
+
+    def shown(self, name: str) -> int:
+        """How many partitions Metadata shows."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+        (topic,) = self.ask(ApiKey.METADATA, 12, request).topics
+        return len(topic.partitions)
+
+    def delete(self, *names: str) -> list[Outcome]:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
+        results = self.ask(ApiKey.DELETE_TOPICS, 6, request).responses
+        return [(result.error_code, result.error_message) for result in results]
+
+
+def shown_values(pending: Pending) -> list[bytes]:
+    """Of the only partition of an answer, which may be left out when it has nothing to say."""
+    records = [part.records for topic in pending.response.responses for part in topic.partitions]
+    return [
+        record.value or b""
+        for data in records
+        if data
+        for batch in iter_batch_headers(data, 0, len(data))
+        if not batch.is_control
+        for record in decode_batch(data, batch.position)
+    ]
+
+
+def grant(operation: AclOperation, name: str) -> Acl:
+    entry = AclEntry("User:ANONYMOUS", "*", operation, int(Permission.ALLOW))
+    pattern = ResourcePattern(int(AclResourceType.TOPIC), int(PatternType.LITERAL), name)
+    return Acl(pattern, entry)
+
+
+def test_each_partition_shows_what_matches_of_the_source_s() -> None:
+    player = Player()
+    assert player.subscribe(filter="a or c") == (0, None)
+    player.append("a", "b", "c")
+    player.append("b", "c", index=1)
+    assert player.shown("pay") == 4
+    assert player.read("pay", 0) == [b"a", b"c"]
+    assert player.read("pay", 2) == [b"c"]
+    assert player.read("pay", 1) == player.read("pay", 3) == []
+    assert player.read("orders") == [b"a", b"b", b"c"]
+
+
+def test_an_edit_holds_from_the_next_fetch_on() -> None:
+    player = Player()
+    player.subscribe(filter="a")
+    player.append("a", "b")
+    assert player.read("pay") == [b"a"]
+    assert player.alter(TOPIC, "pay", ("tidewheel.filter", SET, "b")) == (0, None)
+    assert player.read("pay") == [b"b"]
+    assert player.alter(TOPIC, "pay", ("tidewheel.filter", SET, "")) == (0, None)
+    assert player.read("pay") == [b"a", b"b"]
+
+
+def test_a_fetch_that_waits_goes_by_the_new_filter() -> None:
+    player = Player()
+    player.subscribe(filter="a")
+    waiting = player.fetch({("pay", 0): 0}, max_wait_ms=1_000)
+    assert not waiting.is_answered
+    player.alter(TOPIC, "pay", ("tidewheel.filter", SET, "b"))
+    player.append("a", "b")
+    player.run_jobs()
+    assert shown_values(waiting) == [b"b"]
+
+
+def test_what_a_topic_is_created_with_stays() -> None:
+    player = Player()
+    player.subscribe()
+    player.create_topic("others", 2)
+    for topic, name, value in (
+        ("pay", "tidewheel.source", "others"),
+        ("orders", "tidewheel.source", "others"),
+        ("orders", "tidewheel.headers", "false"),
+        ("others", "tidewheel.headers", "true"),
+    ):
+        code, message = player.alter(TOPIC, topic, (name, SET, value))
+        assert code == ErrorCode.INVALID_CONFIG
+        assert message == f"{name} cannot change: it is set when the topic is created"
+    assert player.alter(TOPIC, "others", ("tidewheel.headers", SET, "false")) == (0, None)
+
+
+def test_a_source_goes_with_its_subscriptions_or_not_at_all() -> None:
+    player = Player()
+    player.subscribe("pay")
+    player.subscribe("ship")
+    assert player.delete("orders", "ship") == [
+        (
+            ErrorCode.POLICY_VIOLATION,
+            "Topic 'orders' is read by 'pay': delete these as well, before or in the same request.",
+        ),
+        (0, None),
+    ]
+    assert player.delete("orders", "pay") == [(0, None), (0, None)]
+    assert player.services.image.topics_of("default") == {}
+
+
+def test_a_fetch_of_what_is_deleted_is_told() -> None:
+    player = Player()
+    player.subscribe()
+    waiting = player.fetch({("pay", 0): 0}, max_wait_ms=10_000)
+    player.delete("pay")
+    player.run_jobs()
+    (topic,) = waiting.response.responses
+    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_all_brokers_have_to_know_virtual_topics() -> None:
+    code, message = Player(level=0).subscribe()
+    assert code == ErrorCode.UNSUPPORTED_VERSION
+    assert message is not None
+    assert "needs the feature tidewheel.virtual.topics at level 1" in message
+
+
+@pytest.mark.parametrize("source", ["orders", "nowhere"])
+def test_who_makes_one_may_read_the_source(source: str) -> None:
+    player = Player()
+    player.commit(AddAcls("default", (grant(AclOperation.CREATE, "pay"),)))
+    player.commit(AddAcls("default", (grant(AclOperation.READ, "other"),)))
+    settings = {"allow.everyone.if.no.acl.found": "false"}
+    cluster_id = player.services.image.cluster_id
+    player.commit(PutTenant(TenantImage("default", cluster_id, settings=settings)))
+    # The same, whether there is such a topic or not.
+    assert player.made("pay", -1, {"tidewheel.source": source}) == (
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        f"Who reads from topic '{source}' needs READ on it.",
+    )
+    player.commit(AddAcls("default", (grant(AclOperation.READ, "orders"),)))
+    assert player.subscribe() == (0, None)
+
+
+def test_a_source_is_of_the_same_tenant() -> None:
+    player = Player()
+    player.make_tenant("acme")
+    player.create_topic("secrets", 2, tenant="acme")
+    assert player.made("pay", -1, {"tidewheel.source": "secrets"}) == (
+        ErrorCode.INVALID_CONFIG,
+        "tidewheel.source: topic 'secrets' does not exist.",
+    )
