@@ -52,6 +52,17 @@ def virtual_topics_by_source(
     return found
 
 
+def shown_partition(image: MetadataImage, topic: TopicImage, index: int) -> PartitionImage | None:
+    """A topic's partition as clients number them; None where there is none."""
+    if not source_name(topic):
+        return topic.partitions[index] if 0 <= index < len(topic.partitions) else None
+    source = source_of(image, topic)
+    half, is_own = divmod(index, 2)
+    if source is None or not 0 <= half < min(len(source.partitions), len(topic.partitions)):
+        return None
+    return (topic if is_own else source).partitions[half]
+
+
 def interleaved(topic: TopicImage, source: TopicImage | None) -> TopicImage:
     """The virtual topic as clients see it; without its source it has no partitions."""
     partitions: list[PartitionImage] = []

@@ -20,6 +20,8 @@ from data_plane.broker.request.api import CloseConnection, ConnectionInfo, Defer
 from data_plane.broker.request.dispatch import Dispatcher
 from data_plane.broker.request.principal import Principal
 from data_plane.broker.services import Services
+from data_plane.cell.metadata import NO_LEADER
+from data_plane.cell.virtual_topics import shown_partition
 from data_plane.server.cell_calls import Calls, Done, Refused
 from data_plane.wire.errors import WireError
 from data_plane.wire.headers import (
@@ -83,10 +85,10 @@ class KafkaCalls:
 
     def leader_of(self, tenant: str, topic: str, partition: int) -> int:
         """A broker's id; -1 while there is none."""
-        there = self._services.image.topic(tenant, topic)
-        if there is None or not 0 <= partition < len(there.partitions):
-            return -1
-        return there.partitions[partition].leader
+        image = self._services.image
+        there = image.topic(tenant, topic)
+        shown = None if there is None else shown_partition(image, there, partition)
+        return NO_LEADER if shown is None else shown.leader
 
     def _dispatch(self, speaker: Speaker, frame: bytearray, done: Done[bytes]) -> None:
         """On the loop."""

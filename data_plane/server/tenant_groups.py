@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from data_plane.broker.replicas.topic_partitions import TopicPartitions
+from data_plane.broker.fetch.projection import Projections
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.replica.partition import Partition
 from data_plane.server.cell_calls import BadRequest, Calls
@@ -206,11 +206,11 @@ class TenantGroups:
     async def _ends(self, tenant: str, keys: Iterable[_Key]) -> dict[_Key, Ends]:
         """Of those that have a replica here."""
         wanted = list(keys)
-        partitions = self._calls.services.partitions
+        projections = self._calls.services.projections
         ends: dict[_Key, Ends] = {}
         for at in range(0, len(wanted), ENDS_AT_ONCE_MAX):
             some = wanted[at : at + ENDS_AT_ONCE_MAX]
-            found = await self._calls.ask(partial(_replicas, partitions, tenant, some))
+            found = await self._calls.ask(partial(_replicas, projections, tenant, some))
             for key, replica in zip(some, found, strict=True):
                 if replica is not None:
                     ends[key] = Ends(replica.log.log_start_offset, replica.high_watermark)
@@ -312,9 +312,9 @@ class TenantGroups:
 
 
 def _replicas(
-    partitions: TopicPartitions, tenant: str, keys: Iterable[_Key]
+    projections: Projections, tenant: str, keys: Iterable[_Key]
 ) -> list[Partition | None]:
-    return [partitions.replica_by_name(tenant, *key) for key in keys]
+    return [projections.replica(tenant, *key) for key in keys]
 
 
 def _failure(code: int, node_id: int = -1) -> messages.Failure:

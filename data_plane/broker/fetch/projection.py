@@ -139,6 +139,13 @@ class Projections:
             return self._partitions.get(topic_id, index)
         return self._partitions.get(projected.source_topic_id, projected.source_index)
 
+    def replica(self, tenant: str, topic: str, index: int) -> Partition | None:
+        """As `TopicPartitions.replica_by_name`."""
+        projected = self.find(tenant, topic, b"", index)
+        if projected is None:
+            return self._partitions.replica_by_name(tenant, topic, index)
+        return self._partitions.replica(projected.source_topic_id, projected.source_index)
+
     def error(
         self,
         tenant: str,
