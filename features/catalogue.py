@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from data_plane.broker.config.topic_properties import TopicProperties
+from data_plane.cell.virtual_topics import HEADERS_PROPERTY
 from data_plane.server.features import Feature
 from features.filtering.feature import FILTERING
-from features.headers import HEADERS_DEFINITION, HEADERS_PROPERTY, make_rules
+from features.headers import HEADERS_DEFINITION, make_rules
 
 
 def _add_headers(properties: TopicProperties) -> TopicProperties:

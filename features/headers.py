@@ -16,16 +16,25 @@ Deliberately absent: what the headers do.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from data_plane.broker.config.definition import ConfigDefinition, Value, define
+from data_plane.cell.virtual_topics import HEADERS_PROPERTY
 from data_plane.log.file_system import Buffer
 from data_plane.log.record_rules import RecordRules
 from data_plane.wire.kernel import map_header_sets, scan_headers
-from features.filtering.tags import TAG_HEADER, TAGS_PER_RECORD_MAX, split_tags, tag_problem
+from features.filtering.tags import (
+    TAG_BYTES_MAX,
+    TAG_HEADER,
+    TAGS_BYTES_MAX,
+    TAGS_PER_RECORD_MAX,
+    TOO_MANY,
+    split_tags,
+    tag_problem,
+)
 
-HEADERS_PROPERTY: Final = "tidewheel.headers"
 PREFIX: Final = b"tw-"
 ID_HEADER: Final = b"tw-id"
 MESSAGE_ID_BYTES_MAX: Final = 64
@@ -42,8 +51,19 @@ LATER_HEADERS: Final = frozenset(
         b"tw-dead-letter",
     }
 )
-# Of sets of tags that were found sound; some 200 bytes each.
+# Sets of tags that were found sound, up to so many bytes each.
 REMEMBERED_MAX: Final = 4096
+REMEMBERED_BYTES_MAX: Final = 512
+# Other headers of the prefix in a batch: objects are made of them.
+OTHER_HEADERS_MAX: Final = 100_000
+# Problems of a batch that are told; a client reads no more.
+PROBLEMS_MAX: Final = 1_000
+
+_NUMBER = struct.Struct(">i")
+_TOO_MANY_TAGS = (
+    f"header tw-tag: the record has more than {TAGS_PER_RECORD_MAX} tags, or larger ones than "
+    f"{TAG_BYTES_MAX} bytes"
+)
 
 HEADERS_DEFINITION: Final[ConfigDefinition] = define(
     HEADERS_PROPERTY,
@@ -70,41 +90,61 @@ class HeaderRules:
     def problems(
         self, buf: Buffer, start: int, end: int, record_count: int
     ) -> Sequence[tuple[int, str]]:
-        found = _other_problems(scan_headers(buf, start, end, record_count, PREFIX, TAG_HEADER))
+        others = scan_headers(
+            buf, start, end, record_count, PREFIX, TAG_HEADER, OTHER_HEADERS_MAX + 1
+        )
+        if len(others) > OTHER_HEADERS_MAX:
+            index, _, _ = others[OTHER_HEADERS_MAX]
+            return [(index, f"more than {OTHER_HEADERS_MAX} headers of the batch begin with tw-")]
+        found = _other_problems(others)
         reasons: list[str] = []
 
         def number_of(stored: bytes) -> int:
             reason = tags_problem(stored)
             if reason is None:
-                if len(self._sound) >= REMEMBERED_MAX:
-                    self._sound = {}
-                self._sound[stored] = 0
+                if len(stored) <= REMEMBERED_BYTES_MAX:
+                    if len(self._sound) >= REMEMBERED_MAX:
+                        self._sound = {}
+                    self._sound[stored] = 0
                 return 0
-            reasons.append(reason)
+            if len(reasons) < PROBLEMS_MAX:
+                reasons.append(reason)
             return len(reasons)
 
-        numbers = map_header_sets(buf, start, end, record_count, TAG_HEADER, self._sound, number_of)
-        if numbers is not None and reasons:
-            at_fault = memoryview(numbers)
-            found += [
-                (index, reasons[number - 1])
-                for index in range(record_count)
-                if (number := int.from_bytes(at_fault[4 * index : 4 * index + 4], "big"))
-            ]
+        numbers = map_header_sets(
+            buf,
+            start,
+            end,
+            record_count,
+            TAG_HEADER,
+            self._sound,
+            number_of,
+            TAGS_PER_RECORD_MAX,
+            TAGS_BYTES_MAX,
+        )
+        if numbers is not None and (reasons or TOO_MANY in numbers):
+            found += _tag_problems(numbers, reasons)
             found.sort(key=lambda problem: problem[0])
         return found
 
 
+def _tag_problems(numbers: bytearray, reasons: Sequence[str]) -> list[tuple[int, str]]:
+    """Of each record that is at fault, by its number: that of its reason, or -1."""
+    problems = []
+    for index, (number,) in enumerate(_NUMBER.iter_unpack(numbers)):
+        if number:
+            problems.append((index, _TOO_MANY_TAGS if number < 0 else reasons[number - 1]))
+            if len(problems) >= PROBLEMS_MAX:
+                break
+    return problems
+
+
 def tags_problem(stored: bytes) -> str | None:
     """What is wrong with the tags of a record, which stand as tags.py says; None when nothing."""
-    count = 0
     for tag in split_tags(stored):
-        count += 1
         reason = tag_problem(tag)
         if reason is not None:
             return f"header tw-tag: {reason}"
-    if count > TAGS_PER_RECORD_MAX:
-        return f"header tw-tag: the record has {count} tags, more than {TAGS_PER_RECORD_MAX}"
     return None
 
 
@@ -127,6 +167,8 @@ def _other_problems(headers: Sequence[tuple[int, bytes, bytes | None]]) -> list[
             problem = "no header of the prefix tw- has this name"
         if problem is not None:
             problems.append((index, f"header {shown(key)}: {problem}"))
+            if len(problems) >= PROBLEMS_MAX:
+                break
     return problems
 
 

@@ -26,6 +26,10 @@ from typing import Final
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
 
 SOURCE_PROPERTY: Final = "tidewheel.source"
+# That the source's records have tags which were looked at when they were appended.
+HEADERS_PROPERTY: Final = "tidewheel.headers"
+# Which of the source's records are shown, in words of the feature that shows them.
+FILTER_PROPERTY: Final = "tidewheel.filter"
 
 
 def source_name(topic: TopicImage) -> str:

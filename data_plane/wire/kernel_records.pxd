@@ -23,17 +23,19 @@ cdef object _walk_records(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t
                           int64_t parts_max)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
-               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t, but_size=Py_ssize_t)
+               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t, but_size=Py_ssize_t, found=list)
 cpdef list scan_headers(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                        bytes prefix=*, bytes but=*)
+                        bytes prefix=*, bytes but=*, int64_t found_max=*)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
                header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t, is_found=Py_ssize_t,
                key_size=Py_ssize_t, last_start=Py_ssize_t, last_end=Py_ssize_t,
                last_number=int64_t, number=int64_t, start=Py_ssize_t, stop=Py_ssize_t,
-               count=Py_ssize_t, joined=bytes, out=bytearray)
+               count=Py_ssize_t, size=Py_ssize_t, header_count=Py_ssize_t, joined=bytes,
+               out=bytearray)
 cpdef object map_header_sets(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
-                             bytes key, dict known, object missing)
+                             bytes key, dict known, object missing, Py_ssize_t values_max=*,
+                             Py_ssize_t bytes_max=*)
 
 @cython.locals(number=object)
 cdef int64_t _set_number(bytes values, dict known, object missing) except? -2

@@ -135,12 +135,19 @@ def _walk_records(
 
 
 def scan_headers(
-    buf: Any, pos: int, end: int, record_count: int, prefix: bytes = b"tw-", but: bytes = b""
+    buf: Any,
+    pos: int,
+    end: int,
+    record_count: int,
+    prefix: bytes = b"tw-",
+    but: bytes = b"",
+    found_max: int = PARTS_ANY_NUMBER,
 ) -> list[tuple[int, bytes, bytes | None]]:
     """(index of the record, header key, header value) of every header whose key begins with
-    `prefix` and is, unless that is empty, not `but`, in order. A byte search comes first, so that
-    batches without any cost little. Raises InvalidRecords (INVALID_RECORD) when the records are not
-    sound, but only looks when the prefix occurs."""
+    `prefix` and is, unless that is empty, not `but`, in order; the first `found_max` when there are
+    more. A byte search comes first, so that batches without any cost little. Raises InvalidRecords
+    (INVALID_RECORD) when the records are not sound, but only looks when the prefix occurs, and no
+    further than it has to."""
     found: list[tuple[int, bytes, bytes | None]] = []
     view = acquire(buf)
     try:
@@ -167,6 +174,8 @@ def scan_headers(
                 ):
                     value = None if header[3] < 0 else take_bytes(p, header[3], at)
                     found.append((index, take_bytes(p, header[1], header[2]), value))
+                    if len(found) >= found_max:
+                        return found
             if at != pos:
                 raise _bad_record(5, index, -1)
             index += 1
@@ -178,15 +187,24 @@ def scan_headers(
 
 
 def map_header_sets(
-    buf: Any, pos: int, end: int, record_count: int, key: bytes, known: Any, missing: Any
+    buf: Any,
+    pos: int,
+    end: int,
+    record_count: int,
+    key: bytes,
+    known: Any,
+    missing: Any,
+    values_max: int = 64,
+    bytes_max: int = 65_536,
 ) -> bytearray | None:
     """One number (int32, big-endian) for each record, by its values of header `key`.
 
     What stands for the values of a record is their bytes as they are stored, sizes included, in
     their order: b"" for none. `known` has the numbers of the sets that were met before; of another
-    one `missing(set)` tells the number, and remembers it in `known` if it likes to. None when no
-    record has such a header. Raises InvalidRecords (INVALID_RECORD) when the records are not sound,
-    but only looks when the key occurs.
+    one `missing(set)` tells the number, and remembers it in `known` if it likes to. A record with
+    more than `values_max` values, or more than `bytes_max` bytes of them, has the number -1, and
+    they are not put together. None when no record has such a header. Raises InvalidRecords
+    (INVALID_RECORD) when the records are not sound, but only looks when the key occurs.
     """
     view = acquire(buf)
     try:
@@ -200,6 +218,7 @@ def map_header_sets(
         # Most records have the set of the one before.
         last_start = last_end = 0
         last_number = -1
+        header_count = 0
         index = 0
         while index < record_count:
             record = _parse_record(p, pos, end)
@@ -208,26 +227,34 @@ def map_header_sets(
                 raise _bad_record(-pos, index, -1)
             at = record[8]
             # One value is taken where it stands, several are put together.
-            start = stop = count = 0
+            start = stop = count = size = 0
             joined = b""
             for _ in range(record[7]):
                 header = _parse_header(p, at, pos)
                 at = header[0]
                 if at < 0:
                     raise _bad_record(-at, index, -1)
+                header_count += 1
+                if header_count & 4095 == 0:
+                    yield_gil()
                 if header[2] - header[1] == key_size and starts_with(p, header[1], header[2], key):
-                    if count == 1:
+                    size += at - header[2]
+                    count += 1
+                    if count > values_max or size > bytes_max:
+                        continue
+                    if count == 2:
                         joined = take_bytes(p, start, stop)
-                    if count >= 1:
+                    if count > 1:
                         joined += take_bytes(p, header[2], at)
                     start = header[2]
                     stop = at
-                    count += 1
             if at != pos:
                 raise _bad_record(5, index, -1)
             if count:
                 is_found = 1
-            if count > 1:
+            if count > values_max or size > bytes_max:
+                number = -1
+            elif count > 1:
                 number = _set_number(joined, known, missing)
             elif (
                 last_number >= 0

@@ -9,12 +9,12 @@ from data_plane.broker.config.definition import Allowed, Value, define
 from data_plane.broker.config.topic_properties import TopicProperties
 from data_plane.broker.services import Services
 from data_plane.cell.features import VIRTUAL_TOPICS, FeatureRange
-from data_plane.cell.virtual_topics import SOURCE_PROPERTY
+from data_plane.cell.virtual_topics import FILTER_PROPERTY, SOURCE_PROPERTY
 from data_plane.log.file_system import Buffer
 from data_plane.log.record_rules import RecordRules
 from data_plane.server.features import Feature
 from features.filtering.language import InvalidFilter, parse_filter
-from features.filtering.subscriptions import FILTER_PROPERTY, Subscriptions
+from features.filtering.subscriptions import Subscriptions
 
 
 def _filter_problem(name: str, value: Value) -> str | None:

@@ -9,7 +9,7 @@ that are joined by `or` or `and` is one step:
     (mask & 7) and not (mask & 8)         no
 
 So a set of tags costs a look into a table for each of its tags, and the expression once for each
-mask that was not met before; what was decided is remembered, of up to REMEMBERED_MAX sets.
+mask that was not met before; what was decided is remembered, within bounds.
 
 The same object may be used by several threads: each looks and adds, and at worst decides twice.
 """
@@ -22,10 +22,21 @@ from typing import Final
 from data_plane.wire.kernel import map_header_sets
 from data_plane.wire.records import Buffer
 from features.filtering.language import And, AnyValue, Everything, Expression, Not, Or, Tag
-from features.filtering.tags import TAG_HEADER, split_tags
+from features.filtering.tags import (
+    TAG_HEADER,
+    TAGS_BYTES_MAX,
+    TAGS_PER_RECORD_MAX,
+    split_tags,
+)
 
-# Sets of tags, and masks; some 200 bytes each. With more of them the memory starts again.
-REMEMBERED_MAX: Final = 4096
+# Sets of tags, and masks, each with some 150 bytes beside what it says; larger sets are decided
+# every time. With more of them the memory starts again. In all a filter takes up to 300 KiB.
+REMEMBERED_MAX: Final = 1024
+REMEMBERED_BYTES_MAX: Final = 64 << 10
+SET_BYTES_MAX: Final = 512
+
+# A record whose tags nobody has put together, since there are too many, does not pass.
+_ONLY_VERDICTS: Final = bytes.maketrans(b"\xff", b"\x00")
 
 _Decide = Callable[[int], bool]
 
@@ -43,6 +54,7 @@ class Matcher:
         self._by_mask: dict[int, int] = {}
         # By the tags as they are stored.
         self._by_set: dict[bytes, int] = {}
+        self._set_bytes = 0
 
     def passes(self, stored_tags: bytes) -> bool:
         """Whether a record with these tags passes; see tags.py for how they are stored."""
@@ -53,12 +65,20 @@ class Matcher:
         """Which of a batch's plain records pass: a byte for each, or all or none of them. Raises
         InvalidRecords."""
         found = map_header_sets(
-            buf, start, end, record_count, TAG_HEADER, self._by_set, self._decide_set
+            buf,
+            start,
+            end,
+            record_count,
+            TAG_HEADER,
+            self._by_set,
+            self._decide_set,
+            TAGS_PER_RECORD_MAX,
+            TAGS_BYTES_MAX,
         )
         if found is None:
             return self.passes(b"")
-        # The last byte of each number, which is 0 or 1.
-        verdicts = bytes(found[3::4])
+        # The last byte of each number, which is 0 or 1 but for such a record.
+        verdicts = bytes(found[3::4]).translate(_ONLY_VERDICTS)
         if 1 not in verdicts:
             return False
         return verdicts if 0 in verdicts else True
@@ -78,9 +98,12 @@ class Matcher:
             if len(self._by_mask) >= REMEMBERED_MAX:
                 self._by_mask = {}
             self._by_mask[mask] = verdict
-        if len(self._by_set) >= REMEMBERED_MAX:
-            self._by_set = {}
-        self._by_set[stored_tags] = verdict
+        if len(stored_tags) <= SET_BYTES_MAX:
+            self._set_bytes += len(stored_tags)
+            if len(self._by_set) >= REMEMBERED_MAX or self._set_bytes > REMEMBERED_BYTES_MAX:
+                self._by_set = {}
+                self._set_bytes = len(stored_tags)
+            self._by_set[stored_tags] = verdict
         return verdict
 
     def _number_terms(self, expression: Expression) -> None:

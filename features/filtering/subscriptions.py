@@ -25,14 +25,13 @@ from data_plane.broker.fetch.projection import (
 )
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import MetadataImage, TopicImage
-from data_plane.cell.virtual_topics import SOURCE_PROPERTY, source_of
+from data_plane.cell.virtual_topics import FILTER_PROPERTY, SOURCE_PROPERTY, source_of
 from features.filtering.language import Everything, parse_filter
 from features.filtering.matching import Matcher
 
-FILTER_PROPERTY: Final = "tidewheel.filter"
-# That are read here; some hundred bytes each, and as much for each partition. With more of them the
-# ones that nobody waits for go first.
-SUBSCRIPTIONS_KEPT_MAX: Final = 10_000
+# That are read here, each with what its filter remembers, and some hundred bytes for each of its
+# partitions. With more of them the ones that nobody waits for go first.
+SUBSCRIPTIONS_KEPT_MAX: Final = 1_000
 
 
 class AllRecords:

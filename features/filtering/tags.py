@@ -19,6 +19,10 @@ from collections.abc import Iterator
 TAG_HEADER = b"tw-tag"
 TAG_BYTES_MAX = 128
 TAGS_PER_RECORD_MAX = 64
+# Of a record, with their sizes, which may be longer than they need to be.
+TAGS_BYTES_MAX = TAGS_PER_RECORD_MAX * (TAG_BYTES_MAX + 5)
+# What the kernel gives for a record with more, or larger ones.
+TOO_MANY = (-1).to_bytes(4, "big", signed=True)
 
 
 def split_tags(stored: bytes) -> Iterator[bytes]:
@@ -36,6 +40,8 @@ def split_tags(stored: bytes) -> Iterator[bytes]:
             if byte < 0x80:
                 break
             shift += 7
+        # 32 bits count, as for everybody who reads records.
+        size &= 0xFFFFFFFF
         # Zigzag: the only negative size is that of a null.
         if size & 1:
             yield b""

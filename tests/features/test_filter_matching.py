@@ -53,6 +53,20 @@ def test_the_plain_way_says_the_same(expression: Expression, records: list[list[
         assert list(selected) == expected
 
 
+def test_sizes_of_tags_are_read_as_the_kernel_reads_them() -> None:
+    """A size may be written longer than it need be, and have bits that do not count."""
+    odd = bytes([0x8A, 0x80, 0x80, 0x80, 0x10]) + b"alpha" + bytes([0x88, 0x00]) + b"beta"
+    assert list(split_tags(odd)) == [b"alpha", b"beta"]
+
+
+def test_a_record_with_too_many_tags_does_not_pass() -> None:
+    records = [record(["a"]), record(["a"] * 65), record(["b"])]
+    batch = build_batch(records)
+    selected = Matcher(parse_filter("a")).select(batch, 61, len(batch), 3)
+    assert selected == b"\x01\x00\x00"
+    assert Matcher(parse_filter("not a")).select(batch, 61, len(batch), 3) == b"\x00\x00\x01"
+
+
 def test_what_is_remembered_is_bounded() -> None:
     matcher = Matcher(parse_filter("a:7 or (b:* and not c)"))
     numbers = range(2 * matching.REMEMBERED_MAX + 10)
@@ -62,6 +76,11 @@ def test_what_is_remembered_is_bounded() -> None:
     assert isinstance(selected, bytes)
     assert [at for at, passes in enumerate(selected) if passes] == [7]
     assert len(matcher._by_set) <= matching.REMEMBERED_MAX
+    for number in range(2 * matching.REMEMBERED_MAX):
+        assert matcher.passes(stored([f"{number}" * 60, "a:7"]))
+        assert matcher.passes(stored([f"{number:0120}"] * 5 + ["a:7"]))
+    assert sum(map(len, matcher._by_set)) <= matching.REMEMBERED_BYTES_MAX
+    assert max(map(len, matcher._by_set)) <= matching.SET_BYTES_MAX
     wide = Matcher(parse_filter(" or ".join(f"t{number} and u" for number in range(16))))
     for number in range(2 * matching.REMEMBERED_MAX):
         tags = [f"t{bit}" for bit in range(16) if number >> bit & 1]

@@ -32,7 +32,14 @@ def test_what_is_allowed() -> None:
         ([(b"tw-tag", b"a"), (b"tw-tag", None)], "header tw-tag: a tag is not empty"),
         ([(b"tw-tag", b"\xff")], "header tw-tag: the tag is not UTF-8"),
         ([(b"tw-tag", b"x" * 129)], "header tw-tag: the tag has 129 bytes, more than 128"),
-        ([(b"tw-tag", b"a")] * 65, "header tw-tag: the record has 65 tags, more than 64"),
+        (
+            [(b"tw-tag", b"a")] * 65,
+            "header tw-tag: the record has more than 64 tags, or larger ones than 128 bytes",
+        ),
+        (
+            [(b"tw-tag", b"x" * 9_000)],
+            "header tw-tag: the record has more than 64 tags, or larger ones than 128 bytes",
+        ),
         ([(b"tw-id", b"")], "header tw-id: an id is not empty"),
         ([(b"tw-id", None)], "header tw-id: an id is not empty"),
         ([(b"tw-id", b"a"), (b"tw-id", b"a")], "header tw-id: a record has one id"),
@@ -62,6 +69,23 @@ def test_a_long_name_is_cut() -> None:
     assert len(problem) < 200
 
 
+def test_what_is_told_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headers, "PROBLEMS_MAX", 3)
+    monkeypatch.setattr(headers, "OTHER_HEADERS_MAX", 5)
+    unknown, empty = ((b"tw-no", b""),), ((b"tw-tag", b""),)
+    assert [index for index, _ in problems(*[unknown] * 5)] == [0, 1, 2]
+    assert [index for index, _ in problems(*[empty] * 7)] == [0, 1, 2]
+    fine = ((b"tw-id", b"1"),)
+    assert problems(*[fine] * 5) == []
+    assert problems(*[fine] * 6) == [(5, "more than 5 headers of the batch begin with tw-")]
+
+
+def test_very_many_tags_of_a_record_cost_little() -> None:
+    """One by one: put together they would be 500 GB."""
+    ((index, problem),) = problems(((b"tw-tag", b"1"),) * 900_000)
+    assert (index, "more than 64 tags" in problem) == (0, True)
+
+
 def test_what_is_remembered_is_bounded() -> None:
     rules = HeaderRules()
     count = headers.REMEMBERED_MAX + 10
@@ -69,3 +93,10 @@ def test_what_is_remembered_is_bounded() -> None:
     batch = build_batch(records)
     assert rules.problems(batch, 61, len(batch), count) == []
     assert 0 < len(rules._sound) <= headers.REMEMBERED_MAX
+    large = [
+        NewRecord(0, None, None, tuple((b"tw-tag", b"%03d" % number * 40) for number in range(9)))
+    ]
+    batch = build_batch(large)
+    rules = HeaderRules()
+    assert rules.problems(batch, 61, len(batch), 1) == []
+    assert not rules._sound

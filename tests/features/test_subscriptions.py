@@ -29,7 +29,7 @@ from features.catalogue import FEATURES
 from tests.broker.admin_player import TOPIC, AdminPlayer, Outcome, new_topic
 from tests.broker.broker_player import NOW_MS, Pending
 
-SET = 0
+SET, DELETE = 0, 1
 
 
 def properties() -> TopicProperties:
@@ -212,6 +212,35 @@ def test_who_makes_one_may_read_the_source(source: str) -> None:
     )
     player.commit(AddAcls("default", (grant(AclOperation.READ, "orders"),)))
     assert player.subscribe() == (0, None)
+
+
+def test_who_edits_the_filter_may_read_the_source() -> None:
+    player = Player()
+    player.subscribe(filter="a")
+    player.commit(AddAcls("default", (grant(AclOperation.ALTER_CONFIGS, "pay"),)))
+    player.commit(AddAcls("default", (grant(AclOperation.READ, "pay"),)))
+    settings = {"allow.everyone.if.no.acl.found": "false"}
+    cluster_id = player.services.image.cluster_id
+    player.commit(PutTenant(TenantImage("default", cluster_id, settings=settings)))
+    refused = (
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "Who changes what is read of topic 'orders' needs READ on it.",
+    )
+    for operation, value in ((SET, ""), (SET, "b"), (DELETE, None)):
+        assert player.alter(TOPIC, "pay", ("tidewheel.filter", operation, value)) == refused
+    assert player.alter(TOPIC, "pay", ("retention.ms", SET, "60000")) == (0, None)
+    player.commit(AddAcls("default", (grant(AclOperation.READ, "orders"),)))
+    assert player.alter(TOPIC, "pay", ("tidewheel.filter", DELETE, None)) == (0, None)
+
+
+def test_a_source_has_tags() -> None:
+    player = Player()
+    player.create_topic("plain", 1)
+    assert player.made("pay", -1, {"tidewheel.source": "plain"}) == (
+        ErrorCode.INVALID_CONFIG,
+        "tidewheel.source: topic 'plain' has no tags: it was created without "
+        "tidewheel.headers=true.",
+    )
 
 
 def test_a_source_is_of_the_same_tenant() -> None:

@@ -328,6 +328,41 @@ def test_numbers_of_header_sets_may_be_large_and_forgotten(implementation: Imple
 
 
 @both
+def test_no_more_values_of_a_record_are_put_together(implementation: Implementation) -> None:
+    """Which would take time with the square of them."""
+    few = tuple((b"t", b"%d" % number) for number in range(3))
+    records = [few, (*few, (b"t", b"")), ((b"t", b"x" * 20),), (), ((b"t", b"y"),), few]
+    batch = build_batch([NewRecord(0, None, None, record) for record in records])
+    asked: list[bytes] = []
+
+    def missing(values: bytes) -> int:
+        asked.append(values)
+        return 7
+
+    numbers = implementation.batches.map_header_sets(
+        batch, 61, len(batch), len(records), b"t", {}, missing, 3, 20
+    )
+    found = [int.from_bytes(numbers[at : at + 4], "big", signed=True) for at in range(0, 24, 4)]
+    assert found == [7, -1, -1, 7, 7, 7]
+    assert asked == [b"\x020\x021\x022", b"", b"\x02y", b"\x020\x021\x022"]
+    many = build_batch([NewRecord(0, None, None, ((b"t", b"1"),) * 200_000)])
+    assert (
+        implementation.batches.map_header_sets(many, 61, len(many), 1, b"t", {}, missing)
+        == b"\xff" * 4
+    )
+
+
+@both
+def test_no_more_headers_are_found_than_wanted(implementation: Implementation) -> None:
+    scan = implementation.batches.scan_headers
+    batch = build_batch([NewRecord(0, None, None, ((b"tw-a", b"1"), (b"tw-b", b"2")))] * 3)
+    found = scan(batch, 61, len(batch), 3, b"tw-", b"", 100)
+    assert len(found) == 6
+    assert scan(batch, 61, len(batch), 3, b"tw-", b"", 3) == found[:3]
+    assert scan(batch, 61, len(batch), 3, b"tw-", b"tw-a", 2) == [found[1], found[3]]
+
+
+@both
 def test_headers_are_found(implementation: Implementation) -> None:
     scan = implementation.batches.scan_headers
     records = [
@@ -448,6 +483,10 @@ def calls(batch: bytes | bytearray, record_count: int, seed: int) -> list[Callab
         lambda k: k.scan_headers(batch, start, end, record_count),
         lambda k: k.scan_headers(batch, start, end, record_count, b""),
         lambda k: k.scan_headers(batch, start, end, record_count, b"", b"tw-"),
+        lambda k: k.scan_headers(batch, start, end, record_count, b"", b"", 2),
+        lambda k: k.map_header_sets(
+            batch, start, end, record_count, b"tw-tag", {}, lambda values: len(values), 1, 9
+        ),
         lambda k: sets_of(k, batch, start, end, record_count),
         lambda k: k.walk_records(batch, start, end, record_count, base, parts_max=5),
         lambda k: k.find_timestamp(batch, start, end, record_count, base, target),

@@ -46,6 +46,7 @@ from data_plane.cell.metadata import ConfigResource, MetadataImage, ResourceType
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
 from data_plane.cell.settings import MIN_INSYNC_REPLICAS
 from data_plane.cell.tenants import DEFAULT_TENANT
+from data_plane.cell.virtual_topics import FILTER_PROPERTY, SOURCE_PROPERTY
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages import alter_configs_request, incremental_alter_configs_request
 from data_plane.wire.messages.alter_configs_response import (
@@ -212,6 +213,7 @@ def _alter(
                     levels.append(_decide_level(services, resource))
                 else:
                     change = _decide(services, image, context.tenant, resource, incremental)
+                    _check_reader(context, image, change)
                     if _is_new_group(image, change):
                         if groups_left is None:
                             groups_left = _groups_left(image, context.tenant)
@@ -288,6 +290,18 @@ def _decide(
     if resource.type == ResourceType.BROKER:
         _check_min_isr(resource, {*names, *(name for name, _ in removed)}, after)
     return AlterConfigs(owner, resource.type, resource.name, (*changed, *removed))
+
+
+def _check_reader(context: RequestContext, image: MetadataImage, change: AlterConfigs) -> None:
+    """That who changes what a virtual topic shows may read its source. Raises Refusal."""
+    if change.resource_type != ResourceType.TOPIC or FILTER_PROPERTY not in dict(change.values):
+        return
+    source = image.config_of(change.tenant, ResourceType.TOPIC, change.resource_name).get(
+        SOURCE_PROPERTY
+    )
+    if source is not None and not context.may_to_topic(AclOperation.READ, source):
+        words = f"Who changes what is read of topic '{source}' needs READ on it."
+        raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, words)
 
 
 def _check_min_isr(resource: _Resource, touched: set[str], after: Mapping[str, str]) -> None:

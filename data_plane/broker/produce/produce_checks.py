@@ -51,7 +51,8 @@ HERE_BYTES_MAX = 4 << 20
 HERE_UNPACKED_BYTES_MAX = 1 << 20
 # What is compressed anew there; levels differ by a factor of a hundred in what they cost.
 HERE_RECOMPRESSED_BYTES_MAX = 4 << 10
-# Unpacked, of topics whose features have rules for records: those look at headers in Python.
+# Unpacked, of a request's batches for topics whose features have rules for records: those look at
+# headers in Python.
 HERE_RULED_BYTES_MAX = 64 << 10
 
 CONTROL_RECORDS_REFUSED = "Clients are not allowed to write control records"
@@ -88,7 +89,13 @@ class Checked(NamedTuple):
 class ProduceChecks:
     """Those of one request."""
 
-    __slots__ = ("_here_bytes_left", "_here_unpacked_left", "_outlined_max", "_unpacked_left")
+    __slots__ = (
+        "_here_bytes_left",
+        "_here_ruled_left",
+        "_here_unpacked_left",
+        "_outlined_max",
+        "_unpacked_left",
+    )
 
     def __init__(
         self,
@@ -99,6 +106,7 @@ class ProduceChecks:
         self._unpacked_left = UNPACKED_BYTES_MAX + UNPACKED_RATIO_MAX * request_bytes
         self._outlined_max = RECORDS_OUTLINED_MAX if tells_records else 0
         self._here_bytes_left = HERE_BYTES_MAX
+        self._here_ruled_left = HERE_RULED_BYTES_MAX
         self._here_unpacked_left = here_unpacked_bytes_max
 
     def check_here(
@@ -141,7 +149,8 @@ class ProduceChecks:
                 return None
             batches = [_walked(records, batch)]
         if config.record_rules is not None:
-            if _unpacked_bytes(records, batch) > HERE_RULED_BYTES_MAX:
+            self._here_ruled_left -= _unpacked_bytes(records, batch)
+            if self._here_ruled_left < 0:
                 return None
             _check_rules(config.record_rules, buf, records, batch)
         if batches[0].max_timestamp != _INT64.unpack_from(buf, start + MAX_TIMESTAMP_POSITION)[0]:

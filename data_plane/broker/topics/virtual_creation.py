@@ -17,7 +17,7 @@ from data_plane.cell.changes import AddPartitions, Assignment, Change
 from data_plane.cell.features import VIRTUAL_TOPICS, level_of
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.reassignment import target_of
-from data_plane.cell.virtual_topics import source_name
+from data_plane.cell.virtual_topics import HEADERS_PROPERTY, source_name
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_topics_request import CreatableTopic
 
@@ -56,6 +56,11 @@ def virtual_assignments(
         raise _invalid(f"tidewheel.source: topic '{name}' is one of the broker's own.")
     if source_name(source):
         raise _invalid(f"tidewheel.source: topic '{name}' has a source itself.")
+    if source.configs.get(HEADERS_PROPERTY, "").strip().lower() != "true":
+        raise _invalid(
+            f"tidewheel.source: topic '{name}' has no tags: it was created without "
+            f"{HEADERS_PROPERTY}=true."
+        )
     if wanted.assignments:
         raise Refusal(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
