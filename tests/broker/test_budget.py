@@ -233,11 +233,27 @@ def test_sets_that_are_let_go_of_in_turns_count_until_then() -> None:
     large = make_set(kept_partitions.CLOSED_PER_TURN_MAX * 2 + 1, 0)
     closing.close(large)
     counts = [kept.count]
-    while closing.partitions_count:
+    while closing.has_work:
         closing.run()
         counts.append(kept.count)
     turn = kept_partitions.CLOSED_PER_TURN_MAX
     assert counts == [2 * turn + 1, turn + 1, 1, 0]
+
+
+@pytest.mark.parametrize("turns_count", [0, 1, 2])
+def test_a_set_that_is_closed_twice_is_let_go_of_once(turns_count: int) -> None:
+    """Its connection ends, and so does the poll that used it."""
+    kept = KeptPartitions(kept_partitions.CLOSED_PER_TURN_MAX * 3)
+    closing = ClosingSets(kept)
+    large = make_set(kept_partitions.CLOSED_PER_TURN_MAX * 2 + 1, 0)
+    closing.close(large)
+    for _ in range(turns_count):
+        closing.run()
+    closing.close(large)
+    for _ in range(3 - turns_count):
+        assert closing.has_work
+        closing.run()
+    assert (closing.has_work, kept.count) == (False, 0)
 
 
 # What clients leave unread

@@ -251,6 +251,30 @@ def test_a_large_set_lets_go_over_many_turns(
     assert len(turns.calls_counts) == 1 + turns_count
 
 
+@pytest.mark.parametrize("turns_count", [0, 1, 3, 5])
+def test_a_large_set_whose_connection_ends_during_a_poll_is_let_go_of_once(
+    broker: BrokerPlayer, turns_count: int
+) -> None:
+    """Both end then, the set that an earlier poll has left there and the poll that goes on with
+    it."""
+    connection = broker.connect()
+    broker.answered(broker.fetch(all_of(), connection=connection))
+    poll = broker.fetch(all_of(), connection=connection, max_wait_ms=WAIT_MS)
+    for _ in range(turns_count):
+        broker.executor.run_one()
+        broker.services.wakes.run(broker.now_ms)
+    assert not poll.is_answered
+    connection.gate.close()
+    for callback in list(connection.on_close):
+        callback()
+    broker.run_jobs()
+    for _ in range(COUNT // kept_partitions.CLOSED_PER_TURN_MAX + 1):
+        broker.pass_time(1)
+    assert broker.sessions.kept.count == 0
+    assert not broker.partition("orders").watchers
+    assert broker.sessions.next_deadline_ms() is None, "nothing is left to let go of"
+
+
 def test_a_stop_lets_go_of_everything(broker: BrokerPlayer) -> None:
     opened = broker.answered(broker.fetch(all_of(), session_epoch=0)).response
     broker.fetch({}, session_id=opened.session_id, session_epoch=-1)

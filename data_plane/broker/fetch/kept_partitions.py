@@ -17,7 +17,6 @@ Deliberately absent: what becomes of a set for which there is no room (fetch_set
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -111,30 +110,34 @@ class ClosingSets:
 
     def __init__(self, kept: KeptPartitions) -> None:
         self._kept = kept
-        self._sets: deque[FetchSet] = deque()
-        # What they have not let go of yet.
-        self.partitions_count = 0
+        # Those that have not let go of everything yet.
+        self._sets: dict[FetchSet, None] = {}
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is something left to let go of."""
+        return bool(self._sets)
 
     def close(self, fetch_set: FetchSet) -> None:
-        """Stop watching, now or soon. The set must not be used afterwards."""
+        """Stop watching, now or soon. The set must not be used afterwards. It may be closed again:
+        a connection, a session and a poll each close it when they end."""
+        if fetch_set in self._sets:
+            return
         if fetch_set.partitions_count <= CLOSED_PER_TURN_MAX:
             fetch_set.close()
             return
         fetch_set.parked = None
         self._kept.count_anyway(fetch_set)
-        self.partitions_count += fetch_set.partitions_count
-        self._sets.append(fetch_set)
+        self._sets[fetch_set] = None
 
     def run(self) -> None:
         """A turn's work."""
         room = CLOSED_PER_TURN_MAX
         while self._sets and room > 0:
-            first = self._sets[0]
-            count = first.let_go(room)
-            self.partitions_count -= count
-            room -= count
+            first = next(iter(self._sets))
+            room -= first.let_go(room)
             if not first.partitions_count:
-                self._sets.popleft()
+                del self._sets[first]
 
     def run_all(self) -> None:
         """There will be no turns any more."""

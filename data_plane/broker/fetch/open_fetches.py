@@ -54,7 +54,7 @@ class OpenFetches:
         self.closing.run()
 
     def next_deadline_ms(self) -> int | None:
-        return self._now_ms + 1 if self.closing.partitions_count else None
+        return self._now_ms + 1 if self.closing.has_work else None
 
     def stop(self, now_ms: int) -> None:
         """Answer every parked poll with what there is."""
