@@ -10,7 +10,8 @@ from control_plane.messaging.topic_configs import CONFIGS, Json, normalized
 from control_plane.tenancy.errors import Invalid
 from data_plane.broker.config.definition import InvalidValue
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES
-from features.headers import HEADERS_DEFINITION, HEADERS_PROPERTY
+from data_plane.cell.virtual_topics import HEADERS_PROPERTY
+from features.headers import HEADERS_DEFINITION
 
 # The tenant names no brokers, and what has no effect in a cell is not offered.
 NOT_OFFERED = {"leader.replication.throttled.replicas"}
