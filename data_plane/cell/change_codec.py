@@ -67,6 +67,7 @@ from data_plane.cell.tenants import (
     with_named,
 )
 from data_plane.cell.topic_deletions import ChangeDeletion, deletion_in, named_deletion
+from data_plane.cell.topic_sources import SOURCE_FIELD, named_source, source_in
 
 
 def encode_changes(changes: Iterable[Change], level: int) -> list[list[Any]]:
@@ -90,7 +91,11 @@ def encode_change(change: Change, level: int) -> list[Any]:
                 _encode_assignments(change.assignments),
                 [list(pair) for pair in change.configs],
             ]
-            named = {**unknown_named(change.unknown_fields), **named_tenant(change.tenant)}
+            named = {
+                **unknown_named(change.unknown_fields),
+                **named_tenant(change.tenant),
+                **named_source(change.source_id),
+            }
             return [*fields, named] if named else fields
         case DeleteTopic():
             named = {"tenant": change.tenant, "name": change.name}
@@ -168,9 +173,10 @@ def decode_change(item: Sequence[Any]) -> Change:
             name, topic_id, runs, configs = fields
             pairs = tuple((key, value) for key, value in configs)
             assignments = _decode_assignments(runs)
-            unknown = unknown_in(named, TENANT_FIELD)
+            unknown = unknown_in(named, TENANT_FIELD, SOURCE_FIELD)
+            source_id = source_in(named)
             return CreateTopic(
-                tenant_in([named]), name, UUID(topic_id), assignments, pairs, unknown
+                tenant_in([named]), name, UUID(topic_id), assignments, pairs, unknown, source_id
             )
         case "delete_topic":
             return DeleteTopic(UUID(fields[0]), named.get("tenant", ""), named.get("name", ""))

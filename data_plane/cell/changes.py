@@ -30,6 +30,7 @@ from data_plane.cell.features import (
     NEWEST_LEVEL,
     OPEN_LEVEL,
     TENANCY_LEVEL,
+    VIRTUAL_TOPICS,
     level_of,
     range_of,
     why_unsupported,
@@ -56,7 +57,8 @@ Assignment = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """A tenant's new topic; `assignments[p]` are the replicas of partition p, the leader first."""
+    """A tenant's new topic; `assignments[p]` are the replicas of partition p, the leader first. A
+    virtual one has the `source_id` of the topic that it reads."""
 
     tenant: str
     name: str
@@ -64,6 +66,7 @@ class CreateTopic:
     assignments: tuple[Assignment, ...]
     configs: tuple[tuple[str, str], ...] = ()
     unknown_fields: str = ""
+    source_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +299,8 @@ def _apply(draft: _Draft, change: Change) -> None:
                 raise InvalidChange(f"topic {change.name} exists")
             if not change.assignments:
                 raise InvalidChange(f"topic {change.name} has no partition")
+            if change.source_id is not None and not level_of(draft.features, VIRTUAL_TOPICS):
+                raise InvalidChange(f"topic {change.name} is virtual: {VIRTUAL_TOPICS} is at 0")
             partitions = _new_partitions(change.assignments)
             draft.topics().put(
                 TopicImage(
@@ -305,6 +310,7 @@ def _apply(draft: _Draft, change: Change) -> None:
                     partitions,
                     dict(change.configs),
                     change.unknown_fields,
+                    source_id=change.source_id,
                 )
             )
         case DeleteTopic():
@@ -362,7 +368,8 @@ def _level_needed(change: Change) -> int:
         case CreateTopic():
             if change.tenant != DEFAULT_TENANT:
                 return TENANCY_LEVEL
-            return OPEN_LEVEL if change.unknown_fields else CLOSED_LEVEL
+            is_open = change.unknown_fields != "" or change.source_id is not None
+            return OPEN_LEVEL if is_open else CLOSED_LEVEL
         case AlterConfigs():
             return CLOSED_LEVEL if change.tenant == DEFAULT_TENANT else TENANCY_LEVEL
     is_new = isinstance(change, TenancyChange | ChangeDeletion)
@@ -392,6 +399,9 @@ def _update_feature(draft: _Draft, change: UpdateFeature) -> None:
     elif level:
         features[name] = level
     else:
+        topics = draft.topics().by_id.values()
+        if name == VIRTUAL_TOPICS and any(topic.source_id is not None for topic in topics):
+            raise InvalidChange(f"{name} 0 has no room for what is there")
         features.pop(name, None)
     draft.features = features
     draft.metadata_level = level_of(features, METADATA_VERSION)

@@ -86,6 +86,7 @@ from data_plane.cell.topic_deletions import (
     deletion_in,
     named_deletion,
 )
+from data_plane.cell.topic_sources import SOURCE_FIELD, named_source, source_in
 from data_plane.cell.topics_draft import by_tenant
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -182,7 +183,8 @@ class PartitionImage:
 class TopicImage:
     """A tenant's topic: partition p is `partitions[p]`; `configs` are its overrides, as text;
     `id_bytes` are those of its id, for look-ups on the path of every request. With a `deletion` it
-    does not exist for clients; `pause` is of one that has come back."""
+    does not exist for clients; `pause` is of one that has come back. A virtual topic has the
+    `source_id` of the topic that it reads."""
 
     tenant: str
     name: str
@@ -192,6 +194,7 @@ class TopicImage:
     unknown_fields: str = ""
     deletion: Deletion | None = None
     pause: Pause | None = None
+    source_id: UUID | None = None
     id_bytes: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -253,7 +256,7 @@ class MetadataImage:
         if any(one.unknown_fields or one.listeners for one in self.brokers.values()):
             return OPEN_LEVEL
         for topic in self.topics_by_id.values():
-            if topic.unknown_fields:
+            if topic.unknown_fields or topic.source_id is not None:
                 return OPEN_LEVEL
             if any(not item.is_active or item.unknown_fields for item in topic.partitions):
                 return OPEN_LEVEL
@@ -317,6 +320,7 @@ def encode_image(image: MetadataImage) -> bytes:
                 "configs": dict(topic.configs),
                 **named_tenant(topic.tenant),
                 **named_deletion(topic.deletion, topic.pause),
+                **named_source(topic.source_id),
                 **unknown_named(topic.unknown_fields),
             }
             for topic in image.topics_in_order()
@@ -406,8 +410,9 @@ def _decode_topic(
         UUID(entry["topic_id"]),
         tuple(_share(decode_partition(item), shared) for item in entry["partitions"]),
         dict(entry["configs"]),
-        unknown_in(entry, *known, TENANT_FIELD, DELETION_FIELD, PAUSE_FIELD),
+        unknown_in(entry, *known, TENANT_FIELD, DELETION_FIELD, PAUSE_FIELD, SOURCE_FIELD),
         *deletion_in(entry),
+        source_id=source_in(entry),
     )
 
 

@@ -1,7 +1,8 @@
 """Virtual topics: a topic whose consumers read a part of another one's records.
 
-Its property `tidewheel.source` names the *source*, a topic of the same tenant. Of a source with the
-partitions 0, 1, … clients see twice as many:
+Its property `tidewheel.source` names the *source*, a topic of the same tenant, and its `source_id`
+says which one that is: a later topic of that name is not read. Of a source with the partitions
+0, 1, … clients see twice as many:
 
     the virtual topic's partition   2p                     2p + 1
     is                              the source's p         its own p
@@ -11,7 +12,8 @@ their own, with what is only for these consumers (records to be retried); in the
 topic has just these, numbered from 0. Growth of the source appends to both, and renumbers nothing.
 
 Invariants
-- A source is no virtual topic, and is not deleted while it has any.
+- A source is no virtual topic, and is not deleted while it has any. One that is deleted and can
+  come back grows with its source, and comes back only while that is there.
 - The source of a virtual topic never changes.
 
 Deliberately absent: which of the source's records are shown (a projection decides).
@@ -22,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
+from uuid import UUID
 
 from data_plane.cell.metadata import MetadataImage, PartitionImage, TopicImage
 
@@ -39,20 +42,18 @@ def source_name(topic: TopicImage) -> str:
 
 def source_of(image: MetadataImage, topic: TopicImage) -> TopicImage | None:
     """The source of a virtual topic; None while it is deleted."""
-    name = source_name(topic)
-    source = image.topic(topic.tenant, name) if name else None
+    source = None if topic.source_id is None else image.topics_by_id.get(topic.source_id)
     return source if source is not None and source.deletion is None else None
 
 
 def virtual_topics_by_source(
     topics: Iterable[TopicImage],
-) -> Mapping[tuple[str, str], list[TopicImage]]:
-    """The virtual ones of these topics, by the tenants and names of their sources."""
-    found: dict[tuple[str, str], list[TopicImage]] = {}
+) -> Mapping[UUID, list[TopicImage]]:
+    """The virtual ones of these topics, by the ids of their sources."""
+    found: dict[UUID, list[TopicImage]] = {}
     for topic in topics:
-        name = topic.configs.get(SOURCE_PROPERTY)
-        if name:
-            found.setdefault((topic.tenant, name), []).append(topic)
+        if topic.source_id is not None:
+            found.setdefault(topic.source_id, []).append(topic)
     return found
 
 

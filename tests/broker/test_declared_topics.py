@@ -16,11 +16,12 @@ from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.cell.changes import (
     CreateTopic,
     DeleteTopic,
+    UpdateFeature,
     apply_change,
     apply_changes,
 )
 from data_plane.cell.declarations import API_OWNER, CLIENT_OWNER
-from data_plane.cell.features import OPEN_LEVEL
+from data_plane.cell.features import OPEN_LEVEL, VIRTUAL_TOPICS
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
 from tests.broker.admin_player import DELETE, SET, TOPIC, new_topic
@@ -318,8 +319,9 @@ def test_a_deletion_that_cannot_be_is_refused_by_itself() -> None:
     player = DeclaringPlayer()
     player.declare(ORDERS, replace(ORDERS, resource_id="r2", name="pay"))
     source = (("tidewheel.source", "orders"),)
-    eu = CreateTopic("default", "eu", UUID(int=7), ((NODE_ID,),), source)
-    player.commit(lambda image: [eu])
+    orders = player.services.image.topics_of("default")["orders"]
+    eu = CreateTopic("default", "eu", UUID(int=7), ((NODE_ID,),), source, source_id=orders.topic_id)
+    player.commit(lambda image: [UpdateFeature(VIRTUAL_TOPICS, 1), eu])
     results = player.delete_all([Removal("r1", 2), Removal("r2", 2)])
     assert [result.outcome for result in results] == [Outcome.REFUSED, Outcome.DONE]
     assert (results[0].generation, results[0].code) == (1, E.POLICY_VIOLATION)

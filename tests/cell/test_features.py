@@ -34,6 +34,7 @@ from data_plane.cell.features import (
     METADATA_VERSION,
     NEWEST_LEVEL,
     SUPPORTED_FEATURES,
+    VIRTUAL_TOPICS,
     FeatureRange,
     SupportedFeatures,
     TooNew,
@@ -322,6 +323,23 @@ def test_fields_that_end_a_change_are_kept_with_what_it_makes() -> None:
     ignored = {"why": "x"}
     assert decode_change(["allocate_producer_ids", 0, 1, ignored]) == AllocateProducerIds(0, 1)
     assert decode_change(["update_feature", "f", 1, ignored]) == UpdateFeature("f", 1)
+
+
+def test_a_virtual_topic_has_its_source_s_id_from_the_level_of_the_feature_on() -> None:
+    pay = CreateTopic("default", "pay", UUID(int=2), ((1,),), source_id=ORDERS)
+    with pytest.raises(InvalidChange, match=r"tidewheel\.virtual\.topics is at 0"):
+        apply_change(OPEN, pay)
+    with pytest.raises(InvalidChange, match=r"metadata\.version 1 has no CreateTopic like this"):
+        apply_change(MetadataImage("cluster"), pay)
+    assert decoded(pay, 2) == pay
+    image = apply_changes(OPEN, [UpdateFeature(VIRTUAL_TOPICS, 1), decoded(pay, 2)])
+    image = apply_change(image, AddPartitions(UUID(int=2), ((1,),)))
+    found = decode_image(encode_image(image))
+    assert found == image
+    assert found.topics_by_id[UUID(int=2)].source_id == ORDERS
+    assert found.topics_by_id[UUID(int=2)].unknown_fields == ""
+    with pytest.raises(InvalidChange, match="no room"):
+        apply_change(image, UpdateFeature(VIRTUAL_TOPICS, 0))
 
 
 def test_a_partition_has_a_state() -> None:

@@ -3,10 +3,14 @@ their source, or they themselves, change."""
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from data_plane.broker.authorization.requirements import GUARDS
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
+from data_plane.broker.request.refusal import Refusal
+from data_plane.broker.topics.kept_topics import KeptTopics
 from data_plane.cell.acls import (
     Acl,
     AclEntry,
@@ -17,10 +21,14 @@ from data_plane.cell.acls import (
     Permission,
     ResourcePattern,
 )
-from data_plane.cell.changes import Change, UpdateFeature
+from data_plane.cell.changes import Change, DeleteTopic, InvalidChange, UpdateFeature
 from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL, VIRTUAL_TOPICS
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.create_partitions_request import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from data_plane.wire.records import NewRecord, build_batch, decode_batch, iter_batch_headers
@@ -89,6 +97,12 @@ class Player(AdminPlayer):
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
         (topic,) = self.ask(ApiKey.METADATA, 12, request).topics
         return len(topic.partitions)
+
+    def grow(self, name: str, count: int, version: int = 3) -> Outcome:
+        wanted = CreatePartitionsTopic(name=name, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[wanted])
+        (result,) = self.ask(ApiKey.CREATE_PARTITIONS, version, request).results
+        return result.error_code, result.error_message
 
     def delete(self, *names: str) -> list[Outcome]:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
@@ -251,3 +265,80 @@ def test_a_source_is_of_the_same_tenant() -> None:
         ErrorCode.INVALID_CONFIG,
         "tidewheel.source: topic 'secrets' does not exist.",
     )
+
+
+@pytest.mark.parametrize("refused", ["named twice", "named and with an id"])
+def test_a_source_stays_when_a_subscription_s_own_deletion_is_refused(refused: str) -> None:
+    player = Player()
+    player.subscribe()
+    pay = [DeleteTopicState(name="pay"), DeleteTopicState(name="pay")]
+    if refused == "named and with an id":
+        pay = [DeleteTopicState(name="pay", topic_id=UUID(int=5))]
+    wanted = [DeleteTopicState(name="orders"), *pay]
+    request = DeleteTopicsRequest(topics=wanted)
+    results = player.ask(ApiKey.DELETE_TOPICS, 6, request).responses
+    assert [result.name for result in results] == ["orders", "pay"]
+    assert [result.error_code for result in results] == [
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert set(player.services.image.topics_of("default")) == {"orders", "pay"}
+
+
+def kept_player() -> Player:
+    """With `pay`, which is deleted and can come back; `orders` would be gone at once."""
+    player = Player()
+    player.subscribe(**{"tidewheel.undelete.ms": "1000"})
+    assert player.delete("pay") == [(0, None)]
+    return player
+
+
+def undelete(player: Player, name: str) -> None:
+    kept = KeptTopics(player.services)
+    player.commit(kept.undeletion(player.services.image, "default", name))
+
+
+def test_a_deleted_subscription_does_not_come_back_over_another_topic() -> None:
+    player = kept_player()
+    assert player.delete("orders") == [(0, None)]
+    player.create_topic("orders", 2, {"tidewheel.headers": "true"})
+    with pytest.raises(Refusal, match="reads from topic 'orders', which is deleted"):
+        undelete(player, "pay")
+
+
+def test_a_later_topic_of_its_source_s_name_is_never_read() -> None:
+    """However it came to be: what counts is the id."""
+    player = Player()
+    player.subscribe()
+    player.append("old")
+    assert player.read("pay") == [b"old"]
+    orders = player.services.image.topics_of("default")["orders"]
+    player.commit(DeleteTopic.of(orders))
+    player.create_topic("orders", 2, {"tidewheel.headers": "true"})
+    player.append("secret")
+    pending = player.fetch({("pay", 0): 0})
+    player.run_jobs()
+    (topic,) = pending.response.responses
+    assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not topic.partitions[0].records
+    assert player.shown("pay") == 0
+    assert player.delete("orders", "pay") == [(0, None), (0, None)]
+
+
+def test_a_deleted_subscription_grows_with_its_source() -> None:
+    player = kept_player()
+    assert player.grow("orders", 4) == (0, None)
+    undelete(player, "pay")
+    assert player.shown("pay") == 8
+    player.append("late", index=3)
+    assert player.read("pay", 6) == [b"late"]
+
+
+def test_the_feature_stays_as_long_as_there_are_subscriptions() -> None:
+    player = Player()
+    player.subscribe()
+    with pytest.raises(InvalidChange, match="no room for what is there"):
+        player.commit(UpdateFeature(VIRTUAL_TOPICS, 0))
+    player.delete("pay")
+    player.commit(UpdateFeature(VIRTUAL_TOPICS, 0))
+    assert player.subscribe()[0] == ErrorCode.UNSUPPORTED_VERSION

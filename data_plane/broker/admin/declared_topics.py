@@ -44,7 +44,7 @@ class TopicDecision:
         self._kept = KeptTopics(services)
         # By tenant.
         self._creations: dict[str, Creations] = {}
-        self._by_source: dict[str, Mapping[tuple[str, str], Sequence[TopicImage]]] = {}
+        self._by_source: dict[str, Mapping[UUID, Sequence[TopicImage]]] = {}
         self._partitions_left = PARTITIONS_PER_REQUEST_MAX
 
     def put(self, resource: Resource, owned: Declaration | None) -> Sequence[Change]:
@@ -65,11 +65,12 @@ class TopicDecision:
         return [self._kept.deletion(self._image, topic)]
 
     def _virtual_topics_of(self, topic: TopicImage) -> Sequence[TopicImage]:
+        """Those that are deleted and can come back, too."""
         by_source = self._by_source.get(topic.tenant)
         if by_source is None:
-            topics = Topics(Held(self._image), topic.tenant).all()
+            topics = self._image.topics_of(topic.tenant).values()
             by_source = self._by_source[topic.tenant] = virtual_topics_by_source(topics)
-        return by_source.get((topic.tenant, topic.name), ())
+        return by_source.get(topic.topic_id, ())
 
     def follow_ups(self, changes: Sequence[Change]) -> Sequence[Change]:
         altered = [change for change in changes if isinstance(change, AlterConfigs)]

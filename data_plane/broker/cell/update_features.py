@@ -21,12 +21,14 @@ from data_plane.cell.changes import Change, UpdateFeature, apply_change
 from data_plane.cell.features import (
     METADATA_VERSION,
     OPEN_LEVEL,
+    VIRTUAL_TOPICS,
     FeatureRange,
     SupportedFeatures,
     level_of,
     range_of,
 )
 from data_plane.cell.metadata import MetadataImage
+from data_plane.cell.virtual_topics import virtual_topics_by_source
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.update_features_request import (
     FeatureUpdateKey,
@@ -157,6 +159,12 @@ def _check(image: MetadataImage, update: FeatureUpdate, brokers: _Brokers) -> No
             raise _refused(f"Unsupported {name} downgrade from {current} to {level}. {reason}")
     elif not any(item.name == name for item in brokers.supported):
         raise _invalid(update, f"Feature {name} not found.")
+    elif (
+        name == VIRTUAL_TOPICS
+        and not level
+        and virtual_topics_by_source(image.topics_by_id.values())
+    ):
+        raise _refused(f"There are topics with a source, which need {name} at level {current}.")
     elif level and image.metadata_level < OPEN_LEVEL:
         raise _invalid(
             update,

@@ -74,7 +74,7 @@ def _decide_all(
     budget = PARTITIONS_PER_REQUEST_MAX
     new = NewPartitions(services, image)
     changes: list[Change] = []
-    virtual_topics = virtual_topics_by_source(topics.all())
+    virtual_topics = virtual_topics_by_source(topics.taken().values())
     for wanted in request.topics:
         name = wanted.name
         if name in results:
@@ -91,7 +91,7 @@ def _decide_all(
         except Refusal as refusal:
             results[name] = _failure(name, refusal)
         else:
-            followers = virtual_topics.get((topic.tenant, topic.name), ())
+            followers = virtual_topics.get(topic.topic_id, ())
             budget -= len(change.assignments) * (1 + len(followers))
             changes.append(change)
             changes.extend(

@@ -222,9 +222,9 @@ class Creations:
         configs = check_topic_configs(
             effective_config(services).topics, ((each.name, each.value) for each in topic.configs)
         )
-        source = configs.get(SOURCE_PROPERTY)
+        source, source_id = configs.get(SOURCE_PROPERTY), None
         if source:
-            assignments = virtual_assignments(
+            source_id, assignments = virtual_assignments(
                 self._image, self._topics, new, topic, source, self._may_read
             )
         elif topic.assignments:
@@ -243,7 +243,12 @@ class Creations:
         new.take_room(self._topics.tenant, len(assignments))
         topic_id = new_topic_id(services.random)
         change = CreateTopic(
-            self._topics.tenant, name, topic_id, assignments, tuple(configs.items())
+            self._topics.tenant,
+            name,
+            topic_id,
+            assignments,
+            tuple(configs.items()),
+            source_id=source_id,
         )
         return change, list(new.initial_states(topic_id, 0, assignments))
 
@@ -303,7 +308,7 @@ def _automatic_assignments(
 
 
 def _creation_result(name: str, change: CreateTopic) -> CreatableTopicResult:
-    is_virtual = bool(dict(change.configs).get(SOURCE_PROPERTY))
+    is_virtual = change.source_id is not None
     return CreatableTopicResult(
         name=name,
         topic_id=change.topic_id,

@@ -94,10 +94,13 @@ def _decide_deletions(
     topics = context.topics.within(image)
     provided = _Provided(topics, wanted)
     virtual_topics = virtual_topics_by_source(topics.all())
-    named = _named_topics(topics, wanted)
+    # The ids of those that go; a source goes when all virtual topics that it has are among them.
+    gone: set[UUID] = set()
     changes: list[Change] = []
+    found: dict[int, DeletableTopicResult] = {}
     reported: set[tuple[str | None, UUID]] = set()
-    for state in wanted:
+    in_turn = sorted(enumerate(wanted), key=lambda each: not _is_virtual(topics, each[1]))
+    for place, state in in_turn:
         key = (state.name, state.topic_id)
         if key in reported and key != (None, ZERO_ID):
             continue
@@ -108,38 +111,32 @@ def _decide_deletions(
         try:
             topic = _topic_to_delete(topics, state, provided)
             refuse_if_declared(image, context.namespace, topic.name, "deleted")
-            followers = virtual_topics.get((topic.tenant, topic.name), ())
-            refuse_if_source(topic, (each for each in followers if each.topic_id not in named))
-            for each in followers:
-                refuse_if_declared(image, context.namespace, each.name, "deleted")
+            followers = virtual_topics.get(topic.topic_id, ())
+            refuse_if_source(topic, (each for each in followers if each.topic_id not in gone))
             change = delete(image, topic)
             mutations.count(topic.topic_id, len(topic.partitions))
         except Refusal as refusal:
             topic_id = state.topic_id
             if topic_id == ZERO_ID and state.name in provided.names_of_ids:
                 topic_id = provided.names_of_ids[state.name]
-            results.append(
-                DeletableTopicResult(
-                    name=state.name,
-                    topic_id=topic_id,
-                    error_code=int(refusal.code),
-                    error_message=refusal.message,
-                )
+            found[place] = DeletableTopicResult(
+                name=state.name,
+                topic_id=topic_id,
+                error_code=int(refusal.code),
+                error_message=refusal.message,
             )
         else:
+            gone.add(topic.topic_id)
             changes.append(change)
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+            found[place] = DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    results.extend(found[place] for place in sorted(found))
     return changes
 
 
-def _named_topics(topics: Topics, wanted: Sequence[DeleteTopicState]) -> set[UUID]:
-    """The ids of all topics that a request names in either way."""
-    named = {state.topic_id for state in wanted}
-    for state in wanted:
-        topic = None if state.name is None else topics.by_name(state.name)
-        if topic is not None:
-            named.add(topic.topic_id)
-    return named
+def _is_virtual(topics: Topics, state: DeleteTopicState) -> bool:
+    by_name = state.name is not None
+    topic = topics.by_name(state.name or "") if by_name else topics.by_id(state.topic_id)
+    return topic is not None and topic.source_id is not None
 
 
 class _Provided:

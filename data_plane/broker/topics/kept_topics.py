@@ -22,6 +22,7 @@ from data_plane.cell.changes import Change, DeleteTopic
 from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.topic_deletions import UNDATED, ChangeDeletion, Deletion, undeleted
+from data_plane.cell.virtual_topics import source_name, source_of
 from data_plane.wire.errors import ErrorCode
 
 UNDELETE_MS: Final = "tidewheel.undelete.ms"
@@ -90,7 +91,15 @@ class KeptTopics:
 
     def undeletion(self, image: MetadataImage, tenant: str, name: str) -> Change:
         """What brings a deleted topic back. Raises Refusal."""
-        return undeleted(_deleted_topic(image, tenant, name), self._vouched_ms())
+        topic = _deleted_topic(image, tenant, name)
+        source = source_name(topic)
+        if source and source_of(image, topic) is None:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION,
+                f"Topic '{name}' reads from topic '{source}', which is deleted: it comes back once "
+                "that has, and not at all when that is gone for good.",
+            )
+        return undeleted(topic, self._vouched_ms())
 
     def purge(self, image: MetadataImage, tenant: str, name: str) -> Change:
         """What deletes a deleted topic for good, now: an order, whatever date it is. Raises

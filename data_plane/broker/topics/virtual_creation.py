@@ -9,6 +9,7 @@ Deliberately absent: which other properties a virtual topic has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from uuid import UUID
 
 from data_plane.broker.request.namespaces import Topics
 from data_plane.broker.request.refusal import Refusal
@@ -36,9 +37,9 @@ def virtual_assignments(
     wanted: CreatableTopic,
     name: str,
     may_read: MayRead,
-) -> tuple[Assignment, ...]:
-    """The replicas of the odd partitions of a virtual topic over the topic `name`: those of the
-    source's partitions. Raises Refusal."""
+) -> tuple[UUID, tuple[Assignment, ...]]:
+    """Of a virtual topic over the topic `name`: the source's id, and the replicas of the odd
+    partitions, which are those of the source's. Raises Refusal."""
     if level_of(image.features, VIRTUAL_TOPICS) < 1:
         raise Refusal(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -79,7 +80,7 @@ def virtual_assignments(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Topic '{wanted.name}' has the replicas of its source '{name}': {factor} (or -1).",
         )
-    return tuple(
+    return source.topic_id, tuple(
         new.check_manual(index, target_of(partition))
         for index, partition in enumerate(source.partitions)
     )
@@ -89,7 +90,7 @@ def growth_of_virtual_topics(
     new: NewPartitions, virtual_topics: Iterable[TopicImage], growth: AddPartitions
 ) -> Iterator[Change]:
     """What follows from the growth of a source for the virtual topics that it has: they grow by the
-    same replicas."""
+    same replicas. Those that are deleted and can come back, too."""
     for topic in virtual_topics:
         yield AddPartitions(topic.topic_id, growth.assignments)
         yield from new.initial_states(topic.topic_id, len(topic.partitions), growth.assignments)
@@ -107,7 +108,7 @@ def refuse_if_virtual(topic: TopicImage, what: str) -> None:
 
 def refuse_if_source(topic: TopicImage, virtual_topics: Iterable[TopicImage]) -> None:
     """That no virtual topic stays that would lose its source. Raises Refusal."""
-    names = sorted(f"'{each.name}'" for each in virtual_topics)
+    names = sorted(f"'{each.name}'" for each in virtual_topics if each.deletion is None)
     if names:
         some = ", ".join(names[:NAMED_MAX]) + (", …" if len(names) > NAMED_MAX else "")
         raise Refusal(
