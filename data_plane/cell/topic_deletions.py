@@ -10,12 +10,16 @@ not exist for clients is the business of those who look up names for them.
 
 When its time is over says one clock, the cell's, and only while somebody vouches for it. So what
 happens at a date that nobody vouches for is UNDATED, and dated as soon as somebody does: it lasts
-longer then, never shorter.
+longer then, never shorter. Only the beginning of a pause is not dated afterwards, which would make
+the pause shorter: it stays unknown, and with it the length of the pause.
+
+    deleted, UNDATED    dated 12:00    undeleted 12:30     kept until 12:00 and `undelete_ms`;
+                                                           a pause of unknown length until 12:30
 
 Invariants
 - Nothing here deletes: who is due is deleted by a `DeleteTopic`, in a commit of its own.
 - What was paused (retention by time, the expiry of offsets) goes on after the pause as if no time
-  had passed.
+  had passed; after one of unknown length, as if what was there were from its end.
 
 Deliberately absent: which topics are kept for how long, and whose date it is
 (data_plane/broker/topics).
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from data_plane.cell.metadata import TopicImage
 
 UNDATED: Final = -1
+# As `next_date_ms`: as soon as somebody vouches for a date.
+TO_BE_DATED_MS: Final = 0
 # By what names a topic that is stored says it.
 DELETION_FIELD: Final = "deletion"
 PAUSE_FIELD: Final = "pause"
@@ -52,7 +58,8 @@ class Deletion(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A topic was deleted from `begun_ms` to `ended_ms`, and before that for `earlier_ms`."""
+    """A topic was deleted from `begun_ms` to `ended_ms`, and before that for `earlier_ms`. One that
+    has not ended yet may stand beside a deletion: the two end together."""
 
     begun_ms: int
     ended_ms: int
@@ -64,7 +71,10 @@ class Pause(NamedTuple):
         return self.ended_ms != UNDATED
 
     @property
-    def length_ms(self) -> int:
+    def length_ms(self) -> int | None:
+        """Of one that is over; None: nobody knows when it began."""
+        if self.begun_ms == UNDATED:
+            return None
         return self.earlier_ms + max(0, self.ended_ms - self.begun_ms)
 
 
@@ -81,29 +91,35 @@ def undeleted(topic: TopicImage, date_ms: int) -> ChangeDeletion:
     """A deleted topic comes back, at that date or UNDATED."""
     assert topic.deletion is not None, f"{topic} is not deleted"
     before, begun_ms, earlier_ms = topic.pause, topic.deletion.deleted_ms, 0
-    if before is not None:
-        # One that did not end at a known date goes on in this one: rather longer than too short.
-        earlier_ms = before.length_ms if before.is_over else before.earlier_ms
-        if not before.is_over and before.begun_ms != UNDATED:
-            begun_ms = before.begun_ms
-    pause = Pause(begun_ms, UNDATED, earlier_ms)
-    return ChangeDeletion(topic.topic_id, None, _dated_pause(pause, date_ms))
+    if before is not None and before.is_over:
+        if before.length_ms is None:
+            begun_ms = UNDATED
+        else:
+            earlier_ms = before.length_ms
+    elif before is not None:
+        # It goes on in this one: rather longer than too short.
+        begun_ms, earlier_ms = before.begun_ms, before.earlier_ms
+    return ChangeDeletion(topic.topic_id, None, Pause(begun_ms, date_ms, earlier_ms))
 
 
 def next_date_ms(topic: TopicImage) -> int | None:
     """From what date on something is to be done about a topic (`due_change`); None: nothing."""
     if topic.deletion is not None:
-        return max(0, topic.deletion.purge_ms)
-    return 0 if topic.pause is not None and not topic.pause.is_over else None
+        purge_ms = topic.deletion.purge_ms
+        return TO_BE_DATED_MS if purge_ms == UNDATED else purge_ms
+    return TO_BE_DATED_MS if topic.pause is not None and not topic.pause.is_over else None
 
 
 def dated(topic: TopicImage, date_ms: int) -> ChangeDeletion | None:
     """What happened to a topic at a date that nobody vouched for is dated; None: nothing has."""
     deletion, pause = topic.deletion, topic.pause
     if deletion is not None and deletion.deleted_ms == UNDATED:
+        if pause is None or pause.is_over:
+            # It began before this date, and nobody knows when.
+            pause = Pause(UNDATED, UNDATED)
         return ChangeDeletion(topic.topic_id, deletion._replace(deleted_ms=date_ms), pause)
     if deletion is None and pause is not None and not pause.is_over:
-        return ChangeDeletion(topic.topic_id, None, _dated_pause(pause, date_ms))
+        return ChangeDeletion(topic.topic_id, None, pause._replace(ended_ms=date_ms))
     return None
 
 
@@ -120,11 +136,6 @@ def with_deletion(topic: TopicImage, change: ChangeDeletion) -> TopicImage:
     if change.deletion is not None and change.deletion.undelete_ms <= 0:
         raise InvalidChange(f"{topic} cannot come back after {change.deletion.undelete_ms} ms")
     return replace(topic, deletion=change.deletion, pause=change.pause)
-
-
-def _dated_pause(pause: Pause, date_ms: int) -> Pause:
-    begun_ms = date_ms if pause.begun_ms == UNDATED else pause.begun_ms
-    return pause._replace(begun_ms=begun_ms, ended_ms=date_ms)
 
 
 def named_deletion(deletion: Deletion | None, pause: Pause | None) -> dict[str, Any]:

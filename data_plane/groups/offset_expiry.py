@@ -102,7 +102,7 @@ class OffsetExpiry:
             else:
                 used_ms = max(committed.commit_timestamp_ms, since_ms)
                 due_ms = used_ms + retention_ms
-            return wall_ms >= due_ms + (pause.length_ms if used_ms < pause.ended_ms else 0)
+            return wall_ms >= due_ms + pause.longer_ms(used_ms)
 
         return is_due
 

@@ -45,10 +45,17 @@ BYTES_PER_CHARACTER_MAX: Final = 3
 
 
 class ExpiryPause(NamedTuple):
-    """What was used last before `ended_ms` expires by `length_ms` later."""
+    """What was used last before `ended_ms` expires by `length_ms` later; None: as if it had been
+    used at `ended_ms`."""
 
     ended_ms: int
-    length_ms: int
+    length_ms: int | None
+
+    def longer_ms(self, used_ms: int) -> int:
+        """How much later what was used last then expires."""
+        if used_ms >= self.ended_ms:
+            return 0
+        return self.ended_ms - used_ms if self.length_ms is None else self.length_ms
 
 
 NO_PAUSE: Final = ExpiryPause(0, 0)

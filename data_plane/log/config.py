@@ -51,8 +51,9 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = 86_400_000
     # Not a topic's to set: for so long retention by time was not at work before `resumed_ms`, which
-    # does not count for what is older than that.
-    retention_pause_ms: int = 0
+    # does not count for what is older than that. None: for how long is not known, and what is older
+    # counts as of `resumed_ms`.
+    retention_pause_ms: int | None = 0
     retention_resumed_ms: int = 0
     # Accepted for compatibility and without effect: a sparse file would have to be cut again
     # before its tail may be mapped.
@@ -75,7 +76,8 @@ class LogConfig:
         """Whether records of that date are too old at the date `wall_ms`."""
         age_ms = wall_ms - newest_ms
         if newest_ms < self.retention_resumed_ms:
-            age_ms -= self.retention_pause_ms
+            pause_ms = self.retention_pause_ms
+            age_ms -= self.retention_resumed_ms - newest_ms if pause_ms is None else pause_ms
         return 0 <= self.retention_ms < age_ms
 
     @property

@@ -252,6 +252,61 @@ def test_who_comes_back_without_a_date_is_kept_whole_until_there_is_one() -> Non
     assert player.log_retention_ms() > 0
 
 
+@pytest.mark.parametrize("is_known_before", [False, True])
+def test_who_was_deleted_without_a_date_comes_back_with_all_that_was_there(
+    is_known_before: bool,
+) -> None:
+    """Nobody knows for how long it was deleted: what was there counts as new."""
+    player = KeepingPlayer(undelete_ms=60 * DAY_MS, is_dated=False)
+    player.configure_topic("x", tenant=SECOND, retention_ms=str(DAY_MS))
+    record_ms = player.now_ms
+    player.delete()
+    player.pass_days(20)
+    if is_known_before:
+        player.vouch()
+        player.pass_days(1)
+    player.undelete()
+    player.vouch()
+    player.pass_days(0)
+    back_ms = player.date_ms
+    config = player.log_config()
+    assert config.retention_ms == DAY_MS
+    assert not config.is_expired(record_ms, back_ms + DAY_MS - INTERVAL_MS)
+    assert config.is_expired(record_ms, back_ms + DAY_MS + 1)
+    player.pass_days(6.9)
+    assert player.committed() == 1
+    player.pass_days(0.2)
+    player.pass_days(0.1)
+    assert player.committed() == -1, "seven days of use are over"
+
+
+def test_it_is_dated_while_the_brokers_own_clock_is_wrong_and_not_purged() -> None:
+    """The date is the metadata store's then, which somebody vouches for."""
+    player = KeepingPlayer(is_dated=False)
+    player.delete()
+    player.vouch()
+    player.services.deletion_permit = DeletionPermit(why_not_by_date="the clock is ahead")
+    player.pass_days(0)
+    assert player.topic.deletion is not None
+    assert abs(player.topic.deletion.deleted_ms - player.date_ms) <= INTERVAL_MS
+    player.pass_days(30)
+    assert not player.is_purged
+    player.undelete()
+    player.services.deletion_permit = PERMITTED
+    player.pass_days(0)
+    assert not player.is_purged
+
+
+def test_nothing_is_dated_by_an_image_that_nobody_vouches_for() -> None:
+    player = KeepingPlayer(is_dated=False)
+    player.delete()
+    player.vouch()
+    player.services.deletion_permit = DeletionPermit.refused("the store does not answer")
+    player.pass_days(0)
+    assert player.topic.deletion is not None
+    assert player.topic.deletion.deleted_ms == UNDATED
+
+
 def test_an_operator_may_purge_it_at_once_whatever_date_it_is() -> None:
     player = KeepingPlayer(is_dated=False)
     with pytest.raises(Refusal, match="no deleted topic 'x'"):
@@ -290,6 +345,7 @@ def test_nothing_of_it_is_deleted_by_age_or_size_meanwhile() -> None:
     player.undelete()
     config = player.log_config()
     assert config.retention_ms == 1000
+    assert config.retention_pause_ms is not None
     assert config.retention_pause_ms >= 3 * DAY_MS
     assert abs(config.retention_resumed_ms - player.date_ms) <= INTERVAL_MS
 

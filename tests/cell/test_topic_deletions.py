@@ -145,6 +145,79 @@ def test_nobody_waits_shorter_than_it_is_said_whoever_vouches_when(
         assert pause.length_ms == paused_ms
 
 
+RETENTION_MS = 60
+
+
+@given(EVENTS)
+def test_no_record_goes_sooner_than_without_the_deletions_whoever_vouches_when(
+    events: list[tuple[str, int, bool]],
+) -> None:
+    """A record is as old as the time in which its topic was there, or younger."""
+    image, date_ms = kept(), 1_000
+    # When each was appended, and for how long its topic has been deleted since.
+    deleted_for_ms = {date_ms: 0}
+    for kind, later_ms, is_vouched in events:
+        date_ms += later_ms
+        topic = orders_of(image)
+        if topic.deletion is not None:
+            for appended_ms in deleted_for_ms:
+                deleted_for_ms[appended_ms] += later_ms
+        else:
+            deleted_for_ms.setdefault(date_ms, 0)
+        known_ms = date_ms if is_vouched else UNDATED
+        if kind == "delete" and topic.deletion is None:
+            image = deleted(image, Deletion(known_ms, WEEK_MS))
+        elif kind == "undelete" and topic.deletion is not None:
+            image = apply_change(image, undeleted(topic, known_ms))
+        elif kind == "look" and is_vouched and (change := dated(topic, date_ms)) is not None:
+            image = apply_change(image, change)
+    topic = orders_of(image)
+    pause = topic.pause
+    if topic.is_kept_whole or pause is None:
+        return
+    config = LogConfig(
+        retention_ms=RETENTION_MS,
+        retention_pause_ms=pause.length_ms,
+        retention_resumed_ms=pause.ended_ms,
+    )
+    for appended_ms, length_ms in deleted_for_ms.items():
+        last_ms = max(date_ms, appended_ms + length_ms + RETENTION_MS)
+        if last_ms > date_ms:
+            assert not config.is_expired(appended_ms, last_ms)
+        # Nor is it kept for ever.
+        assert config.is_expired(appended_ms, last_ms + date_ms + RETENTION_MS)
+
+
+@pytest.mark.parametrize("is_dated_meanwhile", [False, True])
+def test_after_a_pause_of_unknown_length_what_was_there_counts_as_new(
+    is_dated_meanwhile: bool,
+) -> None:
+    image = deleted(kept(), Deletion(UNDATED, WEEK_MS))
+    if is_dated_meanwhile:
+        change = dated(orders_of(image), 5_000)
+        assert change is not None
+        image = apply_change(image, change)
+        assert orders_of(image).deletion == Deletion(5_000, WEEK_MS)
+    change = undeleted(orders_of(image), 6_000)
+    assert decode_change(encode_change(change, TENANCY_LEVEL)) == change
+    pause = orders_of(apply_change(image, change)).pause
+    assert pause is not None
+    assert (pause.is_over, pause.length_ms, pause.ended_ms) == (True, None, 6_000)
+    config = LogConfig(
+        retention_ms=300,
+        retention_pause_ms=pause.length_ms,
+        retention_resumed_ms=pause.ended_ms,
+    )
+    assert not config.is_expired(1, 6_300)
+    assert config.is_expired(1, 6_301)
+    assert config.is_expired(6_000, 6_301)
+    # One more of known length does not make it known.
+    image = deleted(apply_change(image, change), Deletion(6_100, WEEK_MS))
+    pause = undeleted(orders_of(image), 6_200).pause
+    assert pause is not None
+    assert (pause.length_ms, pause.ended_ms) == (None, 6_200)
+
+
 def test_retention_goes_on_after_a_pause_as_if_no_time_had_passed() -> None:
     # Deleted at 1,000 for 500 ms.
     config = LogConfig(retention_ms=300, retention_pause_ms=500, retention_resumed_ms=1_500)

@@ -5,8 +5,9 @@
 
 One broker does this, the controller, or a broker that is alone; by a date that is vouched for, on
 an image that is vouched for, and never otherwise (deletion_guard.py): a clock that is wrong for a
-moment purges nothing. What is decided is decided anew on the image that it is committed to: a topic
-that has come back meanwhile, or was deleted anew, stays.
+moment purges nothing. While the broker's own clock is wrong the metadata store's still dates, as it
+dates deletions, and purges nothing. What is decided is decided anew on the image that it is
+committed to: a topic that has come back meanwhile, or was deleted anew, stays.
 
 Deliberately absent: purging by order (kept_topics.py).
 """
@@ -21,7 +22,7 @@ from uuid import UUID
 from data_plane.broker.services import Services
 from data_plane.cell.changes import Change, DeleteTopic
 from data_plane.cell.metadata import MetadataImage, TopicImage
-from data_plane.cell.topic_deletions import dated, is_over, next_date_ms
+from data_plane.cell.topic_deletions import TO_BE_DATED_MS, dated, is_over, next_date_ms
 from data_plane.cell.topics_draft import changed_topics
 
 INTERVAL_MS: Final = 1_000
@@ -77,12 +78,14 @@ class TopicPurges:
         if membership is not None and not membership.is_controller:
             return
         offset_ms = services.wall_clock.vouched_offset_ms
-        if services.deletion_permit.why_not_by_date or offset_ms is None:
+        permit = services.deletion_permit
+        if permit.why_nothing or offset_ms is None:
             return
         date_ms = now_ms + offset_ms
-        due = self._take_due(date_ms)
+        may_purge = not permit.why_not_by_date
+        due = self._take_due(date_ms if may_purge else TO_BE_DATED_MS)
         if due:
-            self._write(due, date_ms)
+            self._write(due, date_ms, may_purge=may_purge)
 
     def next_deadline_ms(self) -> int | None:
         """Every broker has a tick each second anyway."""
@@ -91,17 +94,17 @@ class TopicPurges:
     def stop(self, now_ms: int) -> None:
         """Nothing to let go of."""
 
-    def _take_due(self, date_ms: int) -> dict[UUID, int]:
+    def _take_due(self, until_ms: int) -> dict[UUID, int]:
         due: dict[UUID, int] = {}
         heap = self._heap
-        while heap and heap[0][0] <= date_ms and len(due) < TOPICS_PER_COMMIT_MAX:
+        while heap and heap[0][0] <= until_ms and len(due) < TOPICS_PER_COMMIT_MAX:
             since_ms, id_bytes = heappop(heap)
             topic_id = UUID(bytes=id_bytes)
             if self._dates_ms.get(topic_id) == since_ms:
                 due[topic_id] = since_ms
         return due
 
-    def _write(self, due: dict[UUID, int], date_ms: int) -> None:
+    def _write(self, due: dict[UUID, int], date_ms: int, *, may_purge: bool) -> None:
         services = self._services
         self._is_writing = True
         purged: list[str] = []
@@ -114,7 +117,7 @@ class TopicPurges:
                 if topic is None:
                     continue
                 change: Change | None = dated(topic, date_ms)
-                if is_over(topic, date_ms):
+                if may_purge and is_over(topic, date_ms):
                     purged.append(str(topic))
                     change = DeleteTopic.of(topic)
                 if change is not None:
