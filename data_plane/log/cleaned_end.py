@@ -19,7 +19,8 @@ Invariants
   was never committed lies above, and a replica that others count on never begins anew for it.
 
 Where nothing is on record (a log of a version that did not note it, or a topic that was not
-compacted at first) a compacted log counts as cleaned up to the high watermark it was opened with.
+compacted at first) a compacted log counts as cleaned up to the high watermark it was opened with,
+as far as it still goes: power loss may have taken what lay below that.
 """
 
 from __future__ import annotations
@@ -34,21 +35,27 @@ from data_plane.wire.records import BatchHeader
 CLEANED_END_FILE = "cleaned-end.checkpoint"
 
 
-def read_cleaned_end(log: LogState, names: Sequence[str]) -> int:
-    """What is on record; `names` are the folder's. Raises OSError."""
-    if CLEANED_END_FILE in names:
-        value = read_value(log.log_directory.fs, _path(log))
-        if isinstance(value, int):
-            return value
-    return log.high_watermark if log.config.compact else 0
+def read_cleaned_end(log: LogState, names: Sequence[str], log_end_offset: int) -> int:
+    """What is on record of a log that has been found to end at `log_end_offset`; `names` are the
+    folder's. Raises OSError."""
+    recorded = _recorded(log) if CLEANED_END_FILE in names else None
+    if recorded is not None:
+        return recorded
+    return min(log.high_watermark, log_end_offset) if log.config.compact else 0
 
 
 def note_nothing_cleaned(log: LogState) -> None:
-    """The log is empty: a later start need not suspect it. Without a sync, for should that not
-    last, it is only suspected. Raises OSError."""
+    """The log is empty, durably: a later start need not suspect it. What is on record of its
+    former self is overwritten with a sync, and whatever the topic's policy is: the log that grows
+    here would begin anew for it. Raises OSError."""
     log.cleaned_end = 0
-    if log.config.compact:
-        write_unsynced(log.log_directory.fs, _path(log), encode_value(0))
+    fs, nothing = log.log_directory.fs, encode_value(0)
+    if _recorded(log):
+        site, folder_site = SyncSite.CLEANED_END, SyncSite.CLEANED_END_FOLDER
+        write_checkpoint(fs, _path(log), nothing, site, folder_site)
+    elif log.config.compact:
+        # Should it not last, the log is only suspected.
+        write_unsynced(fs, _path(log), nothing)
 
 
 def note_cleaned_end(log: LogState, offset: int) -> None:
@@ -89,6 +96,11 @@ def _are_cleaned(headers: Sequence[BatchHeader], end_offset: int) -> bool:
             return True
         end_offset = header.next_offset
     return False
+
+
+def _recorded(log: LogState) -> int | None:
+    value = read_value(log.log_directory.fs, _path(log))
+    return value if isinstance(value, int) else None
 
 
 def _path(log: LogState) -> str:

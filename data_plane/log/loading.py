@@ -147,18 +147,19 @@ def load(log: LogState, summary: LogSummary | None) -> LoadedLog:
         segments = [Segment(log.log_directory, log.folder, base_offset, base_offset, 0)]
         log.dirty |= Dirty.FOLDER
         note_nothing_cleaned(log)
-    else:
-        log.cleaned_end = read_cleaned_end(log, names)
     log_start = max(log_start, segments[0].base_offset)
     segments = without_deleted(log, segments, read_disk_start(fs, log.folder, names, log_start))
     active = segments[-1]
     active.start_indexes()
     active.file = fs.open(active.path(), create=is_new)
     try:
-        return _load_active(log, summary, names, segments, log_start)
+        loaded = _load_active(log, summary, names, segments, log_start)
+        if not is_new:
+            log.cleaned_end = read_cleaned_end(log, names, active.next_offset)
     except BaseException:
         active.close_file()
         raise
+    return loaded
 
 
 def _load_active(

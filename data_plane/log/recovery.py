@@ -83,7 +83,6 @@ def recover(
     if is_successor:
         log.forget_summary()
         summary = None
-    log.cleaned_end = read_cleaned_end(log, names)
     log_start, disk_start = _read_starts(log, names, may_lose)
     checkpointed_point = min(recovery_point, truncated_at)
     # A synced log start lies at or below the recovery point of its time.
@@ -135,6 +134,7 @@ def recover(
     _note_first_append(kept[-1], summary)
     epochs.truncate_from_start(log_start)
     _forget_gaps_above(log, kept[-1].next_offset)
+    log.cleaned_end = read_cleaned_end(log, names, kept[-1].next_offset)
     return LoadedLog(kept, folds, epochs, log_start, recovery_point)
 
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.log.sync_scenarios import SECTOR_VALUE_BYTES
 from tests.replica.cleaned_copy import COMPACT, CleanedCopy, RandomCleanedCopy, compact
 
 
@@ -133,6 +134,49 @@ def test_a_log_that_nothing_is_on_record_of_is_suspected_as_before() -> None:
     world.elect_uncleanly(2)
     world.fetch_all()
     assert world.copy.offsets() == [0, 1]
+
+
+def test_a_log_that_nothing_is_on_record_of_is_suspected_no_further_than_it_goes() -> None:
+    """Power loss leaves a log that ends below the high watermark of its checkpoint. It is filled
+    again and others count on it: what was never committed is cut from it, and nothing else."""
+    world = said_twice(0, 3)
+    world.commit()
+    world.copy.checkpoint()
+    world.copy.unlink("cleaned-end.checkpoint")
+    for key in (b"x", b"y", b"z"):
+        world.say(key, bytes(SECTOR_VALUE_BYTES))
+        world.commit()
+        world.fetch_all()
+    # The directory's checkpoint tells the high watermark, and the disk loses what lay below.
+    job = world.copy.manager.checkpoint_job(world.copy.manager.directories[0])
+    job.run()
+    job.finish()
+    assert world.copy.log.high_watermark == 8
+    world.copy.lose_power(random.Random(1))
+    assert world.copy.log.segments
+    end_offset = world.copy.log.log_end_offset
+    assert end_offset < 8, "nothing is lost"
+    assert world.copy.log.cleaned_end == end_offset
+
+
+@pytest.mark.parametrize("policy", [COMPACT, frozenset({"delete"})])
+def test_a_log_that_begins_anew_forgets_durably_what_was_cleaned_of_its_former_self(
+    policy: frozenset[str],
+) -> None:
+    world = said_twice(0, 3)
+    world.commit()
+    world.fetch_all()
+    world.copy.checkpoint()
+    assert compact(world.copy)
+    assert world.copy.log.cleaned_end == 5
+    world.copy.set_config(cleanup_policy=policy)
+    world.copy.log.truncate_fully_and_start_at(0)
+    world.fetch_all()
+    world.copy.checkpoint()
+    for seed in range(8):
+        world.copy.lose_power(random.Random(seed))
+        assert world.copy.log.segments
+        assert world.copy.log.cleaned_end == 0
 
 
 @pytest.mark.parametrize("seed", range(60))
