@@ -76,9 +76,10 @@ def write_log_start(
     log: LogState, log_start_offset: int, disk_start_offset: int | None = None
 ) -> None:
     """Make a log start durable that lies at or below the recovery point, and a disk start below it
-    where segments are held; never moves them back."""
+    where segments are held; never moves them back. A newer log start that is durable already says
+    nothing of the disk's: that is moved no further than the caller asks for."""
     value = max(log_start_offset, log.durable_log_start)
-    disk_start = value if disk_start_offset is None else disk_start_offset
+    disk_start = log_start_offset if disk_start_offset is None else disk_start_offset
     disk_start = min(value, max(disk_start, log.durable_disk_start))
     write_checkpoint(
         log.log_directory.fs,

@@ -102,8 +102,6 @@ class SegmentDeletionJob:
         self.log = log
         self._segments = segments
         self._begun_anew_count = log.begun_anew_count
-        # What is held behind these has to be found by the next start, and these not.
-        self._is_held = disk_start.start_for(log, log.log_start_offset) < log.log_start_offset
         self._is_done = False
 
     def run(self) -> None:
@@ -125,7 +123,9 @@ class SegmentDeletionJob:
             if self._is_void():
                 return
             end_offset = self._segments[-1].next_offset
-            write_log_start(self.log, end_offset, end_offset if self._is_held else None)
+            # The disk begins right behind them, wherever readers begin by now: what lies between
+            # may be held since this job was made, and has to be found by the next start.
+            write_log_start(self.log, end_offset, end_offset)
         for path in files_to_delete(self.log, self._segments):
             # A log that begins anew may give a new file this name. It waits for one unlink, not
             # for all of them, and syncs wait for none.

@@ -9,6 +9,7 @@ import pytest
 from data_plane.log.checkpoints import decode_value
 from data_plane.log.errors import OffsetOutOfRange
 from data_plane.log.partition_files import LOG_START_FILE
+from data_plane.log.retention import segment_deletion_job
 from tests.log.one_log import batch_of
 from tests.log.test_folds import FREE, PIN, FoldedLog, Pins
 from tests.log.world import read_all
@@ -117,6 +118,28 @@ def test_what_is_given_free_goes(how: str) -> None:
     assert files_from(one) == 5
     content = one.fs.read_file(f"{one.log.folder}/{LOG_START_FILE}")
     assert decode_value(content) == 5, "one number, as ever"
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_deletion_that_began_before_something_was_held_leaves_it_on_the_disk(how: str) -> None:
+    """A flush comes between: what it has noted of both starts is newer than the job."""
+    one = FoldedLog()
+    put_segment(one, b"old")
+    one.log.delete_records(1)
+    one.log.apply_retention(one.now_ms)
+    one.log.flush()
+    job = segment_deletion_job(one.log, one.now_ms)
+    assert job is not None
+    put_segment(one, PIN, b"v")
+    put_segment(one, b"v", b"v")
+    one.log.delete_records(5)
+    one.log.apply_retention(one.now_ms)
+    one.log.flush()
+    job.run()
+    job.finish()
+    start_again(one, how)
+    check_held(one, 5)
+    assert disk_start(one) == 1
 
 
 def test_an_order_alone_holds_it_before_retention_has_looked() -> None:
