@@ -10,7 +10,13 @@ import pytest
 
 from data_plane.broker.replicas.stray_logs import delete_strays
 from data_plane.broker.request.timers import REBUILD_CANCELLED_MIN
-from data_plane.cell.changes import Change, ChangeBroker, ChangePartition, apply_change
+from data_plane.cell.changes import (
+    Change,
+    ChangeBroker,
+    ChangePartition,
+    DeleteTopic,
+    apply_change,
+)
 from data_plane.cell.metadata import NO_LEADER, MetadataImage
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
 from data_plane.cell.partition_state import next_epochs
@@ -668,6 +674,20 @@ def test_logs_of_partitions_that_others_hold_are_strays() -> None:
     survivor = BrokerPlayer(disk=broker.fs, image=image)
     assert delete_strays(survivor.logs, image, NODE_ID, NOW_MS) == [(TOPIC_ID, 0)]
     assert survivor.logs.partition_ids() == []
+
+
+def test_a_log_that_was_there_before_its_topic_was_known_gets_the_topic_s_settings() -> None:
+    """The image on disk was older than the log; retention works on it without anybody asking."""
+    broker = ReplicatedPlayer(configs={"retention.ms": "-1", "cleanup.policy": "compact"})
+    broker.produce("orders", [b"a"])
+    image = broker.services.image
+    broker.logs.close(broker.now_ms)
+    survivor = BrokerPlayer(disk=broker.fs, image=apply_change(image, DeleteTopic(TOPIC_ID)))
+    log = survivor.logs.get(TOPIC_ID, 0)
+    assert not log.config.compact
+    survivor.services.partitions.apply_image(image, survivor.now_ms)
+    assert log.config.compact
+    assert log.config.retention_ms == -1
 
 
 def test_min_insync_replicas_takes_effect_when_it_is_set(broker: ReplicatedPlayer) -> None:

@@ -24,6 +24,7 @@ Deliberately absent: deciding who leads (the image says so), fetching what is fo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -259,10 +260,9 @@ class TopicPartitions:
                     self._delete_topic(topic, changed)
                 else:
                     self._update_topic(topic, new, now_ms, changed)
-            if self._listeners or self._makes_new:
-                for topic, before in changed_topics(image, old):
-                    if before is None or before.topic_id != topic.topic_id:
-                        self._note_hosted(topic, changed)
+            for topic, before in changed_topics(image, old):
+                if before is None or before.topic_id != topic.topic_id:
+                    self._note_hosted(topic, changed)
         if not old.configures_alike(image, self._node_id):
             self._unconfigured = dict.fromkeys(image.topics_by_id, 0)
         if old.brokers is not image.brokers:
@@ -316,8 +316,16 @@ class TopicPartitions:
         for index, image in enumerate(topic.partitions):
             if self._node_id in image.replicas:
                 changed.append((topic.topic_id, index))
+                self._note_older_log(topic, index)
                 if self._makes_new:
                     self._open(topic, index, is_new=True)
+
+    def _note_older_log(self, topic: TopicImage, index: int) -> None:
+        """A log that is there before this process knows of its partition has had the default
+        settings so far: the image on disk was older than the log."""
+        with suppress(UnknownPartition):
+            self._logs.get(topic.topic_id, index)
+            self._unconfigured[topic.topic_id] = 0
 
     def _delete_topic(self, topic: TopicImage, changed: list[tuple[UUID, int]]) -> None:
         for index, image in enumerate(topic.partitions):
@@ -345,8 +353,10 @@ class TopicPartitions:
             partition = self._replicas.get((topic_id, index))
             if partition is not None:
                 self._give_role(partition, new, image, now_ms)
-            if self._makes_new and not was_hosted:
-                self._open(new, index, is_new=True)
+            if not was_hosted:
+                self._note_older_log(new, index)
+                if self._makes_new:
+                    self._open(new, index, is_new=True)
             if (
                 before is None
                 or not was_hosted
