@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from data_plane.broker.admin import declarations, declared_topics
 from data_plane.broker.admin.declarations import decide_declarations, decide_deletions
 from data_plane.broker.admin.declared import Outcome, Removal, Resource, Result, Unavailable
+from data_plane.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX
 from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.cell.changes import (
     CreateTopic,
@@ -330,3 +331,21 @@ def test_a_deletion_that_cannot_be_is_refused_by_itself() -> None:
     assert not player.services.image.declarations.by_id["r1"].is_deleted
     player.commit(lambda image: [DeleteTopic(eu.topic_id)])
     assert player.delete("r1", 2)[0].outcome is Outcome.DONE
+
+
+def test_what_grows_with_a_source_counts_in_a_call() -> None:
+    player = DeclaringPlayer()
+    player.declare(ORDERS)
+    orders = player.services.image.topics_of("default")["orders"]
+    source = (("tidewheel.source", "orders"),)
+    eu = CreateTopic(
+        "default", "eu", UUID(int=7), ((NODE_ID,),) * 2, source, source_id=orders.topic_id
+    )
+    player.commit(lambda image: [UpdateFeature(VIRTUAL_TOPICS, 1), eu])
+    specification = TopicSpecification(2 + PARTITIONS_PER_REQUEST_MAX // 2 + 1)
+    (result,) = player.declare(replace(ORDERS, generation=2, specification=specification))
+    assert (result.outcome, result.code) == (Outcome.REFUSED, E.POLICY_VIOLATION)
+    assert player.partitions("orders") == 2
+    (result,) = player.declare(replace(ORDERS, generation=3, specification=TopicSpecification(3)))
+    assert result.outcome is Outcome.DONE
+    assert (player.partitions("orders"), player.partitions("eu")) == (3, 3)

@@ -9,8 +9,12 @@ import pytest
 
 from data_plane.broker.authorization.requirements import GUARDS
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
+from data_plane.broker.request.api import RequestContext
+from data_plane.broker.request.quotas import NoQuotas
 from data_plane.broker.request.refusal import Refusal
+from data_plane.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX
 from data_plane.broker.topics.kept_topics import KeptTopics
+from data_plane.broker.topics.virtual_creation import VIRTUAL_TOPICS_PER_SOURCE_MAX
 from data_plane.cell.acls import (
     Acl,
     AclEntry,
@@ -23,6 +27,7 @@ from data_plane.cell.acls import (
 )
 from data_plane.cell.changes import Change, DeleteTopic, InvalidChange, UpdateFeature
 from data_plane.cell.features import METADATA_VERSION, TENANCY_LEVEL, VIRTUAL_TOPICS
+from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_partitions_request import (
@@ -342,3 +347,76 @@ def test_the_feature_stays_as_long_as_there_are_subscriptions() -> None:
     player.delete("pay")
     player.commit(UpdateFeature(VIRTUAL_TOPICS, 0))
     assert player.subscribe()[0] == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_quota_of_partitions_counts_what_grows_with_a_source() -> None:
+    player = Player()
+    player.subscribe("pay")
+    player.subscribe("ship")
+    player.delete("ship")
+    cluster_id = player.services.image.cluster_id
+    player.commit(PutTenant(TenantImage("default", cluster_id)))
+    # Two of the source, two of its subscription.
+    player.commit(PutTenantQuotas("default", TenantQuotas(partitions=7)))
+    code, message = player.grow("orders", 4)
+    assert code == ErrorCode.POLICY_VIOLATION
+    assert message == ("The tenant has 4 partition(s), and may have 7: 4 more would be too many.")
+    player.commit(PutTenantQuotas("default", TenantQuotas(partitions=8)))
+    assert player.grow("orders", 4) == (0, None)
+
+
+def test_a_request_s_limit_counts_what_grows_with_a_source() -> None:
+    player = Player()
+    player.subscribe()
+    too_many = 2 + PARTITIONS_PER_REQUEST_MAX // 2 + 1
+    code, message = player.grow("orders", too_many)
+    assert code == ErrorCode.POLICY_VIOLATION
+    assert message == "Excessively large number of partitions per request."
+
+
+def test_a_request_s_limit_counts_the_partitions_of_subscriptions() -> None:
+    player = Player()
+    player.create_topic("wide", PARTITIONS_PER_REQUEST_MAX // 2 + 1, {"tidewheel.headers": "true"})
+    wanted = [new_topic(name, -1, -1, configs={"tidewheel.source": "wide"}) for name in "ab"]
+    for result in player.create(*wanted):
+        assert result.error_code == ErrorCode.POLICY_VIOLATION
+        assert result.error_message == "Excessively large number of partitions per request."
+    (result,) = player.create(wanted[0])
+    assert result.error_code == 0
+
+
+class CountedMutations(NoQuotas):
+    """Nobody waits, and all mutations are remembered."""
+
+    is_active = True
+
+    def __init__(self) -> None:
+        self.counted: list[int] = []
+
+    def record_mutations(self, context: RequestContext, partitions: int, is_strict: bool) -> int:
+        self.counted.append(partitions)
+        return 0
+
+
+def test_growth_counts_for_each_subscription_as_a_mutation() -> None:
+    player = Player()
+    player.subscribe("pay")
+    player.subscribe("ship")
+    player.services.quotas = quotas = CountedMutations()
+    player.grow("orders", 4)
+    assert quotas.counted == [6]
+
+
+def test_a_source_has_no_more_subscriptions_than_it_may_have() -> None:
+    player = Player()
+    source = {"tidewheel.source": "orders"}
+    names = [f"s{number}" for number in range(VIRTUAL_TOPICS_PER_SOURCE_MAX + 1)]
+    results = player.create(*(new_topic(name, -1, -1, configs=source) for name in names))
+    codes = [result.error_code for result in results]
+    assert codes == [0] * VIRTUAL_TOPICS_PER_SOURCE_MAX + [ErrorCode.POLICY_VIOLATION]
+    assert player.subscribe() == (
+        ErrorCode.POLICY_VIOLATION,
+        "Topic 'orders' is read by 100 topics already, and may be by 100.",
+    )
+    player.delete("s0")
+    assert player.subscribe() == (0, None)

@@ -24,7 +24,11 @@ from data_plane.broker.topics.create_topics import DEFAULT, PARTITIONS_PER_REQUE
 from data_plane.broker.topics.kept_topics import KeptTopics
 from data_plane.broker.topics.ownership import TopicSpecification
 from data_plane.broker.topics.requested_replicas import NewPartitions
-from data_plane.broker.topics.virtual_creation import growth_of_virtual_topics, refuse_if_source
+from data_plane.broker.topics.virtual_creation import (
+    growth_of_virtual_topics,
+    partitions_with_growth,
+    refuse_if_source,
+)
 from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.declarations import Declaration
 from data_plane.cell.metadata import MetadataImage, ResourceType, TopicImage
@@ -104,13 +108,14 @@ class TopicDecision:
         # A virtual topic has two for each of its own, and they are not to be chosen.
         shown = 2 * current if source_name(topic) else current
         if specification.partitions != shown:
-            partitions_max = PARTITIONS_PER_REQUEST_MAX
-            additional = check_growth(topic, topic.name, specification.partitions, partitions_max)
-            self._take_partitions(additional)
-            growth = grow(self._new, topic, additional)
+            followers = self._virtual_topics_of(topic)
+            additional = check_growth(
+                topic, topic.name, specification.partitions, PARTITIONS_PER_REQUEST_MAX, followers
+            )
+            self._take_partitions(partitions_with_growth(additional, followers))
+            growth = grow(self._new, topic, additional, followers)
             changes.append(growth)
             changes.extend(self._new.initial_states(topic.topic_id, current, growth.assignments))
-            followers = self._virtual_topics_of(topic)
             changes.extend(growth_of_virtual_topics(self._new, followers, growth))
         before = topic.configs
         was_declared = (

@@ -18,7 +18,11 @@ from data_plane.broker.topics.create_topics import PARTITIONS_PER_REQUEST_MAX
 from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.ownership import refuse_if_declared
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
-from data_plane.broker.topics.virtual_creation import growth_of_virtual_topics, refuse_if_virtual
+from data_plane.broker.topics.virtual_creation import (
+    growth_of_virtual_topics,
+    partitions_with_growth,
+    refuse_if_virtual,
+)
 from data_plane.cell.changes import AddPartitions, Assignment, Change
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.reassignment import target_of
@@ -86,13 +90,14 @@ def _decide_all(
             if topic is None:
                 raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
             refuse_if_declared(image, context.namespace, name, "given partitions")
-            change = _decide(new, topic, wanted, budget)
-            mutations.count(name, len(change.assignments))
+            followers = virtual_topics.get(topic.topic_id, ())
+            change = _decide(new, topic, wanted, budget, followers)
+            made_count = partitions_with_growth(len(change.assignments), followers)
+            mutations.count(name, made_count)
         except Refusal as refusal:
             results[name] = _failure(name, refusal)
         else:
-            followers = virtual_topics.get(topic.topic_id, ())
-            budget -= len(change.assignments) * (1 + len(followers))
+            budget -= made_count
             changes.append(change)
             changes.extend(
                 new.initial_states(topic.topic_id, len(topic.partitions), change.assignments)
@@ -107,21 +112,28 @@ def _decide(
     topic: TopicImage,
     wanted: CreatePartitionsTopic,
     partitions_max: int,
+    followers: Sequence[TopicImage],
 ) -> AddPartitions:
     """Raises Refusal."""
-    additional = check_growth(topic, wanted.name, wanted.count, partitions_max)
+    additional = check_growth(topic, wanted.name, wanted.count, partitions_max, followers)
     if wanted.assignments is None:
-        return grow(new, topic, additional)
+        return grow(new, topic, additional, followers)
     example = target_of(topic.partitions[0])
     refuse_beyond_bounds(topic.tenant, new.topic_bounds, {MANUAL_ASSIGNMENT: "true"})
     assignments = _manual(new, wanted, len(topic.partitions), additional, example)
-    new.take_room(topic.tenant, additional)
+    new.take_room(topic.tenant, partitions_with_growth(additional, followers))
     return AddPartitions(topic.topic_id, assignments)
 
 
-def check_growth(topic: TopicImage, name: str, count: int, partitions_max: int) -> int:
-    """How many partitions are missing of `count`, which has to be more than there are. Raises
-    Refusal."""
+def check_growth(
+    topic: TopicImage,
+    name: str,
+    count: int,
+    partitions_max: int,
+    followers: Sequence[TopicImage],
+) -> int:
+    """How many partitions are missing of `count`, which has to be more than there are. `followers`
+    are the virtual topics that grow with it. Raises Refusal."""
     refuse_if_virtual(topic, "add partitions")
     current = len(topic.partitions)
     if topic.internal:
@@ -138,18 +150,20 @@ def check_growth(topic: TopicImage, name: str, count: int, partitions_max: int) 
             f"The topic {name} currently has {current} partition(s); {count} would not be an "
             "increase.",
         )
-    if count - current > partitions_max:
+    if partitions_with_growth(count - current, followers) > partitions_max:
         raise Refusal(
             ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
         )
     return count - current
 
 
-def grow(new: NewPartitions, topic: TopicImage, additional: int) -> AddPartitions:
+def grow(
+    new: NewPartitions, topic: TopicImage, additional: int, followers: Sequence[TopicImage]
+) -> AddPartitions:
     """So many more partitions, with as many replicas as the first one has. Raises Refusal."""
     example = target_of(topic.partitions[0])
     assignments = new.place(additional, len(example))
-    new.take_room(topic.tenant, additional)
+    new.take_room(topic.tenant, partitions_with_growth(additional, followers))
     return AddPartitions(topic.topic_id, assignments)
 
 

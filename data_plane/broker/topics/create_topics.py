@@ -35,7 +35,11 @@ from data_plane.broker.services import Services
 from data_plane.broker.topics.kept_topics import refuse_if_reserved
 from data_plane.broker.topics.mutation_quota import Mutations
 from data_plane.broker.topics.requested_replicas import NewPartitions, check_same_replication
-from data_plane.broker.topics.virtual_creation import MayRead, virtual_assignments
+from data_plane.broker.topics.virtual_creation import (
+    MayRead,
+    ReadersOfSources,
+    virtual_assignments,
+)
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.changes import Assignment, Change, ChangePartition, CreateTopic
 from data_plane.cell.metadata import MetadataImage
@@ -156,9 +160,7 @@ def _decide_creations(
         services, image, topics, may_read=lambda name: context.may_to_topic(AclOperation.READ, name)
     )
     changes: list[Change] = []
-    partitions_total = sum(
-        len(topic.assignments) or max(topic.num_partitions, 1) for topic in request.topics
-    )
+    partitions_total = sum(_wanted_partitions(topics, topic) for topic in request.topics)
     for topic in request.topics:
         name = topic.name
         if name in creations:
@@ -181,6 +183,15 @@ def _decide_creations(
     return changes
 
 
+def _wanted_partitions(topics: Topics, topic: CreatableTopic) -> int:
+    """How many a request asks for; a virtual topic has one for each of its source's."""
+    for each in topic.configs:
+        if each.name == SOURCE_PROPERTY:
+            source = topics.by_name(each.value or "")
+            return 1 if source is None else len(source.partitions)
+    return len(topic.assignments) or max(topic.num_partitions, 1)
+
+
 class Creations:
     """Decides new topics of one namespace, one after the other, on one image."""
 
@@ -199,6 +210,7 @@ class Creations:
         self._topics = topics
         self._new = NewPartitions(services, image) if new is None else new
         self._may_read = may_read
+        self._readers = ReadersOfSources(topics)
         self._collisions = CollisionIndex(topics.taken())
 
     def decide(self, topic: CreatableTopic) -> tuple[CreateTopic, list[ChangePartition]]:
@@ -227,6 +239,7 @@ class Creations:
             source_id, assignments = virtual_assignments(
                 self._image, self._topics, new, topic, source, self._may_read
             )
+            self._readers.add_one(source_id, source)
         elif topic.assignments:
             assignments = _manual_assignments(new, topic)
         else:

@@ -8,7 +8,8 @@ Deliberately absent: which other properties a virtual topic has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from uuid import UUID
 
 from data_plane.broker.request.namespaces import Topics
@@ -28,6 +29,8 @@ MayRead = Callable[[str], bool]
 _DEFAULT = -1
 # In the words of a refusal.
 NAMED_MAX = 10
+# Each has logs of its own, and grows when the source does.
+VIRTUAL_TOPICS_PER_SOURCE_MAX = 100
 
 
 def virtual_assignments(
@@ -84,6 +87,32 @@ def virtual_assignments(
         new.check_manual(index, target_of(partition))
         for index, partition in enumerate(source.partitions)
     )
+
+
+class ReadersOfSources:
+    """How many virtual topics each source has, with those that one request makes, and those that
+    are deleted and can come back."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self._counts: Counter[UUID | None] | None = None
+
+    def add_one(self, source_id: UUID, name: str) -> None:
+        """To the source of this name. Raises Refusal when it has as many as it may have."""
+        if self._counts is None:
+            self._counts = Counter(topic.source_id for topic in self._topics.taken().values())
+        if self._counts[source_id] >= VIRTUAL_TOPICS_PER_SOURCE_MAX:
+            raise Refusal(
+                ErrorCode.POLICY_VIOLATION,
+                f"Topic '{name}' is read by {self._counts[source_id]} topics already, and may be "
+                f"by {VIRTUAL_TOPICS_PER_SOURCE_MAX}.",
+            )
+        self._counts[source_id] += 1
+
+
+def partitions_with_growth(additional: int, virtual_topics: Sequence[TopicImage]) -> int:
+    """How many partitions are made in all when a source with these gets so many more."""
+    return additional * (1 + len(virtual_topics))
 
 
 def growth_of_virtual_topics(
