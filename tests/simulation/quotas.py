@@ -91,9 +91,10 @@ class Rates:
         cap = self._cap
         if cap is None or tenant != TENANT:
             return
+        self._world.count("waits for a quota")
         if self._world.now_us - self._since_us < REACHED_MS * US_PER_MS:
             return
-        self._world.count("waits for a quota")
+        self._world.count("waits for a quota that are looked at")
         self._forget()
         if self._cell.is_peaceful and self._recent_bytes < REACHED * cap * REACHED_MS / 1000:
             self._world.violate(
