@@ -17,6 +17,10 @@ Invariants
 - Bytes go to the Connection in their order, and never while it does not read.
 - `get_write_buffer_size` counts what is not sealed and what the socket has not taken.
 - At most TURN_BYTES_MAX are sealed before others have a turn of the loop.
+- What OpenSSL keeps for a connection does not grow with what is sent and received: it never holds
+  more than READ_BYTES_MAX and half a record in, CHUNK_BYTES_MAX out.
+- Reading is in the loop's turns, and a client whose records bring nothing is closed
+  (tls_records.py).
 
 Deliberately absent: which certificates and authorities there are (client_tls.py), renegotiation and
 the resumption of sessions, which nobody needs whose connections last.
@@ -34,15 +38,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 from data_plane.broker.authentication.handshake_budget import TLS_COST
 from data_plane.broker.request.api import Buffer
+from data_plane.server.tls_records import TlsRecords
 
 if TYPE_CHECKING:
     from data_plane.server.connection import Connection
     from data_plane.server.listener import Listener
 
-# What is received in one go, sealed. What OpenSSL keeps for a connection grows with it.
-READ_BYTES_MAX = 64 << 10
-# Sealed in one go: four records of TLS.
-CHUNK_BYTES_MAX = 64 << 10
+# What is received in one go, sealed, and sealed in one go: a record of TLS. OpenSSL keeps as much
+# memory as a connection ever needed at a time, and nobody counts it.
+READ_BYTES_MAX = 16 << 10
+CHUNK_BYTES_MAX = 16 << 10
+# Of those who are not authenticated. Most of their requests are smaller; forty changes of keys,
+# which are all that fits, take a millisecond.
+STRANGERS_READ_BYTES_MAX = 1 << 10
 # Sealed, and not taken by the socket yet: beyond it nothing more is sealed before it is a quarter.
 SEALED_BYTES_MAX = 64 << 10
 # Half a millisecond of work.
@@ -66,6 +74,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._records = TlsRecords()
         self._state = _State.WAITING
         self._raw: asyncio.Transport
         # Since when the handshake waits for the client; None while it does not.
@@ -93,16 +102,20 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         # It is emptied before the Connection gets the same memory for what was in it.
-        memory = self._listener.memory
-        if self._state is _State.OPEN:
-            return memory.shared_view[:READ_BYTES_MAX]
-        return memory.small_view
+        listener = self._listener
+        memory = listener.memory
+        info = self._app.info
+        if info is None or not info.gate.is_authenticated:
+            return memory.shared_view[:STRANGERS_READ_BYTES_MAX]
+        return memory.small_view if listener.share.is_over else memory.shared_view[:READ_BYTES_MAX]
 
     def buffer_updated(self, nbytes: int) -> None:
         state = self._state
         if state is _State.CLOSING:
             return
-        self._incoming.write(self._listener.memory.shared_view[:nbytes])
+        sealed = self._listener.memory.shared_view[:nbytes]
+        self._incoming.write(sealed)
+        self._records.received(sealed)
         if state is _State.OPEN:
             self._deliver()
         elif state is _State.WAITING:
@@ -165,6 +178,8 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         finally:
             turns.end()
         self._send_sealed()
+        if not self._incoming.pending:
+            self._records.handshake_done()
         self._state = _State.OPEN
         self.waiting_since_ms = None
         if not self._is_read:
@@ -196,22 +211,32 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._send_sealed()
         if self._has_ended:
             self.close()
+        elif self._is_read and not self._records.all_read():
+            app.close("TLS: too many records without data")
 
     def _read_into(self, view: memoryview) -> int:
         """How much of `view` could be filled; TLS gives a record at a time."""
-        tls, incoming = self._tls, self._incoming
+        tls, incoming, turns = self._tls, self._incoming, self._listener.turns
         count = 0
+        turns.begin("reading TLS")
         try:
-            while count < len(view) and (incoming.pending or tls.pending()):
+            while count < len(view):
+                is_new_record = not tls.pending()
+                if is_new_record and not incoming.pending:
+                    break
                 taken = tls.read(len(view) - count, cast(Any, view[count:]))
                 if not taken:
                     self._has_ended = True
                     break
                 count += cast(int, taken)
+                if is_new_record:
+                    self._records.gave_data()
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
             self._has_ended = True
+        finally:
+            turns.end()
         return count
 
     def pause_reading(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import ssl
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,16 +12,27 @@ from hypothesis import strategies as st
 
 from data_plane.broker.authentication.handshake_budget import BURST, TLS_COST
 from data_plane.broker.request.api import Deferred
+from data_plane.broker.request.principal import ANONYMOUS
 from data_plane.server.client_tls import ListenerTls, make_context
+from data_plane.server.connection import Connection
 from data_plane.server.outgoing import UNSENT_BYTES_MAX
-from data_plane.server.tls_connection import CHUNK_BYTES_MAX, SEALED_BYTES_MAX, TURN_BYTES_MAX
+from data_plane.server.receive_buffers import SMALL_READ_BYTES
+from data_plane.server.tls_connection import (
+    CHUNK_BYTES_MAX,
+    READ_BYTES_MAX,
+    SEALED_BYTES_MAX,
+    STRANGERS_READ_BYTES_MAX,
+    TURN_BYTES_MAX,
+)
+from data_plane.server.tls_records import DATA_RECORDS_PER_FRUITLESS, FRUITLESS_RECORDS_MAX
 from tests.certificates import WHY_NO_CERTIFICATES, Authority
 from tests.server.connection_player import PlayedListener, frame
-from tests.server.tls_player import TlsPlayer
+from tests.server.tls_player import KEY_UPDATE, TlsPlayer
 
 pytestmark = pytest.mark.skipif(
     bool(WHY_NO_CERTIFICATES), reason=WHY_NO_CERTIFICATES or "available"
 )
+needs_key_updates = pytest.mark.skipif(KEY_UPDATE is None, reason="OpenSSL cannot be called")
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 RECORD_OVERHEAD_BYTES_MAX = 64
 
@@ -34,6 +46,13 @@ def contexts(tmp_path_factory: pytest.TempPathFactory) -> Contexts:
 
 def echo(body: bytes) -> list[bytes]:
     return [frame(body)]
+
+
+class StrangersListener(PlayedListener):
+    """Nobody is authenticated by TLS alone."""
+
+    def secured(self, connection: Connection, tls: Any) -> None:
+        pass
 
 
 def open_player(contexts: Contexts, listener: PlayedListener | None = None) -> TlsPlayer:
@@ -198,3 +217,98 @@ def test_nothing_is_left_of_a_connection_that_is_lost(contexts: Contexts) -> Non
     assert player.tls._backlog_bytes == 0
     assert listener.unsent.of("default").used == 0
     assert listener.closed == [player.connection]
+
+
+@needs_key_updates
+@pytest.mark.parametrize("is_stranger", [True, False])
+def test_who_only_changes_keys_is_closed(contexts: Contexts, is_stranger: bool) -> None:
+    """It costs its sender nothing, and the loop as much as a request."""
+    if is_stranger:
+        player = open_player(contexts, StrangersListener(echo, is_authenticated=False))
+        read_bytes_max = STRANGERS_READ_BYTES_MAX
+    else:
+        player = open_player(contexts)
+        read_bytes_max = READ_BYTES_MAX
+    player.change_keys(2_000)
+    player.exchange()
+    assert player.listener.reasons == ["TLS: too many records without data"]
+    assert len(player._to_send) >= 2_000 * 27 - 2 * read_bytes_max, "the rest is not looked at"
+    assert player.transport.is_closed
+
+
+@needs_key_updates
+def test_a_little_data_does_not_pay_for_changes_of_keys(contexts: Contexts) -> None:
+    player = open_player(contexts)
+    for _ in range(FRUITLESS_RECORDS_MAX + 2):
+        player.change_keys(1)
+        player._client.write(frame(b"x"))
+    player.exchange()
+    assert player.listener.reasons == ["TLS: too many records without data"]
+
+
+@needs_key_updates
+def test_keys_may_change_now_and_then(contexts: Contexts) -> None:
+    """As the standard wants it, if by far more often than clients do."""
+    player = open_player(contexts)
+    for _ in range(FRUITLESS_RECORDS_MAX + 4):
+        player.change_keys(1)
+        for _ in range(DATA_RECORDS_PER_FRUITLESS):
+            player._client.write(frame(b""))
+        player.exchange()
+    assert player.listener.reasons == []
+
+
+class TurnNames:
+    """Turns that remember what they were."""
+
+    busy_ns = 0
+
+    def __init__(self) -> None:
+        self.outermost: list[str] = []
+        self._depth = 0
+
+    def begin(self, what: object) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self.outermost.append(what if isinstance(what, str) else "requests")
+
+    def step(self, what: object) -> None:
+        pass
+
+    def end(self) -> None:
+        self._depth -= 1
+
+
+def test_reading_tls_is_a_turn_like_requests(contexts: Contexts) -> None:
+    """So it counts towards what requests may take of the loop."""
+    listener = PlayedListener(echo)
+    player = open_player(contexts, listener)
+    listener.turns = turns = TurnNames()
+    player.send(frame(b"x"))
+    assert turns.outermost == ["reading TLS", "requests"]
+
+
+def test_little_is_received_of_strangers_and_while_others_wait(contexts: Contexts) -> None:
+    listener = StrangersListener(echo, is_authenticated=False)
+    player = open_player(contexts, listener)
+    assert len(player.tls.get_buffer(-1)) == STRANGERS_READ_BYTES_MAX
+    assert player.connection.info is not None
+    player.connection.info.authenticate(ANONYMOUS)
+    assert len(player.tls.get_buffer(-1)) == READ_BYTES_MAX
+    listener.share.is_over = True
+    assert len(player.tls.get_buffer(-1)) == SMALL_READ_BYTES
+
+
+def test_openssl_keeps_no_more_than_a_record_each_way(contexts: Contexts) -> None:
+    """Its buffers never shrink again, and nobody counts them."""
+    player = open_player(contexts, PlayedListener(lambda body: [body[:10]] * 50 + [body]))
+    most_received = 0
+    for size in (10, 1_000, 1_000_000):
+        player._client.write(frame(bytes(size)))
+        player._to_send += player._outgoing.read()
+        while player._to_send:
+            most_received = max(most_received, len(player.tls.get_buffer(-1)))
+            player.exchange()
+    assert most_received <= 16 << 10
+    assert player.transport.most_at_once <= (16 << 10) + RECORD_OVERHEAD_BYTES_MAX
+    assert len(player.received) == sum(size + 500 for size in (10, 1_000, 1_000_000))

@@ -3,7 +3,9 @@ that speaks TLS out of memory."""
 
 from __future__ import annotations
 
+import _ssl
 import contextlib
+import ctypes
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +16,22 @@ from data_plane.server.tls_connection import TlsConnection
 from tests.server.connection_player import MemoryTransport, PlayedListener
 
 
+def _find_key_update() -> Any:
+    """What `ssl` has no way to: a client's change of its keys. None where it is not to be found."""
+    path = getattr(_ssl, "__file__", None)
+    try:
+        function = ctypes.CDLL(path).SSL_key_update
+    except (OSError, AttributeError):
+        return None
+    function.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    return function
+
+
+KEY_UPDATE = _find_key_update()
+# Of `_ssl._SSLSocket`: after an object's header comes the socket, then OpenSSL's own.
+_SSL_OFFSET = object.__basicsize__ + ctypes.sizeof(ctypes.c_void_p)
+
+
 class RoomTransport(MemoryTransport):
     """Its socket takes `room` bytes; what is beyond is unsent until there is more room."""
 
@@ -22,6 +40,7 @@ class RoomTransport(MemoryTransport):
         self.room = 1 << 40
         self.waiting = bytearray()
         self.most_waiting = 0
+        self.most_at_once = 0
         self.protocol: Any = None
         self._high, self._low = 0, 0
         self._is_full = False
@@ -34,6 +53,7 @@ class RoomTransport(MemoryTransport):
 
     def write(self, data: Any) -> None:
         assert not self.is_closed, "written after the end"
+        self.most_at_once = max(self.most_at_once, len(data))
         self.waiting += data
         self._move()
 
@@ -91,6 +111,14 @@ class TlsPlayer:
     def send(self, data: bytes) -> None:
         self._client.write(data)
         self.exchange()
+
+    def change_keys(self, times: int) -> None:
+        """Without a word to go with it, and without having it arrive."""
+        address = id(self._client._sslobj) + _SSL_OFFSET  # type: ignore[attr-defined]
+        connection = ctypes.c_void_p.from_address(address).value
+        for _ in range(times):
+            assert KEY_UPDATE(connection, 0) == 1
+            self._client.do_handshake()
 
     def exchange(self) -> None:
         """Have arrive what was sent, in both directions, until nothing does."""
