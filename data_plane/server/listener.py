@@ -41,7 +41,7 @@ from data_plane.server.clock import Clock
 from data_plane.server.close_log import CloseLog
 from data_plane.server.connection import Connection
 from data_plane.server.loop_share import LoopShare
-from data_plane.server.peer_certificates import certificate_of
+from data_plane.server.peer_certificates import PeerCertificates, UnknownSession
 from data_plane.server.receive_buffers import ReceiveMemory
 from data_plane.server.tls_connection import TlsConnection
 
@@ -142,6 +142,7 @@ class Listener:
         self._servers: list[asyncio.Server] = []
         self._is_stopping = False
         self._next_sweep_ms = 0
+        self._certificates = PeerCertificates()
         self._close_log = CloseLog(services.log, name)
 
     async def bind(
@@ -239,7 +240,11 @@ class Listener:
         info = connection.info
         assert info is not None
         settings = connection.settings
-        certificate = None if settings.sasl_mechanisms else certificate_of(tls)
+        try:
+            certificate = None if settings.sasl_mechanisms else self._certificates.of(tls)
+        except UnknownSession:
+            connection.close("its TLS session is not remembered; its next one will be")
+            return
         if certificate is not None:
             authentication = self._services.authentication
             refused = log_in(authentication, info, certificate, self.clock.now_ms())

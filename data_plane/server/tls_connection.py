@@ -22,8 +22,8 @@ Invariants
 - Reading is in the loop's turns, and a client whose records bring nothing is closed
   (tls_records.py).
 
-Deliberately absent: which certificates and authorities there are (client_tls.py), renegotiation and
-the resumption of sessions, which nobody needs whose connections last.
+Deliberately absent: which certificates and authorities there are (client_tls.py), renegotiation,
+and TLS 1.3's resumption of sessions, which nobody needs whose connections last.
 """
 
 from __future__ import annotations
@@ -180,12 +180,15 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._send_sealed()
         if not self._incoming.pending:
             self._records.handshake_done()
-        self._state = _State.OPEN
         self.waiting_since_ms = None
+        listener.handshakes_count += 1
+        # Who is refused here is closed without TLS saying so: OpenSSL forgets its session then.
+        listener.secured(self._app, self._tls)
+        if self._state is not _State.SHAKING:
+            return
+        self._state = _State.OPEN
         if not self._is_read:
             self._raw.pause_reading()
-        listener.handshakes_count += 1
-        listener.secured(self._app, self._tls)
         self._seal()
         self._deliver()
 

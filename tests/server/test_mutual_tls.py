@@ -74,8 +74,13 @@ class MutualBroker:
         context = ssl.create_default_context(cafile=self.authority.certificate)
         if keystore is not None:
             context.load_cert_chain(keystore)
+        return self.connect_with(context)
+
+    def connect_with(
+        self, context: ssl.SSLContext, session: ssl.SSLSession | None = None
+    ) -> ssl.SSLSocket:
         plain = socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS_MAX)
-        return context.wrap_socket(plain, server_hostname="127.0.0.1")
+        return context.wrap_socket(plain, server_hostname="127.0.0.1", session=session)
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +175,17 @@ def test_a_connection_ends_with_its_certificate(broker: MutualBroker) -> None:
             assert time.monotonic() < deadline_s
             connection.recv(65_536)
     assert "its certificate has expired" in broker.process.log_text()
+
+
+def test_a_client_may_resume_its_session_of_tls_1_2(broker: MutualBroker) -> None:
+    broker.register("resumed")
+    context = ssl.create_default_context(cafile=broker.authority.certificate)
+    context.load_cert_chain(broker.authority.keystore("resumed", "DNS:resumed.acme.example"))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with broker.connect_with(context) as first:
+        assert is_answered(first)
+        with broker.connect_with(context, first.session) as second:
+            assert second.session_reused
+            assert is_answered(second)
+            broker.register("resumed", is_disabled=True)
+            assert is_closed_soon(second)

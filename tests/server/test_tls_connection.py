@@ -312,3 +312,17 @@ def test_openssl_keeps_no_more_than_a_record_each_way(contexts: Contexts) -> Non
     assert most_received <= 16 << 10
     assert player.transport.most_at_once <= (16 << 10) + RECORD_OVERHEAD_BYTES_MAX
     assert len(player.received) == sum(size + 500 for size in (10, 1_000, 1_000_000))
+
+
+def test_who_is_refused_after_the_handshake_is_never_open(contexts: Contexts) -> None:
+    class RefusingListener(PlayedListener):
+        def secured(self, connection: Connection, tls: Any) -> None:
+            connection.close("nobody knows it")
+
+    player = open_player(contexts, RefusingListener(echo, is_authenticated=False))
+    assert player.transport.is_closed
+    assert player.listener.reasons == ["nobody knows it"]
+    player._client.write(frame(b"hello"))
+    player.exchange()
+    assert player.listener.dispatcher.frames == []
+    assert not player.has_ended, "OpenSSL keeps the session of a client that is told goodbye"
