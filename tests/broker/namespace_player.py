@@ -59,11 +59,15 @@ class NamespacePlayer(AdminPlayer):
         return Client(self, connection)
 
     def commit(self, change: Change) -> None:
+        self.apply(change)
+        self.run_jobs()
+
+    def apply(self, change: Change) -> None:
+        """As `commit`, and whatever waits for a thread goes on waiting."""
         services = self.services
         version = services.image.version
         image = services.store.apply((change,), version, f"after {version}")
         services.apply_image(image, self.now_ms)
-        self.run_jobs()
 
     def register(self, node_id: int) -> None:
         self.commit(RegisterBroker(BrokerImage(node_id, "host", 9092, features=SUPPORTED_FEATURES)))

@@ -309,3 +309,21 @@ def test_a_bug_in_what_a_thread_does_closes_the_connection(broker: BrokerPlayer)
         broker.services.wakes.run(broker.now_ms)
     assert not pending.is_answered
     assert "a bug" in broker.close_reasons[0]
+
+
+@pytest.mark.parametrize("has_looked", [False, True])
+def test_what_waits_is_dropped_with_a_connection_whose_credential_was_revoked(
+    broker: BrokerPlayer, has_looked: bool
+) -> None:
+    """Also where no answer is wanted, and a client that closes has what it has sent taken."""
+    for is_revoked in (False, True):
+        connection = broker.connect()
+        send(broker, LARGE, acks=0, connection=connection)
+        if has_looked:
+            broker.executor.run_one()
+        if is_revoked:
+            connection.gate.revoke()
+        connection.gate.close()
+        broker.run_jobs()
+        broker.services.wakes.run(broker.now_ms)
+        assert ends(broker)[0] == 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from data_plane.broker.fetch.fetch_reads import LARGE_FETCH_BYTES
+from data_plane.broker.produce.produce_checks import HERE_UNPACKED_BYTES_MAX
 from data_plane.broker.request.authorized_operations import NOT_ASKED
 from data_plane.cell.acls import (
     Acl,
@@ -19,6 +22,8 @@ from data_plane.cell.acls import (
     ResourcePattern,
 )
 from data_plane.cell.changes import AlterConfigs
+from data_plane.cell.tenants import READ_ONLY_TENANT, PutTenant
+from data_plane.wire.compression import Compression
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from data_plane.wire.messages.describe_cluster_request import DescribeClusterRequest
@@ -30,6 +35,7 @@ from data_plane.wire.messages.metadata_request import MetadataRequest
 from data_plane.wire.primitives import Writer
 from data_plane.wire.registry import ApiKey
 from tests.broker import test_namespaces as story
+from tests.broker.broker_player import make_batch
 from tests.broker.test_authorization import World, requests
 from tests.groups.requests import fetch, old_fetch
 
@@ -374,11 +380,7 @@ def test_what_is_read_while_a_right_goes_is_not_told(world: World, is_large: boo
             player.executor.run_one()
             player.services.wakes.run(player.now_ms)
         was_answered = pending.is_answered
-        # Unlike `grant` without doing anything else.
-        services = player.services
-        change = RemoveAcls("default", (may(AclOperation.READ, "x"),))
-        image = services.store.apply((change,), services.image.version, f"revoked {steps}")
-        services.apply_image(image, player.now_ms)
+        player.apply(RemoveAcls("default", (may(AclOperation.READ, "x"),)))
         answer = player.first.take(pending)
         told = answer.responses[0].partitions[0]
         outcomes_seen.add(was_answered)
@@ -388,6 +390,60 @@ def test_what_is_read_while_a_right_goes_is_not_told(world: World, is_large: boo
             assert told.records
             break
     assert outcomes_seen == {False, True}
+
+
+def _large_batch() -> bytes:
+    """That a thread has to look at."""
+    return bytes(make_batch([bytes(HERE_UNPACKED_BYTES_MAX)], compression=Compression.LZ4))
+
+
+def _lose_the_right(world: World) -> None:
+    world.player.apply(RemoveAcls("default", (may(AclOperation.WRITE, "x"),)))
+
+
+def _make_read_only(world: World) -> None:
+    tenant = world.player.services.image.tenants["default"]
+    world.player.apply(PutTenant(replace(tenant, state=READ_ONLY_TENANT)))
+
+
+def _fill_the_storage(world: World) -> None:
+    world.player.services.namespaces.names["default"].storage_refusal = "too much is stored"
+
+
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (_lose_the_right, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (_make_read_only, ErrorCode.POLICY_VIOLATION),
+        (_fill_the_storage, ErrorCode.POLICY_VIOLATION),
+    ],
+)
+def test_what_waits_while_a_right_goes_is_not_appended(
+    world: World, version: int, change: Callable[[World], None], error: ErrorCode
+) -> None:
+    """Whenever that is: before or after a thread has looked at the batch."""
+    world.grant(may(AclOperation.WRITE, "x"))
+    player = world.player
+    request = story.produced(version, "x", world.topic_id, b"v")
+    request.topic_data[0].partition_data[0].records = _large_batch()
+    partition = player.partition("x")
+    end = partition.log.log_end_offset
+    pending = player.first.send(ApiKey.PRODUCE, version, request)
+    assert player.first.take(pending).responses[0].partition_responses[0].error_code == 0
+    assert partition.log.log_end_offset == end + 1
+    for has_looked in (False, True):
+        # In which the tenant is active, too.
+        world.grant(may(AclOperation.WRITE, "x"))
+        player.services.namespaces.names["default"].storage_refusal = ""
+        pending = player.first.send(ApiKey.PRODUCE, version, request)
+        assert not pending.is_answered
+        if has_looked:
+            player.executor.run_one()
+        change(world)
+        answer = player.first.take(pending)
+        assert answer.responses[0].partition_responses[0].error_code == error
+        assert partition.log.log_end_offset == end + 1
 
 
 def test_while_everybody_may_do_everything_nothing_is_asked(world: World) -> None:

@@ -29,17 +29,25 @@ from data_plane.broker.authentication.handshake_budget import WAITING_MAX as HAN
 from data_plane.broker.authentication.password_checks import CHECKS_MAX, PasswordChecks
 from data_plane.broker.authentication.sasl_session import TOKEN_BYTES_MAX
 from data_plane.broker.authentication.scram import MESSAGE_BYTES_MAX
+from data_plane.broker.produce.produce_checks import HERE_UNPACKED_BYTES_MAX
 from data_plane.broker.request.principal import ANONYMOUS, Principal
 from data_plane.broker.request.request_work import RequestWork
 from data_plane.broker.request.timers import TimerQueue
 from data_plane.cell.credentials import LOGIN_CHARACTERS_MAX, PutCredential
-from data_plane.cell.tenants import PutTenant, TenantImage
+from data_plane.cell.tenants import BLOCKED_TENANT, PutTenant, TenantImage
+from data_plane.wire.compression import Compression
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
 from data_plane.wire.messages.list_offsets_request import ListOffsetsRequest
+from data_plane.wire.messages.produce_request import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from data_plane.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from data_plane.wire.messages.sasl_handshake_request import SaslHandshakeRequest
 from data_plane.wire.registry import ApiKey
+from tests.broker.broker_player import make_batch
 from tests.broker.doubles import QueueExecutor
 from tests.broker.sasl_player import (
     ALL_MECHANISMS,
@@ -695,6 +703,30 @@ def test_very_many_connections_are_closed_a_few_at_a_time() -> None:
     assert [one.is_closed for one in connections].count(True) == CLOSED_PER_TURN_MAX
     broker.pass_time(0)
     assert all(one.is_closed for one in connections)
+
+
+@pytest.mark.parametrize("is_blocked", [False, True])
+def test_what_a_revoked_credential_has_sent_is_not_appended_later(is_blocked: bool) -> None:
+    """Not even what asked for no answer, and waits for a thread."""
+    broker = SaslBroker(replace(ALICE, tenant="acme"))
+    player = broker.player
+    player.make_tenant("acme")
+    player.create_topic("orders", tenant="acme")
+    connection = broker.connect()
+    assert is_let_in(connection, SHA_256, "alice", "secret")
+    batch = bytes(make_batch([bytes(HERE_UNPACKED_BYTES_MAX)], compression=Compression.LZ4))
+    data = TopicProduceData(name="orders", partition_data=[PartitionProduceData(records=batch)])
+    connection.send(ApiKey.PRODUCE, 9, ProduceRequest(acks=0, timeout_ms=1_000, topic_data=[data]))
+    assert (connection.is_closed, len(player.executor.queue)) == (False, 1)
+    if is_blocked:
+        tenant = broker.services.image.tenants["acme"]
+        broker.commit(PutTenant(replace(tenant, state=BLOCKED_TENANT)))
+    else:
+        broker.revoke("alice")
+    assert connection.is_closed
+    player.run_jobs()
+    player.services.wakes.run(player.now_ms)
+    assert player.partition("orders", tenant="acme").log.log_end_offset == 0
 
 
 def test_connections_that_are_gone_leave_nothing() -> None:

@@ -247,9 +247,9 @@ class Authentication:
             current = self.find(login.credential.login)
             # The client may have authenticated anew meanwhile, with what holds now.
             if not self._still_proves(current, login, connection.host):
-                connection.close(f"the credential {login.credential.login!r} was revoked")
+                _revoke(connection, f"the credential {login.credential.login!r} was revoked")
             elif _is_shut(self._services.image, login.credential.tenant):
-                connection.close(f"the tenant {login.credential.tenant} is blocked")
+                _revoke(connection, f"the tenant {login.credential.tenant} is blocked")
         if self._to_close:
             self.timers.schedule(now_ms, self._close_some)
 
@@ -281,6 +281,11 @@ def _newly_shut(old: MetadataImage, new: MetadataImage) -> set[str]:
     if old.tenants is new.tenants:
         return set()
     return {name for name in new.tenants if _is_shut(new, name) and not _is_shut(old, name)}
+
+
+def _revoke(connection: ConnectionInfo, reason: str) -> None:
+    connection.gate.revoke()
+    connection.close(reason)
 
 
 def _end_session(connection: ConnectionInfo, now_ms: int) -> None:

@@ -8,7 +8,8 @@ Every record is looked at once, here, compressed ones too: a consumer that meets
 behind a right checksum gets no further, and nobody can repair what is stored (docs/adr/0013). The
 header's highest timestamp is put right where it is not that of the records. A batch that takes long
 is looked at by a thread (produce_checks.py); until that is done and appended, the connection keeps
-the requests that follow (`ConnectionInfo.keep`), so nothing overtakes it.
+the requests that follow (`ConnectionInfo.keep`), so nothing overtakes it. Who was allowed to append
+is asked again then (produce_rights.py).
 
 When all is appended the answer leaves, or waits until the records are as safe as the request asks
 (produce_waits.py). With acks=0 there is none; an error closes the connection, the only way to tell
@@ -43,6 +44,7 @@ from data_plane.broker.produce.produce_response import (
     describe_failures,
     encode_produce_response,
 )
+from data_plane.broker.produce.produce_rights import may_still_append, may_write
 from data_plane.broker.produce.produce_waits import WaitingProduce
 from data_plane.broker.request.api import (
     Buffer,
@@ -136,7 +138,7 @@ class _Produce:
         )
         self._began_ms = now_ms
         self._answers: Answers = []
-        self._todo: list[tuple[bytes, ProducePartition, PartitionAnswer]] = []
+        self._todo: list[tuple[ProduceTopic, bytes, ProducePartition, PartitionAnswer]] = []
         names = context.names
         topics, is_open = names.topics, names.rights.is_open
         policy_refusal = names.refused_by_state or names.storage_refusal
@@ -147,7 +149,7 @@ class _Produce:
             if version < TOPIC_IDS_VERSION:
                 topic_id = topics.id_of(topic.name)
             partition_answers = []
-            is_allowed = is_open or self._may_write(topic)
+            is_allowed = is_open or may_write(context, topic)
             for piece in topic.partitions:
                 answer = PartitionAnswer(piece.partition_index)
                 partition_answers.append(answer)
@@ -156,7 +158,7 @@ class _Produce:
                 elif policy_refusal:
                     answer.fail(ErrorCode.POLICY_VIOLATION, policy_refusal)
                 else:
-                    self._todo.append((topic_id, piece, answer))
+                    self._todo.append((topic, topic_id, piece, answer))
                     continue
                 refused_count += 1
             self._answers.append((topic, partition_answers))
@@ -176,7 +178,9 @@ class _Produce:
                 self._next = at
                 self._work_elsewhere(_pause)
                 return False
-            topic_id, piece, answer = todo[at]
+            topic, topic_id, piece, answer = todo[at]
+            if self._kept is not None and not may_still_append(self._context, topic, answer):
+                continue
             if not is_valid:
                 self._refuse_acks(topic_id, piece, answer)
             elif not self._append(topic_id, piece, answer, now_ms):
@@ -291,11 +295,15 @@ class _Produce:
         self._services.request_work.submit(peer, look, self._looked)
 
     def _is_abandoned(self) -> bool:
-        """Whether nobody waits for this any more. Who wants no answer may close after sending; what
-        he has sent is taken, unless there is much to do for others."""
-        is_closed = self._context.connection.closed
-        return is_closed and (
-            self._view.acks != ACKS_NONE or len(self._services.request_work) > UNANSWERED_WORK_MAX
+        """Whether nobody waits for this any more, or nobody speaks. Who wants no answer may close
+        after sending; what he has sent is taken, unless there is much to do for others."""
+        gate = self._context.connection.gate
+        return gate.is_revoked or (
+            gate.is_closed
+            and (
+                self._view.acks != ACKS_NONE
+                or len(self._services.request_work) > UNANSWERED_WORK_MAX
+            )
         )
 
     def _looked(self, found: Found | None, error: BaseException | None) -> None:
@@ -342,7 +350,9 @@ class _Produce:
         return True
 
     def _take_up(self, found: Checked | Refusal, now_ms: int) -> None:
-        topic_id, piece, answer = self._todo[self._next]
+        topic, topic_id, piece, answer = self._todo[self._next]
+        if not may_still_append(self._context, topic, answer):
+            return
         # It may lead no longer, or be gone.
         partition = self._find(topic_id, piece, answer)
         if partition is None:
@@ -393,18 +403,7 @@ class _Produce:
             self._needs_all,
         ).deferred
 
-    # Who may append, and what is said to those who may not
-
-    def _may_write(self, topic: ProduceTopic) -> bool:
-        context = self._context
-        name = topic.name
-        if self._version >= TOPIC_IDS_VERSION:
-            known = context.topics.by_id(UUID(bytes=topic.topic_id))
-            if known is None:
-                # Which is what it will be told.
-                return True
-            name = known.name
-        return context.may_to_topic(AclOperation.WRITE, name)
+    # Where to append, and what is said to those who may not
 
     def _find(
         self, topic_id: bytes, piece: ProducePartition, answer: PartitionAnswer

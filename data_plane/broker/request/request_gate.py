@@ -51,6 +51,7 @@ class RequestGate:
         "is_authenticated",
         "is_open",
         "is_over",
+        "is_revoked",
     )
 
     def __init__(self, *, is_authenticated: bool = True) -> None:
@@ -59,6 +60,8 @@ class RequestGate:
         # from the state; every request asks for them.
         self.is_open = True
         self.is_over = False
+        # Nobody speaks through it any more: what of its requests still waits is not done.
+        self.is_revoked = False
         self._exclusive_count = 0
         self._is_closed = False
         self._is_muted = False
@@ -112,6 +115,10 @@ class RequestGate:
     def expire(self) -> None:
         """What it was authenticated with holds no longer: it has to authenticate anew."""
         self.is_authenticated = False
+
+    def revoke(self) -> None:
+        """What it was authenticated with was taken away. Its connection is closed as well."""
+        self.is_revoked = True
 
     def fail(self) -> None:
         """Nothing further is handled."""

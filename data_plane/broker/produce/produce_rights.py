@@ -1,0 +1,43 @@
+"""Who may append what a Produce request brings.
+
+It is asked when the request comes. Where a batch has waited for a thread, or for its turn, it is
+asked once more for each partition that is left: rights, the tenant's state and what it stores may
+be others by then, and what was revoked meanwhile is not appended.
+
+Deliberately absent: whether the connection is still there (produce_handler.py).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from data_plane.broker.produce.produce_response import TOPIC_IDS_VERSION, PartitionAnswer
+from data_plane.broker.request.api import RequestContext
+from data_plane.cell.acls import AclOperation
+from data_plane.wire.errors import ErrorCode
+from data_plane.wire.kernel_types import ProduceTopic
+
+
+def may_write(context: RequestContext, topic: ProduceTopic) -> bool:
+    """Whether he who asks may append to the topic at all."""
+    name = topic.name
+    if context.api_version >= TOPIC_IDS_VERSION:
+        known = context.topics.by_id(UUID(bytes=topic.topic_id))
+        if known is None:
+            # Which is what it will be told.
+            return True
+        name = known.name
+    return context.may_to_topic(AclOperation.WRITE, name)
+
+
+def may_still_append(context: RequestContext, topic: ProduceTopic, answer: PartitionAnswer) -> bool:
+    """Whether he may after all that has changed since; else the answer says why not."""
+    names = context.names
+    refusal = names.refused_by_state or names.storage_refusal
+    if not (names.rights.is_open or may_write(context, topic)):
+        answer.fail(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    elif refusal:
+        answer.fail(ErrorCode.POLICY_VIOLATION, refusal)
+    else:
+        return True
+    return False
