@@ -13,6 +13,7 @@ ctypedef (
 ) RecordParts
 ctypedef (Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t) HeaderParts
 ctypedef (Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, Py_ssize_t, Py_ssize_t) WalkResult
+ctypedef (Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t) SetParts
 ctypedef (Py_ssize_t, int64_t, int64_t, Py_ssize_t) Found
 ctypedef (Py_ssize_t, Py_ssize_t, int64_t, int64_t, int64_t, Py_ssize_t) Ordinary
 
@@ -28,14 +29,21 @@ cpdef list scan_headers(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t r
                         bytes prefix=*, bytes but=*, int64_t found_max=*)
 
 @cython.locals(view=Py_buffer, p="const uint8_t *", index=Py_ssize_t, record=RecordParts,
-               header=HeaderParts, at=Py_ssize_t, _=Py_ssize_t, is_found=Py_ssize_t,
-               key_size=Py_ssize_t, last_start=Py_ssize_t, last_end=Py_ssize_t,
-               last_number=int64_t, number=int64_t, start=Py_ssize_t, stop=Py_ssize_t,
-               count=Py_ssize_t, size=Py_ssize_t, header_count=Py_ssize_t, joined=bytes,
-               out=bytearray)
+               values=SetParts, is_found=Py_ssize_t, last_start=Py_ssize_t, last_end=Py_ssize_t,
+               last_number=int64_t, number=int64_t, count=Py_ssize_t, size=Py_ssize_t,
+               joined=bytes, out=bytearray)
 cpdef object map_header_sets(object buf, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t record_count,
                              bytes key, dict known, object missing, Py_ssize_t values_max=*,
                              Py_ssize_t bytes_max=*)
+
+@cython.locals(header=HeaderParts, key_size=Py_ssize_t, count=Py_ssize_t, size=Py_ssize_t,
+               start=Py_ssize_t, stop=Py_ssize_t, number=int64_t)
+cdef SetParts _find_values(const uint8_t *p, Py_ssize_t at, Py_ssize_t end, int64_t header_count,
+                           bytes key) noexcept
+
+@cython.locals(header=HeaderParts, key_size=Py_ssize_t, joined=bytearray, _=int64_t)
+cdef bytes _join_values(const uint8_t *p, Py_ssize_t at, Py_ssize_t end, int64_t header_count,
+                        bytes key)
 
 @cython.locals(number=object)
 cdef int64_t _set_number(bytes values, dict known, object missing) except? -2

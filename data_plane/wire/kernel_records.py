@@ -214,58 +214,39 @@ def map_header_sets(
             return None
         out = bytearray(4 * record_count)
         is_found = 0
-        key_size = len(key)
         # Most records have the set of the one before.
         last_start = last_end = 0
         last_number = -1
-        header_count = 0
         index = 0
         while index < record_count:
             record = _parse_record(p, pos, end)
             pos = record[0]
             if pos < 0:
                 raise _bad_record(-pos, index, -1)
-            at = record[8]
-            # One value is taken where it stands, several are put together.
-            start = stop = count = size = 0
-            joined = b""
-            for _ in range(record[7]):
-                header = _parse_header(p, at, pos)
-                at = header[0]
-                if at < 0:
-                    raise _bad_record(-at, index, -1)
-                header_count += 1
-                if header_count & 4095 == 0:
-                    yield_gil()
-                if header[2] - header[1] == key_size and starts_with(p, header[1], header[2], key):
-                    size += at - header[2]
-                    count += 1
-                    if count > values_max or size > bytes_max:
-                        continue
-                    if count == 2:
-                        joined = take_bytes(p, start, stop)
-                    if count > 1:
-                        joined += take_bytes(p, header[2], at)
-                    start = header[2]
-                    stop = at
-            if at != pos:
+            values = _find_values(p, record[8], pos, record[7], key)
+            if values[0] < 0:
+                raise _bad_record(-values[0], index, -1)
+            if values[0] != pos:
                 raise _bad_record(5, index, -1)
+            count = values[1]
+            size = values[4] - values[3]
             if count:
                 is_found = 1
-            if count > values_max or size > bytes_max:
+            if count > values_max or values[2] > bytes_max:
                 number = -1
             elif count > 1:
+                joined = _join_values(p, record[8], pos, record[7], key)
                 number = _set_number(joined, known, missing)
             elif (
                 last_number >= 0
-                and stop - start == last_end - last_start
-                and equals(p, start, last_start, stop - start)
+                and size == last_end - last_start
+                and equals(p, values[3], last_start, size)
             ):
                 number = last_number
             else:
-                number = _set_number(take_bytes(p, start, stop), known, missing)
-                last_start = start
-                last_end = stop
+                number = _set_number(take_bytes(p, values[3], values[4]), known, missing)
+                last_start = values[3]
+                last_end = values[4]
                 last_number = number
             store_int32(out, 4 * index, number)
             index += 1
@@ -274,6 +255,40 @@ def map_header_sets(
         return out if is_found else None
     finally:
         release(view)
+
+
+def _find_values(
+    p: Any, at: int, end: int, header_count: int, key: bytes
+) -> tuple[int, int, int, int, int]:
+    """(position behind a record's headers, or minus the problem; how many have this key; the bytes
+    of their values with their sizes; start and end of the last one)."""
+    key_size = len(key)
+    count = size = start = stop = 0
+    for number in range(header_count):
+        header = _parse_header(p, at, end)
+        at = header[0]
+        if at < 0:
+            return at, 0, 0, 0, 0
+        if header[2] - header[1] == key_size and starts_with(p, header[1], header[2], key):
+            count += 1
+            start = header[2]
+            stop = at
+            size += stop - start
+        if number & 4095 == 4095:
+            yield_gil()
+    return at, count, size, start, stop
+
+
+def _join_values(p: Any, at: int, end: int, header_count: int, key: bytes) -> bytes:
+    """Those values one behind the other, with their sizes."""
+    key_size = len(key)
+    joined = bytearray()
+    for _ in range(header_count):
+        header = _parse_header(p, at, end)
+        at = header[0]
+        if header[2] - header[1] == key_size and starts_with(p, header[1], header[2], key):
+            append_bytes(joined, p, header[2], at)
+    return bytes(joined)
 
 
 def _set_number(values: bytes, known: Any, missing: Any) -> int:
