@@ -57,6 +57,27 @@ def virtual_topics_by_source(
     return found
 
 
+def shown_count(topic: TopicImage) -> int:
+    """How many partitions clients see of a topic that has its source."""
+    own_count = len(topic.partitions)
+    return 2 * own_count if source_name(topic) else own_count
+
+
+def shown_index(topic: TopicImage, own_index: int) -> int:
+    """By what number clients know one of the topic's own partitions."""
+    return 2 * own_index + 1 if source_name(topic) else own_index
+
+
+def own_index(topic: TopicImage, index: int) -> int | None:
+    """Which of the topic's own partitions clients know by this number; None for the source's, and
+    where there is none."""
+    if source_name(topic):
+        index, is_own = divmod(index, 2)
+        if not is_own:
+            return None
+    return index if 0 <= index < len(topic.partitions) else None
+
+
 def shown_partition(image: MetadataImage, topic: TopicImage, index: int) -> PartitionImage | None:
     """A topic's partition as clients number them; None where there is none."""
     if not source_name(topic):

@@ -43,6 +43,7 @@ from data_plane.cell.tenants import (
     DELETING_TENANT,
     READ_ONLY_TENANT,
 )
+from data_plane.cell.virtual_topics import shown_count
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.server.cell_admin_messages import MECHANISMS
 from data_plane.server.cell_calls import BadRequest
@@ -159,7 +160,7 @@ def _resource(image: MetadataImage, declared: Declared) -> tuple[messages.Item, 
 def write_topic(image: MetadataImage, topic: TopicImage) -> messages.Item:
     item, declaration = _resource(image, Declared(TOPIC_KIND, topic.tenant, topic.name))
     item.topic_id = topic.id_bytes
-    item.partitions = len(topic.partitions)
+    item.partitions = shown_count(topic)
     item.replication_factor = len(target_of(topic.partitions[0]))
     item.configs.update(topic.configs)
     if declaration is not None:

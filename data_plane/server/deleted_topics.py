@@ -20,6 +20,7 @@ from data_plane.cell.authors import Author
 from data_plane.cell.changes import Change
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.topic_deletions import UNDATED
+from data_plane.cell.virtual_topics import shown_count
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.server.cell_calls import BadRequest, Calls, Done, Refused
 from data_plane.wire.errors import ErrorCode
@@ -59,7 +60,7 @@ def _write(topic: TopicImage) -> messages.DeletedTopic:
         tenant=topic.tenant,
         name=topic.name,
         topic_id=topic.id_bytes,
-        partitions=len(topic.partitions),
+        partitions=shown_count(topic),
     )
     if deletion.deleted_ms != UNDATED:
         written.deleted_at_ms, written.purged_at_ms = deletion.deleted_ms, deletion.purge_ms

@@ -33,7 +33,7 @@ from data_plane.cell.changes import AlterConfigs, Change
 from data_plane.cell.declarations import Declaration
 from data_plane.cell.metadata import MetadataImage, ResourceType, TopicImage
 from data_plane.cell.min_isr_changes import decide_min_isr_changes
-from data_plane.cell.virtual_topics import source_name, virtual_topics_by_source
+from data_plane.cell.virtual_topics import shown_count, virtual_topics_by_source
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_topics_request import CreatableTopic, CreatableTopicConfig
 
@@ -106,8 +106,7 @@ class TopicDecision:
         changes: list[Change] = []
         current = len(topic.partitions)
         # A virtual topic has two for each of its own, and they are not to be chosen.
-        shown = 2 * current if source_name(topic) else current
-        if specification.partitions != shown:
+        if specification.partitions != shown_count(topic):
             followers = self._virtual_topics_of(topic)
             additional = check_growth(
                 topic, topic.name, specification.partitions, PARTITIONS_PER_REQUEST_MAX, followers

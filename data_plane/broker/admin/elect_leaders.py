@@ -22,7 +22,7 @@ from data_plane.cell.metadata import NO_LEADER, MetadataImage, PartitionImage, T
 from data_plane.cell.metadata_store import StaleControllerEpoch
 from data_plane.cell.partitions_draft import PartitionsDraft, Place
 from data_plane.cell.settings import ControllerSettings
-from data_plane.cell.virtual_topics import source_name
+from data_plane.cell.virtual_topics import shown_index, source_name
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.elect_leaders_request import ElectLeadersRequest
 from data_plane.wire.messages.elect_leaders_response import (
@@ -142,12 +142,12 @@ def _elect_one(
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
         return _result(index, unknown, f"No such topic as {quoted_name(name)}")
-    if not 0 <= index < len(topic.partitions):
-        return _result(index, unknown, f"No such partition as {name}-{index}")
     if source_name(topic):
-        # By another number its leader is one of the source's.
+        # Half of its leaders are the source's.
         message = f"Topic '{name}' reads from topic '{source_name(topic)}': elect leaders there."
         return _result(index, ErrorCode.INVALID_REQUEST, message)
+    if not 0 <= index < len(topic.partitions):
+        return _result(index, unknown, f"No such partition as {name}-{index}")
     place = Place(topic, index)
     return _elect(draft, place, draft.get(place), electorate)
 
@@ -156,7 +156,7 @@ def _elect(
     draft: PartitionsDraft, place: Place, partition: PartitionImage, electorate: _Electorate
 ) -> PartitionResult:
     election_type, electable, settings = electorate
-    index = place.partition_index
+    index = shown_index(place.topic, place.partition_index)
     has_leader = partition.leader != NO_LEADER
     if election_type == PREFERRED:
         is_needed = partition.leader != partition.replicas[0]

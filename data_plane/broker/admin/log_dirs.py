@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.services import Services
-from data_plane.cell.virtual_topics import source_name
+from data_plane.cell.virtual_topics import own_index, shown_count, shown_index
 from data_plane.log.errors import LogError
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
@@ -164,7 +164,7 @@ def _replicas(services: Services, context: RequestContext) -> Iterator[tuple[str
                 continue
             log = logs.get((topic.topic_id, index))
             # The others of a virtual topic have no log.
-            shown = 2 * index + 1 if source_name(topic) else index
+            shown = shown_index(topic, index)
             if log is not None:
                 yield name, shown, log.log_directory.path, log.size_bytes
             elif online or not context.may_see_cell:
@@ -198,14 +198,18 @@ def _alter(
     if directory is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
     topic = context.cell_topics.by_name(name)
-    if topic is None or not 0 <= index < len(topic.partitions):
+    if topic is None or not 0 <= index < shown_count(topic):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    own = own_index(topic, index)
+    if own is None:
+        # Its log is the source's.
+        return ErrorCode.REPLICA_NOT_AVAILABLE
     try:
-        partition = services.partitions.replica(topic.topic_id, index)
+        partition = services.partitions.replica(topic.topic_id, own)
     except LogError as error:
         return error.error_code
     if partition is None:
-        code = services.partitions.error_of_named(topic.topic_id, index)
+        code = services.partitions.error_of_named(topic.topic_id, own)
         # Kafka has kept the older name of that one here.
         is_elsewhere = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else code

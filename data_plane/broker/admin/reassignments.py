@@ -20,7 +20,7 @@ from data_plane.cell.changes import Change
 from data_plane.cell.metadata import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from data_plane.cell.partitions_draft import PartitionsDraft, Place
 from data_plane.cell.reassignment import cancel, is_reassigning, start, target_of
-from data_plane.cell.virtual_topics import source_name
+from data_plane.cell.virtual_topics import own_index, shown_count, source_name
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -165,7 +165,7 @@ def handle_list_partition_reassignments(
         return response
     if request.topics is None:
         asked: list[tuple[TopicImage, Sequence[int]]] = [
-            (topic, range(len(topic.partitions))) for topic in topics.all()
+            (topic, range(shown_count(topic))) for topic in topics.all()
         ]
     else:
         asked = [
@@ -184,9 +184,10 @@ def handle_list_partition_reassignments(
 def _ongoing(topic: TopicImage, indexes: Sequence[int]) -> list[OngoingPartitionReassignment]:
     ongoing = []
     for index in indexes:
-        if not 0 <= index < len(topic.partitions):
+        own = own_index(topic, index)
+        if own is None:
             continue
-        partition = topic.partitions[index]
+        partition = topic.partitions[own]
         if is_reassigning(partition):
             ongoing.append(
                 OngoingPartitionReassignment(

@@ -59,6 +59,7 @@ from data_plane.broker.request.throttling import throttle_produce
 from data_plane.broker.services import Services
 from data_plane.cell.acls import AclOperation, AclResourceType
 from data_plane.cell.tenants import DEFAULT_TENANT
+from data_plane.cell.virtual_topics import shown_count, source_name
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
@@ -415,7 +416,7 @@ class _Produce:
         # An id may be anybody's, or of a topic that is deleted.
         is_ours = partition is not None and partition.tenant == self._tenant
         if partition is None or partition.leader_error is not ErrorCode.NONE or not is_ours:
-            answer.fail(self._why_not_here(topic_id, index))
+            self._say_why_not_here(topic_id, index, answer)
             return None
         if partition.topic in partitions.internal_topics and partition.tenant == DEFAULT_TENANT:
             answer.fail(
@@ -441,6 +442,15 @@ class _Produce:
         """Of acks that there are not. Who names an unknown partition hears of that, as in Kafka."""
         error = self._why_not_here(topic_id, piece.partition_index)
         answer.fail(error if error in UNKNOWN_PARTITION_CODES else ErrorCode.INVALID_REQUIRED_ACKS)
+
+    def _say_why_not_here(self, topic_id: bytes, index: int, answer: PartitionAnswer) -> None:
+        topic = self._context.topics.by_id(UUID(bytes=topic_id))
+        if topic is not None and source_name(topic) and 0 <= index < shown_count(topic):
+            # Wherever it is sent: no other broker takes it.
+            message = f"Topic '{topic.name}' reads from another one: produce to its source."
+            answer.fail(ErrorCode.INVALID_RECORD, message)
+        else:
+            answer.fail(self._why_not_here(topic_id, index))
 
     def _why_not_here(self, topic_id: bytes, index: int) -> ErrorCode:
         partitions = self._services.partitions
