@@ -146,6 +146,8 @@ class RequestContext(NamedTuple):
     client_id: str | None
     connection: ConnectionInfo
     names: RequestNames
+    # Whether it was asked before it was known who asks: it counts for no tenant.
+    is_stranger: bool = False
 
     @property
     def topics(self) -> Topics:

@@ -124,9 +124,11 @@ class Dispatcher:
             names = self._names[connection.namespace]
         except KeyError:
             raise CloseConnection(f"tenant {connection.namespace} is no more") from None
-        if not connection.is_inter_broker:
+        if not (is_stranger or connection.is_inter_broker):
             names.use.requests += 1
-        context = RequestContext(api_key, version, correlation_id, client_id, connection, names)
+        context = RequestContext(
+            api_key, version, correlation_id, client_id, connection, names, is_stranger
+        )
         if self._is_measuring:
             self._measured_context = context
         if entry.raw_handler is not None:
@@ -160,7 +162,7 @@ class Dispatcher:
         finally:
             self._is_measuring = False
             context, self._measured_context = self._measured_context, None
-            if context is not None and not connection.is_inter_broker:
+            if context is not None and not (context.is_stranger or connection.is_inter_broker):
                 quotas.record_handler_time(context, quotas.clock_ns() - begun_ns)
 
     def _throttled(

@@ -15,6 +15,8 @@ Invariants
   muted.
 - Other brokers of the cell are never throttled: what a follower may take is limited elsewhere
   (leader_throttle.py).
+- What is asked before it is known who asks counts for no tenant, and waits for none: what bounds
+  strangers is elsewhere (docs/security.md). Produce and Fetch are never theirs.
 - Where no quota manager is active each answer costs a look at a flag.
 """
 
@@ -56,7 +58,7 @@ def throttle_request(services: Services, context: RequestContext) -> int:
     """For any request but Produce and Fetch, once, when its answer is ready: the throttle time that
     the answer carries."""
     quotas = services.quotas
-    if not quotas.is_active or context.connection.is_inter_broker:
+    if not quotas.is_active or context.is_stranger or context.connection.is_inter_broker:
         return 0
     return _mute(services, context, quotas.record_request(context))
 

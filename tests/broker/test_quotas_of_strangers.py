@@ -1,0 +1,114 @@
+"""Quotas and strangers: what they ask counts for no tenant, and no tenant's quotas hold them up."""
+
+from __future__ import annotations
+
+from data_plane.broker.quotas.quota_manager import BrokerQuotas
+from data_plane.broker.quotas.share_exchange import ShareExchange
+from data_plane.broker.request.api import ConnectionInfo
+from data_plane.broker.request.principal import Principal
+from data_plane.cell.changes import Change
+from data_plane.cell.client_quotas import AlterClientQuotas, QuotaEntity
+from data_plane.cell.credentials import login_of
+from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
+from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
+from data_plane.wire.registry import ApiKey
+from tests.broker.sasl_player import SHA_256, SaslBroker, SaslConnection, credential
+
+TAKES_MS = 5
+
+
+class Metered(SaslBroker):
+    """A broker with quotas, two tenants, and a user of each; each look at a clock takes a while."""
+
+    def __init__(self) -> None:
+        super().__init__(credential("alice", "secret", tenant="acme"), credential("bob", "secret"))
+        self.player.make_tenant("acme")
+        self._clock_ns = 0
+        services = self.services
+        self.quotas = BrokerQuotas(services, lambda: self.player.now_ms, self._clock)
+        services.quotas = self.quotas
+        self.exchange = ShareExchange(services, self.quotas, None, lambda: self.player.now_ms)
+        self.quotas.on_tenants_changed = self.exchange.quotas_changed
+        self.exchange.start(self.player.now_ms)
+
+    def _clock(self) -> int:
+        self._clock_ns += TAKES_MS * 1_000_000
+        return self._clock_ns
+
+    def limit(self, tenant: str, *changes: Change) -> None:
+        self.commit(
+            PutTenantQuotas(tenant, TenantQuotas(requests_per_s=10, handler_ms_per_s=10)), *changes
+        )
+
+    def user(self, tenant: str) -> ConnectionInfo:
+        connection = self.player.connect()
+        connection.authenticate(Principal("User", "bob"), tenant)
+        return connection
+
+    def spend(self, tenant: str, requests: int) -> int:
+        """A user of the tenant asks so much; for how long the last answer has it wait."""
+        connection = self.user(tenant)
+        for _ in range(requests):
+            answer = self.player.ask(
+                ApiKey.API_VERSIONS, 3, software(), connection=connection, client_id="c"
+            )
+        waits_ms: int = answer.throttle_time_ms
+        return waits_ms
+
+
+def software() -> ApiVersionsRequest:
+    return ApiVersionsRequest(client_software_name="a", client_software_version="1")
+
+
+def ask_versions(connection: SaslConnection) -> int:
+    connection.send(ApiKey.API_VERSIONS, 3, software())
+    answer = connection.receive(ApiKey.API_VERSIONS, 3)
+    assert answer is not None, "it waits"
+    throttle_ms: int = answer.throttle_time_ms
+    return throttle_ms
+
+
+def test_another_tenant_logs_in_while_default_is_over_its_caps() -> None:
+    broker = Metered()
+    of_each_client = QuotaEntity(None, "")
+    values = (("request_percentage", 1.0),)
+    broker.limit("default", AlterClientQuotas("default", of_each_client, values))
+    assert broker.spend("default", 60) > 1000
+    connection = broker.connect()
+    assert ask_versions(connection) == 0
+    answer = connection.log_in(SHA_256, login_of("acme", "alice"), "secret")
+    assert answer.error_code == 0
+    assert connection.info.namespace == "acme"
+    assert ask_versions(connection) == 0
+    assert {tenant for tenant, _ in broker.quotas.throttled} == {"default"}
+
+
+def test_what_strangers_ask_is_no_use_of_any_tenant() -> None:
+    broker = Metered()
+    broker.limit("default")
+    broker.limit("acme")
+    names = broker.services.namespaces.names
+    for _ in range(40):
+        connection = broker.connect()
+        ask_versions(connection)
+        assert connection.handshake(SHA_256).error_code == 0
+    last = broker.connect()
+    assert last.log_in(SHA_256, login_of("acme", "alice"), "secret").error_code == 0
+    for tenant in ("default", "acme"):
+        use = names[tenant].use
+        assert (use.requests, use.throttle_ms, use.throttled_requests) == (0, 0, 0)
+        assert broker.spend(tenant, 1) == 0
+        assert use.requests == 1
+    # Who is logged in is counted.
+    ask_versions(last)
+    assert names["acme"].use.requests == 2
+
+
+def test_who_has_to_authenticate_anew_is_a_stranger_until_he_has() -> None:
+    broker = Metered()
+    broker.limit("acme")
+    connection = broker.connect()
+    assert connection.log_in(SHA_256, login_of("acme", "alice"), "secret").error_code == 0
+    connection.info.gate.expire()
+    assert broker.spend("acme", 60) > 1000
+    assert ask_versions(connection) == 0
