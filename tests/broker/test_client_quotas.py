@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from data_plane.broker.quotas import client_limits
 from data_plane.broker.quotas.client_limits import (
     LIMITS_MAX,
+    NO_LIMITS,
+    ClientLimits,
     ClientLimitTable,
     matching_quota,
 )
@@ -303,6 +306,75 @@ def test_client_ids_are_free_and_do_not_fill_the_memory(monkeypatch: pytest.Monk
     for number in range(LIMITS_MAX):
         table.of("default", "bob", f"d{number}", 60_000)
     assert table.of("default", "alice", "busy", 60_000).produce is busy
+
+
+def test_of_a_tenant_without_client_quotas_nothing_is_remembered() -> None:
+    table = ClientLimitTable(Windows(), Windows())
+    table.set_quotas({"acme": {QuotaEntity("", None): {"producer_byte_rate": 1.0}}})
+    for number in range(50):
+        assert table.of("default", "alice", f"c{number}", 0) is NO_LIMITS
+    assert table.clients_count == 0
+    table.of("acme", "alice", "c", 0)
+    assert table.clients_count == 1
+    table.set_quotas({"acme": {QuotaEntity("bob", None): {"producer_byte_rate": 1.0}}})
+    assert table.of("acme", "alice", "c", 0) == NO_LIMITS
+
+
+def test_long_client_ids_are_told_apart_and_take_no_more_memory_than_short_ones() -> None:
+    table = ClientLimitTable(Windows(), Windows())
+    named = "n" * 32_000
+    table.set_quotas(
+        {
+            "default": {
+                QuotaEntity(None, ""): {"producer_byte_rate": 1.0},
+                QuotaEntity(None, named): {"producer_byte_rate": 2.0},
+            }
+        }
+    )
+    prefix = "x" * 32_000
+    tracemalloc.start()
+    try:
+        limits = [table.of("default", "alice", f"{prefix}{number}", 0) for number in range(500)]
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 4_000_000
+    assert len({id(each.produce) for each in limits}) == 500
+    assert table.of("default", "alice", f"{prefix}7", 0) is limits[7]
+    by_name = table.of("default", "alice", named, 0).produce
+    assert by_name is not None
+    assert by_name.bound == 2.0
+
+
+def test_client_ids_of_one_tenant_do_not_have_others_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_limits, "CLIENTS_MAX", 100)
+    monkeypatch.setattr(client_limits, "LIMITS_MAX", 200)
+    table = ClientLimitTable(Windows(), Windows())
+    values = {"producer_byte_rate": 1.0, "controller_mutation_rate": 1.0}
+    quotas = {QuotaEntity(None, ""): values}
+    table.set_quotas({"acme": quotas, "default": quotas})
+
+    def busy(tenant: str, client_id: str) -> ClientLimits:
+        limits = table.of(tenant, "alice", client_id, 0)
+        assert limits.produce is not None
+        assert limits.mutation is not None
+        limits.produce.record(1, 0)
+        limits.mutation.bucket.take(1, 0)
+        return limits
+
+    theirs = [busy("acme", f"c{number}") for number in range(40)]
+    for number in range(1000):
+        busy("default", f"c{number}")
+        assert table.clients_count <= 100
+        assert len(table) <= 2 * 200
+    for number, limits in enumerate(theirs):
+        assert table.of("acme", "alice", f"c{number}", 0) is limits
+    # A change of quotas has everything looked up again, and what is used stays.
+    table.set_quotas({"acme": quotas})
+    for number, limits in enumerate(theirs):
+        assert table.of("acme", "alice", f"c{number}", 0).produce is limits.produce
 
 
 def test_a_produce_over_the_rate_of_its_user_waits_as_kafka_has_it(broker: Metered) -> None:

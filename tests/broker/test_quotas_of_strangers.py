@@ -112,3 +112,14 @@ def test_who_has_to_authenticate_anew_is_a_stranger_until_he_has() -> None:
     connection.info.gate.expire()
     assert broker.spend("acme", 60) > 1000
     assert ask_versions(connection) == 0
+
+
+def test_nothing_is_remembered_of_what_strangers_call_themselves() -> None:
+    broker = Metered()
+    each_client = QuotaEntity(None, "")
+    values = (("producer_byte_rate", 1000.0), ("request_percentage", 1.0))
+    broker.limit("default", AlterClientQuotas("default", each_client, values))
+    ask_versions(broker.connect())
+    assert broker.quotas._clients.clients_count == 0
+    broker.spend("default", 1)
+    assert broker.quotas._clients.clients_count == 1

@@ -12,22 +12,25 @@ client id each pair; a default counts everybody by himself.
 Invariants
 - What a client has used stays when its quota changes, and when others' quotas do.
 - There are at most LIMITS_MAX limits with something in them, and CLIENTS_MAX clients remembered.
-  Who makes more of them (client ids are free) has those forgotten that are idle, then the oldest.
+  Client ids are free: when there are more, those that are idle are forgotten, then the oldest of
+  the tenants that have more than an equal part. So no tenant makes others' debts be forgotten.
+- Of a tenant without client quotas nothing is kept, and of a client id no more than
+  CLIENT_ID_CHARS_MAX characters.
 
 Deliberately absent: what becomes of it (quota_manager.py).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from data_plane.broker.quotas.rates import Bucket, SampledRate, Windows, throttle_ms
 from data_plane.cell.client_quotas import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     DEFAULT_NAME,
-    NO_CLIENT_QUOTAS,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     ClientQuotas,
@@ -37,6 +40,8 @@ from data_plane.cell.client_quotas import (
 
 LIMITS_MAX: Final = 10_000
 CLIENTS_MAX: Final = 10_000
+# A longer one is kept as its digest.
+CLIENT_ID_CHARS_MAX: Final = 256
 
 
 class Limit:
@@ -77,8 +82,12 @@ class ClientLimits(NamedTuple):
 
 NO_LIMITS: Final = ClientLimits(None, None, None, None)
 
-_Key = tuple[str, str, str, str]
-_L = TypeVar("_L")
+# What a client id is kept as.
+_ClientId = str | bytes
+# A quota's key, user and client id; "" where a limit does not tell them apart.
+_Key = tuple[str, str, _ClientId]
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 def matching_quota(
@@ -101,6 +110,56 @@ def matching_quota(
     return None
 
 
+class _Client(NamedTuple):
+    """Who asks; `kept_id` stands for his client id in what is kept."""
+
+    tenant: str
+    user: str
+    client_id: str
+    kept_id: _ClientId
+
+
+class _ByTenant(Generic[_K, _V]):
+    """What is kept for the clients of each tenant; of all of them not more than a maximum."""
+
+    def __init__(self, is_idle: Callable[[_V, int], bool]) -> None:
+        self._is_idle = is_idle
+        self.of_tenants: dict[str, dict[_K, _V]] = {}
+        self.count = 0
+
+    def clear(self) -> None:
+        self.of_tenants.clear()
+        self.count = 0
+
+    def get(self, tenant: str, key: _K) -> _V | None:
+        kept = self.of_tenants.get(tenant)
+        return None if kept is None else kept.get(key)
+
+    def add(self, tenant: str, key: _K, value: _V, most: int, now_ms: int) -> None:
+        """One that is not there."""
+        if self.count >= most:
+            self._make_room(most, now_ms)
+        self.of_tenants.setdefault(tenant, {})[key] = value
+        self.count += 1
+
+    def _make_room(self, most: int, now_ms: int) -> None:
+        """For a tenth, or each one more would look at all of them again."""
+        for tenant, kept in list(self.of_tenants.items()):
+            for key in [key for key, value in kept.items() if self._is_idle(value, now_ms)]:
+                del kept[key]
+            if not kept:
+                del self.of_tenants[tenant]
+        count = sum(map(len, self.of_tenants.values()))
+        most = most * 9 // 10
+        if count > most:
+            part = most // len(self.of_tenants)
+            for kept in self.of_tenants.values():
+                for key in list(kept)[: max(0, len(kept) - part)]:
+                    del kept[key]
+            count = sum(map(len, self.of_tenants.values()))
+        self.count = count
+
+
 class ClientLimitTable:
     """The limits of all clients of a broker."""
 
@@ -108,13 +167,23 @@ class ClientLimitTable:
         self._windows = windows
         self._mutation_windows = mutation_windows
         self._quotas: ClientQuotas = {}
-        self._clients: dict[tuple[str, str, str], ClientLimits] = {}
-        # By tenant, key, user and client id; "" where a limit does not tell them apart.
-        self._limits: dict[_Key, Limit] = {}
-        self._mutations: dict[_Key, MutationLimit] = {}
+        self._clients: _ByTenant[tuple[str, _ClientId], ClientLimits] = _ByTenant(
+            lambda limits, now_ms: False
+        )
+        self._limits: _ByTenant[_Key, Limit] = _ByTenant(
+            lambda limit, now_ms: limit.rate.is_idle(now_ms)
+        )
+        self._mutations: _ByTenant[_Key, MutationLimit] = _ByTenant(
+            lambda limit, now_ms: limit.bucket.level(now_ms) >= limit.bound * limit.bucket.burst_s
+        )
 
     def __len__(self) -> int:
-        return len(self._limits) + len(self._mutations)
+        return self._limits.count + self._mutations.count
+
+    @property
+    def clients_count(self) -> int:
+        """Clients that are remembered."""
+        return self._clients.count
 
     def set_quotas(self, quotas: ClientQuotas) -> None:
         """Those of all tenants from now on."""
@@ -122,88 +191,69 @@ class ClientLimitTable:
         self._clients.clear()
 
     def of(self, tenant: str, user: str, client_id: str, now_ms: int) -> ClientLimits:
-        client = tenant, user, client_id
-        limits = self._clients.get(client)
-        if limits is None:
-            limits = self._find(client, now_ms)
-            if len(self._clients) >= CLIENTS_MAX:
-                self._clients.clear()
-            self._clients[client] = limits
-        return limits
-
-    def _find(self, client: tuple[str, str, str], now_ms: int) -> ClientLimits:
-        quotas = self._quotas.get(client[0], NO_CLIENT_QUOTAS)
+        quotas = self._quotas.get(tenant)
         if not quotas:
             return NO_LIMITS
+        kept_id = client_id if len(client_id) <= CLIENT_ID_CHARS_MAX else _digest(client_id)
+        client = user, kept_id
+        # Each request asks several times: not through one more function.
+        kept = self._clients.of_tenants.get(tenant)
+        limits = None if kept is None else kept.get(client)
+        if limits is None:
+            limits = self._find(quotas, _Client(tenant, user, client_id, kept_id), now_ms)
+            self._clients.add(tenant, client, limits, CLIENTS_MAX, now_ms)
+        return limits
 
-        def limit(key: str) -> Limit | None:
-            return self._limit(quotas, key, client, now_ms)
-
+    def _find(self, quotas: TenantClientQuotas, client: _Client, now_ms: int) -> ClientLimits:
         return ClientLimits(
-            limit(PRODUCER_BYTE_RATE),
-            limit(CONSUMER_BYTE_RATE),
-            limit(REQUEST_PERCENTAGE),
+            self._limit(quotas, PRODUCER_BYTE_RATE, client, now_ms),
+            self._limit(quotas, CONSUMER_BYTE_RATE, client, now_ms),
+            self._limit(quotas, REQUEST_PERCENTAGE, client, now_ms),
             self._mutation_limit(quotas, client, now_ms),
         )
 
     def _limit(
-        self, quotas: TenantClientQuotas, key: str, client: tuple[str, str, str], now_ms: int
+        self, quotas: TenantClientQuotas, key: str, client: _Client, now_ms: int
     ) -> Limit | None:
-        tenant, user, client_id = client
-        found = matching_quota(quotas, key, user, client_id)
+        found = matching_quota(quotas, key, client.user, client.client_id)
         if found is None:
             return None
         bound, entity = found
-        counted = _counted(tenant, key, user, client_id, entity)
-        limit = self._limits.get(counted)
+        counted = _counted(key, client, entity)
+        limit = self._limits.get(client.tenant, counted)
         if limit is None:
-            _make_room(self._limits, lambda one: one.rate.is_idle(now_ms))
-            limit = self._limits[counted] = Limit(bound, SampledRate(self._windows))
+            limit = Limit(bound, SampledRate(self._windows))
+            self._limits.add(client.tenant, counted, limit, LIMITS_MAX, now_ms)
         limit.bound = bound
         return limit
 
     def _mutation_limit(
-        self, quotas: TenantClientQuotas, client: tuple[str, str, str], now_ms: int
+        self, quotas: TenantClientQuotas, client: _Client, now_ms: int
     ) -> MutationLimit | None:
-        tenant, user, client_id = client
-        found = matching_quota(quotas, CONTROLLER_MUTATION_RATE, user, client_id)
+        found = matching_quota(quotas, CONTROLLER_MUTATION_RATE, client.user, client.client_id)
         if found is None:
             return None
         bound, entity = found
-        counted = _counted(tenant, CONTROLLER_MUTATION_RATE, user, client_id, entity)
-        limit = self._mutations.get(counted)
+        counted = _counted(CONTROLLER_MUTATION_RATE, client, entity)
+        limit = self._mutations.get(client.tenant, counted)
         if limit is None:
             windows, size_ms = self._mutation_windows
-            span_s = windows * size_ms / 1000
-            bucket = Bucket(bound, span_s, now_ms)
-            _make_room(
-                self._mutations,
-                lambda one: one.bucket.level(now_ms) >= one.bound * one.bucket.burst_s,
-            )
-            limit = self._mutations[counted] = MutationLimit(bound, bucket)
+            limit = MutationLimit(bound, Bucket(bound, windows * size_ms / 1000, now_ms))
+            self._mutations.add(client.tenant, counted, limit, LIMITS_MAX, now_ms)
         if limit.bound != bound:
             limit.bound = bound
             limit.bucket.set_rate(bound, now_ms)
         return limit
 
 
-def _counted(tenant: str, key: str, user: str, client_id: str, entity: QuotaEntity) -> _Key:
+def _digest(client_id: str) -> bytes:
+    return hashlib.blake2b(client_id.encode(), digest_size=32).digest()
+
+
+def _counted(key: str, client: _Client, entity: QuotaEntity) -> _Key:
     """What is counted together under the quota of `entity`."""
     return (
-        tenant,
         key,
-        "" if entity.user is None else user,
-        "" if entity.client_id is None else client_id,
+        "" if entity.user is None else client.user,
+        "" if entity.client_id is None else client.kept_id,
     )
-
-
-def _make_room(limits: dict[_Key, _L], is_idle: Callable[[_L], bool]) -> None:
-    """For one more."""
-    if len(limits) < LIMITS_MAX:
-        return
-    for key in [key for key, limit in limits.items() if is_idle(limit)]:
-        del limits[key]
-    # By a tenth, or each one more would look at all of them again.
-    excess = len(limits) - LIMITS_MAX * 9 // 10
-    for key in list(limits)[: max(0, excess)]:
-        del limits[key]
