@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_plane.broker.quotas import shares
 from data_plane.broker.quotas.shares import (
     LEAST,
     NO_DEMAND,
@@ -30,7 +33,7 @@ def test_water_goes_to_who_wants_least_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("demands", "shares"),
+    ("demands", "expected"),
     [
         # Whoever is alone in wanting something has nearly all.
         ({1: HUNGRY, 2: NO_DEMAND}, {1: 975, 2: 25}),
@@ -40,9 +43,9 @@ def test_water_goes_to_who_wants_least_first() -> None:
         ({1: HUNGRY, 2: Demand(200, is_hungry=False)}, {1: 750, 2: 250}),
     ],
 )
-def test_who_gets_what(demands: dict[int, Demand], shares: dict[int, float]) -> None:
+def test_who_gets_what(demands: dict[int, Demand], expected: dict[int, float]) -> None:
     given_shares = allocate(CAP, demands)
-    assert {node_id: round(share, 6) for node_id, share in given_shares.items()} == shares
+    assert {node_id: round(share, 6) for node_id, share in given_shares.items()} == expected
 
 
 @given(
@@ -53,11 +56,11 @@ def test_who_gets_what(demands: dict[int, Demand], shares: dict[int, float]) -> 
     ),
 )
 def test_shares_add_up_to_the_cap(demands: dict[int, Demand]) -> None:
-    shares = allocate(CAP, demands)
-    assert shares.keys() == demands.keys()
-    assert abs(sum(shares.values()) - CAP) < 1e-6
+    given_shares = allocate(CAP, demands)
+    assert given_shares.keys() == demands.keys()
+    assert abs(sum(given_shares.values()) - CAP) < 1e-6
     least = CAP * LEAST / len(demands)
-    assert all(share >= least - 1e-9 for share in shares.values())
+    assert all(share >= least - 1e-9 for share in given_shares.values())
 
 
 class Cell:
@@ -194,6 +197,156 @@ def test_old_words_are_passed_over() -> None:
     assert table.shares[KEY] > 0.9 * CAP
 
 
+class Counted:
+    """Counts how often shares are computed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._count = 0
+        monkeypatch.setattr(shares, "allocate", self._allocate)
+
+    def _allocate(self, cap: float, demands: Mapping[int, Demand]) -> dict[int, float]:
+        self._count += 1
+        return allocate(cap, demands)
+
+    def since_then(self) -> int:
+        count, self._count = self._count, 0
+        return count
+
+
+def test_what_is_heard_costs_what_it_says_and_not_what_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted = Counted(monkeypatch)
+    table: ShareTable[str] = ShareTable(1)
+    caps = {f"tenant {number}": CAP for number in range(2_000)}
+    table.set_brokers({2, 3}, 0)
+    table.set_caps(caps, 0)
+    table.confirmed(0)
+    # Nobody has asked for anything: nothing is to be computed.
+    assert counted.since_then() == 0
+    assert set(table.shares.values()) == {CAP / 3}
+    said = {f"tenant {number}": HUNGRY for number in range(5)}
+
+    def follow() -> None:
+        table.set_brokers({3, 2}, 0)
+        table.set_caps(caps, 0)
+
+    follow()
+    table.heard(2, (0, 1), said, 0)
+    table.look(0)
+    assert counted.since_then() == 5
+    follow()
+    table.heard(2, (0, 2), {**said, "tenant 1": Demand(600.0, is_hungry=True)}, 0)
+    table.look(0)
+    assert counted.since_then() == 1
+    table.demand({"tenant 0": HUNGRY, "tenant 7": HUNGRY}, 0)
+    assert counted.since_then() == 2
+    table.confirmed(0)
+    assert counted.since_then() == 6
+    assert table.shares["tenant 0"] == pytest.approx(allocate(CAP, ONE_IDLE)[1])
+    table.confirmed(0)
+    table.look(0)
+    assert counted.since_then() == 0
+    # What is said no more counts as well.
+    table.heard(2, (0, 3), {}, 0)
+    assert counted.since_then() == 1
+    table.confirmed(0)
+    assert table.shares["tenant 3"] == CAP / 3
+
+
+ONE_IDLE = {1: HUNGRY, 2: HUNGRY, 3: NO_DEMAND}
+
+
+class PlainTable:
+    """What a ShareTable comes to, computed anew for each cap with each event."""
+
+    def __init__(self, node_id: int) -> None:
+        self._node_id = node_id
+        self._caps: dict[str, float] = {}
+        self._others: dict[int, tuple[int, Mapping[str, Demand]]] = {}
+        self._own: Mapping[str, Demand] = {}
+        self.shares: dict[str, float] = {}
+
+    def set_caps(self, caps: Mapping[str, float], now_ms: int) -> None:
+        self._caps = dict(caps)
+        brokers = len(self._others) + 1
+        first = 1.0 if brokers == 1 else LEAST / brokers
+        self.shares = {key: self.shares.get(key, cap * first) for key, cap in caps.items()}
+        self.look(now_ms)
+
+    def set_brokers(self, others: Collection[int], now_ms: int) -> None:
+        self._others = {one: self._others.get(one, (now_ms, {})) for one in others}
+        self.look(now_ms)
+
+    def heard(
+        self, node_id: int, sequence: tuple[int, int], demands: Mapping[str, Demand], now_ms: int
+    ) -> None:
+        if node_id in self._others:
+            self._others[node_id] = now_ms, demands
+            self.look(now_ms)
+
+    def demand(self, demands: Mapping[str, Demand], now_ms: int) -> None:
+        self._own = demands
+        self.look(now_ms)
+
+    def confirmed(self, now_ms: int) -> None:
+        if not self._is_apart(now_ms):
+            self.shares = {key: self._computed(key) for key in self._caps}
+        self.look(now_ms)
+
+    def look(self, now_ms: int) -> None:
+        for key, cap in self._caps.items():
+            most = cap / (len(self._others) + 1) if self._is_apart(now_ms) else cap
+            self.shares[key] = min(self.shares[key], self._computed(key), most)
+
+    def _is_apart(self, now_ms: int) -> bool:
+        return any(now_ms - at_ms >= UNHEARD_MS for at_ms, _ in self._others.values())
+
+    def _computed(self, key: str) -> float:
+        demands = {one: said.get(key, NO_DEMAND) for one, (_, said) in self._others.items()}
+        demands[self._node_id] = self._own.get(key, NO_DEMAND)
+        return allocate(self._caps[key], demands)[self._node_id]
+
+
+KEYS = st.sampled_from(["a", "b", "c", "d"])
+DEMANDS = st.dictionaries(KEYS, st.sampled_from([HUNGRY, NO_DEMAND, Demand(100, is_hungry=False)]))
+EVENTS = st.one_of(
+    st.tuples(st.just("caps"), st.dictionaries(KEYS, st.sampled_from([10.0, 70.0, CAP]))),
+    st.tuples(st.just("brokers"), st.sets(st.integers(2, 4))),
+    st.tuples(st.just("heard"), st.tuples(st.integers(2, 4), DEMANDS)),
+    st.tuples(st.just("demand"), DEMANDS),
+    st.tuples(st.just("confirmed"), st.none()),
+    st.tuples(st.just("look"), st.none()),
+    st.tuples(st.just("time"), st.sampled_from([100, UNHEARD_MS - 1, UNHEARD_MS])),
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(EVENTS, max_size=40))
+def test_what_is_not_computed_anew_has_not_changed(events: list[tuple[str, Any]]) -> None:
+    table: ShareTable[str] = ShareTable(1)
+    plain = PlainTable(1)
+    now_ms = 0
+    for number, (kind, what) in enumerate(events):
+        if kind == "time":
+            now_ms += what
+            continue
+        for one in (table, plain):
+            if kind == "caps":
+                one.set_caps(what, now_ms)
+            elif kind == "brokers":
+                one.set_brokers(what, now_ms)
+            elif kind == "heard":
+                one.heard(what[0], (0, number), what[1], now_ms)
+            elif kind == "demand":
+                one.demand(what, now_ms)
+            elif kind == "confirmed":
+                one.confirmed(now_ms)
+            else:
+                one.look(now_ms)
+        assert table.shares == pytest.approx(plain.shares), (kind, what)
+
+
 STEPS = st.one_of(
     st.tuples(st.just("demand"), st.integers(1, 3), st.booleans()),
     st.tuples(st.just("tell"), st.integers(1, 3), st.just(0)),
@@ -218,6 +371,6 @@ def test_brokers_that_hear_each_other_never_have_more_than_the_cap(
             cell.deliver(one, other)
         elif kind == "time":
             cell.now_ms += one
-        if any(table._has_unheard(cell.now_ms) for table in cell.tables.values()):
+        if any(table._is_apart for table in cell.tables.values()):
             break
         assert cell.total() <= CAP + 1e-6, [cell.share(node_id) for node_id in cell.nodes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from data_plane.broker.quotas.tenant_rates import (
     PRODUCE,
     RateKey,
     TenantRateTable,
+    Use,
 )
 from data_plane.broker.request.api import Buffer, ConnectionInfo
 from data_plane.broker.request.peers import OnResponse
@@ -339,6 +341,59 @@ def test_whoever_begins_on_another_broker_does_not_wait_for_what_he_will_have() 
     assert 0 < second.throttle(5_000) <= 500
 
 
+def test_a_word_of_another_broker_costs_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Cell()
+    broker = cell.brokers[1]
+    names = [f"t{number}" for number in range(100)]
+    for name in names:
+        broker.make_tenant(name)
+    limits = TenantQuotas(produce_bytes_per_s=1_000, requests_per_s=100, storage_bytes=1_000)
+    broker.commit(*(PutTenantQuotas(name, limits) for name in names))
+    broker.pass_time(INTERVAL_MS)
+    broker.exchange.heard(word(2, 1, {"t3": 1_000}, {"t5": 900}), broker.now_ms)
+    limited: list[Use] = []
+
+    def set_rate(use: Use, per_s: float | None, expected_per_s: float, now_ms: int) -> None:
+        limited.append(use)
+        plain_set_rate(use, per_s, expected_per_s, now_ms)
+
+    plain_set_rate = Use.set_rate
+    monkeypatch.setattr(Use, "set_rate", set_rate)
+    broker.exchange.heard(word(2, 2, {"t3": 1_000, "t4": 500}, {"t5": 1_000}), broker.now_ms)
+    of_t4 = broker.quotas._tenants.of("t4")
+    assert of_t4 is not None
+    assert limited == [of_t4.produce]
+    assert of_t4.produce.bucket is not None
+    assert of_t4.produce.bucket.rate_per_s < 1_000 / 3
+    namespaces = broker.services.namespaces.names
+    assert namespaces["t5"].storage_refusal
+    broker.exchange.heard(word(2, 3, {}, {}), broker.now_ms)
+    assert not namespaces["t5"].storage_refusal
+
+
+def word(
+    node_id: int, sequence: int, rates: Mapping[str, float], stored: Mapping[str, int]
+) -> bytes:
+    document = {
+        "node": node_id,
+        "life": 1,
+        "sequence": sequence,
+        "demands": [[tenant, PRODUCE, per_s, True] for tenant, per_s in rates.items()],
+        "held": {tenant: {"storage_bytes": size} for tenant, size in stored.items()},
+    }
+    return json.dumps(document).encode()
+
+
+def test_a_limit_that_is_set_again_holds_again() -> None:
+    broker = Shared()
+    broker.create_topic("orders", tenant="acme")
+    for _ in range(2):
+        broker.limit(produce_bytes_per_s=1_000)
+        assert broker.throttle(5_000) > 3_000
+        broker.limit()
+        assert broker.throttle(5_000) == 0
+
+
 # Floors
 
 
@@ -357,7 +412,7 @@ def contended(
         now_ms += 50
         if step % 10 == 0:
             table.end_period(500, now_ms)
-            table.set_shares(shares, {PRODUCE: capacity, CONSUME: 0}, 1, now_ms)
+            table.set_shares(shares, shares, {PRODUCE: capacity, CONSUME: 0}, 1, now_ms)
         for name in sorted(wanted, key=lambda _: generator.random()):
             use = table.of(name)
             assert use is not None

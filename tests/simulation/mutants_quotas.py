@@ -58,7 +58,7 @@ def _shares_do_not_grow(patch: Patch) -> None:
     """What the others have given up nobody takes."""
 
     def confirmed(self: ShareTable[RateKey], now_ms: int) -> None:
-        self._shrink(now_ms)
+        self.look(now_ms)
 
     patch.set(ShareTable, "confirmed", confirmed)
 

@@ -18,7 +18,7 @@ Deliberately absent: muting (request/throttling.py), followers (they are never a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from data_plane.broker.quotas.client_limits import ClientLimits, ClientLimitTable
@@ -231,15 +231,24 @@ class BrokerQuotas:
         stored = self._stored.look_on(self._storage_limits.keys())
         return demands, {name: {STORED: size} for name, size in stored.items()}
 
-    def set_shares(self, shares: Mapping[RateKey, float], brokers: int, now_ms: int) -> None:
+    def set_shares(
+        self,
+        shares: Mapping[RateKey, float],
+        changed: Collection[RateKey],
+        brokers: int,
+        now_ms: int,
+    ) -> None:
         number = self._services.config.get_int
         capacities = {rate: float(number(name)) for rate, name in CAPACITIES.items()}
-        self._tenants.set_shares(shares, capacities, brokers, now_ms)
+        self._tenants.set_shares(shares, changed, capacities, brokers, now_ms)
 
-    def set_held(self, held_elsewhere: Mapping[int, Held]) -> None:
+    def set_held(
+        self, held_elsewhere: Mapping[int, Held], tenants: Collection[str] | None = None
+    ) -> None:
         names = self._services.namespaces.names
-        for tenant, limit in self._storage_limits.items():
-            if tenant not in names:
+        for tenant in self._storage_limits if tenants is None else tenants:
+            limit = self._storage_limits.get(tenant)
+            if limit is None or tenant not in names:
                 continue
             size = self._stored.sizes.get(tenant, 0)
             for held in held_elsewhere.values():

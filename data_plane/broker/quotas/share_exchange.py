@@ -10,6 +10,7 @@ A broker without tenants' quotas tells nothing and has no timer.
 Invariants
 - One message at a time is under way to each broker; a round that is not confirmed by all is over
   when the next one begins.
+- What a message costs follows from what it says, not from how many tenants there are.
 - What is said before a restart is older than what is said after it.
 
 Deliberately absent: what shares come to (shares.py), and what they limit (tenant_rates.py).
@@ -18,7 +19,7 @@ Deliberately absent: what shares come to (shares.py), and what they limit (tenan
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -51,11 +52,20 @@ class Sharer(Protocol):
     def end_period(self, duration_ms: int, now_ms: int) -> tuple[Mapping[RateKey, Demand], Held]:
         """What was given since the last period, and what tenants hold on this broker."""
 
-    def set_shares(self, shares: Mapping[RateKey, float], brokers: int, now_ms: int) -> None:
-        """This broker's shares from now on."""
+    def set_shares(
+        self,
+        shares: Mapping[RateKey, float],
+        changed: Collection[RateKey],
+        brokers: int,
+        now_ms: int,
+    ) -> None:
+        """This broker's shares from now on, and which of them are others than before."""
 
-    def set_held(self, held_elsewhere: Mapping[int, Held]) -> None:
-        """What tenants hold on the other brokers, as these have said last."""
+    def set_held(
+        self, held_elsewhere: Mapping[int, Held], tenants: Collection[str] | None = None
+    ) -> None:
+        """What tenants hold on the other brokers, as these have said last; None: something may be
+        new of each tenant."""
 
 
 class ShareExchange:
@@ -106,6 +116,7 @@ class ShareExchange:
             self._follow(now_ms)
             if not self._others():
                 self._table.confirmed(now_ms)
+            self._sharer.set_held(self._held)
             self._apply(now_ms)
 
     # A round
@@ -127,6 +138,7 @@ class ShareExchange:
                     on_response = partial(self._answered, node_id, self._sequence)
                     key = int(ApiKey.PUSH_TELEMETRY)
                     self._peers.send(node_id, key, API_VERSION, [bytearray(body)], on_response)
+        self._sharer.set_held(self._held)
         self._apply(now_ms)
 
     def _answered(self, node_id: int, sequence: int, body: memoryview | None, now_ms: int) -> None:
@@ -156,7 +168,11 @@ class ShareExchange:
             raise MalformedFrame(f"a broker tells of its tenants: {error!r}") from error
         self._follow(now_ms)
         self._table.heard(node_id, sequence, demands, now_ms)
+        before = self._held.get(node_id, {})
         self._held[node_id] = held
+        tenants = before.keys() | held.keys()
+        changed = [one for one in tenants if before.get(one) != held.get(one)]
+        self._sharer.set_held(self._held, changed)
         self._apply(now_ms)
 
     # What is known
@@ -179,8 +195,8 @@ class ShareExchange:
 
     def _apply(self, now_ms: int) -> None:
         self._table.look(now_ms)
-        self._sharer.set_held(self._held)
-        self._sharer.set_shares(self._table.shares, len(self._others()) + 1, now_ms)
+        changed = self._table.take_changed()
+        self._sharer.set_shares(self._table.shares, changed, len(self._others()) + 1, now_ms)
 
     def _encode(self, demands: Mapping[RateKey, Demand], held: Held) -> bytearray:
         message = {

@@ -82,34 +82,53 @@ class _Heard(Generic[_K]):
 
 
 class ShareTable(Generic[_K]):
-    """This broker's shares of all caps, by key (a tenant, and what the cap is of)."""
+    """This broker's shares of all caps, by key (a tenant, and what the cap is of).
+
+    A share is computed when something that it depends on has changed, so that a message costs what
+    it says and not what there is: `_may_grow` are the keys whose shares may differ from what they
+    come to, since not all have confirmed."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
-        self._caps: dict[_K, float] = {}
+        self._caps: Mapping[_K, float] = {}
         self._others: dict[int, _Heard[_K]] = {}
         self._own: Mapping[_K, Demand] = {}
         # In force.
         self.shares: dict[_K, float] = {}
+        self._may_grow: set[_K] = set()
+        # Whose shares may be others than when `take_changed` was called last.
+        self._touched: set[_K] = set()
+        # Whether shares are held down since somebody is unheard.
+        self._is_apart = False
 
     def set_caps(self, caps: Mapping[_K, float], now_ms: int) -> None:
-        """From now on. Who is new begins with what a beginner has."""
-        self._caps = dict(caps)
-        for key in self.shares.keys() - caps.keys():
+        """From now on; the mapping is not changed any more. Who is new begins with what a beginner
+        has."""
+        before, self._caps = self._caps, caps
+        if caps is before:
+            self.look(now_ms)
+            return
+        for key in before.keys() - caps.keys():
             del self.shares[key]
+            self._may_grow.discard(key)
+            self._touched.add(key)
         brokers = len(self._others) + 1
-        for key, cap in caps.items():
+        changed = [key for key, cap in caps.items() if before.get(key) != cap]
+        for key in changed:
             if key not in self.shares:
-                self.shares[key] = cap if brokers == 1 else cap * LEAST / brokers
-        self._shrink(now_ms)
+                self.shares[key] = caps[key] if brokers == 1 else caps[key] * LEAST / brokers
+        self._changed(changed, now_ms)
 
     def set_brokers(self, others: Collection[int], now_ms: int) -> None:
         """Those that serve, beside this one."""
+        if self._others.keys() == set(others):
+            self.look(now_ms)
+            return
         for node_id in self._others.keys() - set(others):
             del self._others[node_id]
         for node_id in others:
             self._others.setdefault(node_id, _Heard(now_ms))
-        self._shrink(now_ms)
+        self._changed(self._caps, now_ms)
 
     def heard(
         self,
@@ -122,39 +141,64 @@ class ShareTable(Generic[_K]):
         other = self._others.get(node_id)
         if other is None or sequence <= other.sequence:
             return
+        before = other.demands
         other.at_ms, other.sequence, other.demands = now_ms, sequence, demands
-        self._shrink(now_ms)
+        self._demands_changed(before, demands, now_ms)
 
     def demand(self, demands: Mapping[_K, Demand], now_ms: int) -> None:
         """What this broker gives, which the others are being told."""
-        self._own = demands
-        self._shrink(now_ms)
+        before, self._own = self._own, demands
+        self._demands_changed(before, demands, now_ms)
 
     def confirmed(self, now_ms: int) -> None:
         """All others know the last `demand`: shares may grow."""
-        if self._has_unheard(now_ms):
-            self._shrink(now_ms)
+        self.look(now_ms)
+        if self._is_apart:
             return
-        for key in self._caps:
+        for key in self._may_grow:
             self.shares[key] = self._computed(key)
+        self._touched |= self._may_grow
+        self._may_grow.clear()
 
     def look(self, now_ms: int) -> None:
         """Time has passed: somebody may be unheard."""
-        self._shrink(now_ms)
+        self._changed((), now_ms)
 
-    def _has_unheard(self, now_ms: int) -> bool:
-        return any(now_ms - other.at_ms >= UNHEARD_MS for other in self._others.values())
+    def take_changed(self) -> Collection[_K]:
+        """Whose shares may be others than last time, or are gone."""
+        touched, self._touched = self._touched, set()
+        return touched
 
-    def _shrink(self, now_ms: int) -> None:
+    def _demands_changed(
+        self, before: Mapping[_K, Demand], now: Mapping[_K, Demand], now_ms: int
+    ) -> None:
+        changed = [
+            key
+            for key in before.keys() | now.keys()
+            if before.get(key, NO_DEMAND) != now.get(key, NO_DEMAND) and key in self._caps
+        ]
+        self._changed(changed, now_ms)
+
+    def _changed(self, keys: Collection[_K], now_ms: int) -> None:
+        """Something that these shares depend on: they shrink at once if they have to."""
+        was_apart = self._is_apart
+        self._is_apart = any(now_ms - other.at_ms >= UNHEARD_MS for other in self._others.values())
+        if self._is_apart and not was_apart:
+            keys = self._caps.keys()
         brokers = len(self._others) + 1
-        has_unheard = self._has_unheard(now_ms)
-        for key, cap in self._caps.items():
+        for key in keys:
             share = min(self.shares[key], self._computed(key))
-            self.shares[key] = min(share, cap / brokers) if has_unheard else share
+            if self._is_apart:
+                share = min(share, self._caps[key] / brokers)
+            self.shares[key] = share
+        self._may_grow.update(keys)
+        self._touched.update(keys)
 
     def _computed(self, key: _K) -> float:
         demands = {
             node_id: other.demands.get(key, NO_DEMAND) for node_id, other in self._others.items()
         }
         demands[self._node_id] = self._own.get(key, NO_DEMAND)
+        if all(demand == NO_DEMAND for demand in demands.values()):
+            return self._caps[key] / len(demands)
         return allocate(self._caps[key], demands)[self._node_id]

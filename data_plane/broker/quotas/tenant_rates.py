@@ -20,12 +20,12 @@ Deliberately absent: what the other brokers give (share_exchange.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from data_plane.broker.quotas.rates import Bucket
 from data_plane.broker.quotas.shares import HEADROOM, NO_DEMAND, Demand, water_fill
-from data_plane.cell.tenant_quotas import NO_TENANT_QUOTAS, TenantQuotas
+from data_plane.cell.tenant_quotas import TenantQuotas
 from data_plane.cell.tenants import Tenants
 
 # What a tenant may take at once, in seconds of its rate.
@@ -136,8 +136,12 @@ class TenantRateTable:
 
     def __init__(self) -> None:
         self._quotas: Mapping[str, TenantQuotas] = {}
+        self._caps: Mapping[RateKey, float] = {}
         self._uses: dict[str, TenantUse] = {}
+        # Those of them that no `set_shares` has limited yet.
+        self._unlimited: set[str] = set()
         self._has_floors = False
+        self._is_by_floors = False
         # By rate: for how many periods the broker is taken to be at its capacity.
         self._contended: dict[str, int] = {}
         self.demands: Mapping[RateKey, Demand] = {}
@@ -151,27 +155,31 @@ class TenantRateTable:
         self._quotas = {
             name: tenant.quotas for name, tenant in tenants.items() if _has_rates(tenant.quotas)
         }
+        self._caps = {
+            RateKey(name, rate): cap
+            for name, quotas in self._quotas.items()
+            for rate in RATES
+            if (cap := getattr(quotas, rate)) is not None
+        }
         self._has_floors = any(
             getattr(quotas, floor) for quotas in self._quotas.values() for floor in FLOORS.values()
         )
         kept = tenants.keys() | {"default"} if self._has_floors else self._quotas.keys()
         for name in self._uses.keys() - kept:
             del self._uses[name]
+        for name in self._quotas:
+            self.of(name)
 
-    def caps(self) -> dict[RateKey, float]:
-        """Of all tenants that have any."""
-        return {
-            RateKey(name, rate): cap
-            for name, quotas in self._quotas.items()
-            for rate in RATES
-            if (cap := getattr(quotas, rate)) is not None
-        }
+    def caps(self) -> Mapping[RateKey, float]:
+        """Of all tenants that have any; the same mapping until these are others."""
+        return self._caps
 
     def of(self, tenant: str) -> TenantUse | None:
         """None: nothing is measured."""
         use = self._uses.get(tenant)
         if use is None and (self._has_floors or tenant in self._quotas):
             use = self._uses[tenant] = TenantUse()
+            self._unlimited.add(tenant)
         return use
 
     def end_period(self, duration_ms: int, now_ms: int) -> Mapping[RateKey, Demand]:
@@ -190,25 +198,38 @@ class TenantRateTable:
     def set_shares(
         self,
         shares: Mapping[RateKey, float],
+        changed: Collection[RateKey],
         capacities: Mapping[str, float],
         brokers: int,
         now_ms: int,
     ) -> None:
-        """This broker's shares of caps, what it can take of each rate (none: not declared), and how
-        many brokers there are."""
-        limits: dict[RateKey, float] = dict(shares)
-        for rate, capacity in capacities.items():
-            if capacity > 0 and self._has_floors:
-                self._contend(limits, rate, capacity, brokers)
-        for name in self._quotas:
-            self.of(name)
-        for name, use in self._uses.items():
-            quotas = self._quotas.get(name, NO_TENANT_QUOTAS)
-            for rate in RATES:
-                limit, cap = limits.get(RateKey(name, rate)), getattr(quotas, rate)
-                # Who begins here has an equal part of the cap as soon as the others know.
-                has_share = cap is not None and limit == shares.get(RateKey(name, rate))
-                use.of(rate).set_rate(limit, cap / brokers if has_share else 0.0, now_ms)
+        """This broker's shares of caps and which of them are others than before, what it can take
+        of each rate (none: not declared), and how many brokers there are: when that changes, so
+        have all shares."""
+        contended = {rate: one for rate, one in capacities.items() if one > 0 and self._has_floors}
+        limits = shares
+        if contended or self._is_by_floors:
+            # What one may have depends on what all want.
+            limits = limits_by_floors = dict(shares)
+            for rate, capacity in contended.items():
+                self._contend(limits_by_floors, rate, capacity, brokers)
+            changed = [RateKey(name, rate) for name in self._uses for rate in RATES]
+        elif self._unlimited:
+            changed = {
+                *changed,
+                *(RateKey(name, rate) for name in self._unlimited for rate in RATES),
+            }
+        self._is_by_floors = bool(contended)
+        self._unlimited.clear()
+        for key in changed:
+            use = self._uses.get(key.tenant)
+            if use is None:
+                continue
+            limit, cap = limits.get(key), self._caps.get(key)
+            # Who begins here has an equal part of the cap as soon as the others know.
+            is_share = limit == shares.get(key)
+            expected_per_s = cap / brokers if cap is not None and is_share else 0.0
+            use.of(key.rate).set_rate(limit, expected_per_s, now_ms)
 
     def _contend(
         self, limits: dict[RateKey, float], rate: str, capacity: float, brokers: int
