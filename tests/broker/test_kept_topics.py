@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from data_plane.broker.quotas.stored import StoredBytes
 from data_plane.broker.request.refusal import Refusal
 from data_plane.broker.topics.kept_topics import UNDELETE_MS, KeptTopics
 from data_plane.broker.topics.topic_purges import INTERVAL_MS, TopicPurges
@@ -180,6 +181,21 @@ def test_it_comes_back_with_its_id_its_data_and_its_offsets() -> None:
         ).responses
         assert topic.partition_responses[0].error_code == 0
     assert player.committed() == 1
+
+
+def test_it_is_stored_for_its_tenant_until_it_is_purged() -> None:
+    player = KeepingPlayer()
+    stored = StoredBytes(player.services.partitions)
+    (size,) = stored.look_on([SECOND]).values()
+    assert size > 0
+    player.delete()
+    assert stored.look_on([SECOND]) == {SECOND: size}
+    player.undelete()
+    assert stored.look_on([SECOND]) == {SECOND: size}
+    player.delete()
+    player.pass_days(8)
+    assert player.is_purged
+    assert stored.look_on([SECOND]) == {}
 
 
 def test_a_fetch_that_waits_is_told() -> None:

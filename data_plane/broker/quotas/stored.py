@@ -1,8 +1,9 @@
 """How many bytes tenants store in the partitions that this broker leads.
 
 A partition is counted once, where it is led, however many replicas it has: what a tenant stores
-does not change when an operator replicates more. The partitions are looked at some at a time, so
-that the loop is not held up by how many there are.
+does not change when an operator replicates more. Deleted topics that can come back count until they
+are purged. The partitions are looked at some at a time, so that the loop is not held up by how many
+there are.
 
 Deliberately absent: what other brokers lead (share_exchange.py), and limits.
 """
@@ -38,9 +39,10 @@ class StoredBytes:
         counted = self._counted
         part, self._left = self._left[-LOOKED_AT_MAX:], self._left[:-LOOKED_AT_MAX]
         for partition in part:
-            if partition.tenant in tenants:
-                size = counted.get(partition.tenant, 0) + partition.log.size_bytes
-                counted[partition.tenant] = size
+            # Not the partition's: a topic that can be undeleted is hidden, and stored all the same.
+            tenant = partition.use.tenant
+            if tenant in tenants:
+                counted[tenant] = counted.get(tenant, 0) + partition.log.size_bytes
         if not self._left:
             self.sizes, self._counted = counted, {}
         return {name: size for name, size in self.sizes.items() if name in tenants}
