@@ -3,13 +3,18 @@ tenant that is not active may still do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.principal import Principal
+from data_plane.broker.request.refusal import Refusal
+from data_plane.broker.topics.requested_replicas import NewPartitions
 from data_plane.cell.changes import Change
+from data_plane.cell.metadata import TopicImage
 from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
 from data_plane.cell.tenants import PutTenantState
 from data_plane.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
@@ -97,6 +102,38 @@ def test_topics_of_one_request_are_counted_together(broker: Limited) -> None:
     request = CreateTopicsRequest(topics=[new_topic(name, 2) for name in ("a", "b")])
     response = broker.ask(ApiKey.CREATE_TOPICS, 7, request, connection=broker.acme)
     assert [topic.error_code for topic in response.topics] == [0, POLICY_VIOLATION]
+
+
+class CountedTopics(dict[str, TopicImage]):
+    """Topics by name; remembers how many have been looked through."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.looked_at += len(self)
+        return super().__iter__()
+
+    def values(self) -> Any:
+        self.looked_at += len(self)
+        return super().values()
+
+
+def test_what_a_tenant_has_is_counted_once_for_a_request(broker: Limited) -> None:
+    broker.limit(partitions=1000)
+    for number in range(20):
+        broker.outcome(f"t{number}", 2)
+    image = broker.services.store.read()
+    topics = CountedTopics(image.topics_of("acme"))
+    image = replace(image, topics_by_tenant={**image.topics_by_tenant, "acme": topics})
+    new = NewPartitions(broker.services, image)
+    for _ in range(500):
+        with pytest.raises(Refusal):
+            new.take_room("acme", 2000)
+        new.take_room("acme", 1)
+    assert topics.looked_at == len(topics)
+    new.take_room("acme", 460)
+    with pytest.raises(Refusal, match=r"The tenant has 1000 partition\(s\)"):
+        new.take_room("acme", 1)
 
 
 def test_topics_that_are_made_by_the_way_are_counted(broker: Limited) -> None:

@@ -8,7 +8,6 @@ broker restarts.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -43,8 +42,8 @@ class NewPartitions:
         self._config = services.config
         self._image = image
         self._placer: Placer | None = None
-        # Of this request, by tenant.
-        self._added: Counter[str] = Counter()
+        # What tenants have with what this request has added so far, of those that were asked about.
+        self._partitions: dict[str, int] = {}
 
     @property
     def topic_bounds(self) -> list[str]:
@@ -63,16 +62,18 @@ class NewPartitions:
         partitions_max = known.quotas.partitions
         if partitions_max is None:
             return
-        topics = self._image.topics_of(tenant).values()
-        there = sum(len(topic.partitions) for topic in topics if not topic.internal)
-        there += self._added[tenant]
+        there = self._partitions.get(tenant)
+        if there is None:
+            topics = self._image.topics_of(tenant).values()
+            there = sum(len(topic.partitions) for topic in topics if not topic.internal)
+            self._partitions[tenant] = there
         if there + partitions_count > partitions_max:
             raise Refusal(
                 ErrorCode.POLICY_VIOLATION,
                 f"The tenant has {there} partition(s), and may have {partitions_max}: "
                 f"{partitions_count} more would be too many.",
             )
-        self._added[tenant] += partitions_count
+        self._partitions[tenant] = there + partitions_count
 
     @property
     def placer(self) -> Placer:
