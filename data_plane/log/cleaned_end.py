@@ -16,7 +16,9 @@ the next one only when it gets there: a copy of a large log takes a few notes, n
 
 Invariants
 - `cleaned_end` is no higher than a high watermark that a leader has told: what is cut because it
-  was never committed lies above, and a replica that others count on never begins anew for it.
+  was never committed lies above, unless power loss has taken what lay below from all replicas; who
+  follows looks out for that (data_plane/replica/following.py). A replica that others count on never
+  begins anew for it.
 
 Where nothing is on record (a log of a version that did not note it, or a topic that was not
 compacted at first) a compacted log counts as cleaned up to the high watermark it was opened with,

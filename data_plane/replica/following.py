@@ -71,18 +71,37 @@ def forget_incomparable(
         log.truncate_fully_and_start_at(log.log_end_offset)
 
 
-def truncate_for_divergence(log: Log, epoch: int, end_offset: int) -> CutJob | None:
+def forget_cleaned_beyond(log: Log, before_offset: int, leader_high_watermark: int) -> bool:
+    """Begin anew where an answer has brought this log, which ended at `before_offset`, all that its
+    leader knows to be committed, and it still ends below where it was cleaned. Whether it did.
+
+    The newer records for which others are missing are lost, with the power of all that had them.
+    As long as the log ended below the leader's high watermark nobody counted on it; with its next
+    fetch it may get into the ISR, and then it is too late. Raises LogDirFailure."""
+    end_offset = log.log_end_offset
+    if before_offset < leader_high_watermark <= end_offset < log.cleaned_end:
+        log.truncate_fully_and_start_at(log.log_start_offset)
+        return True
+    return False
+
+
+def truncate_for_divergence(
+    log: Log, epoch: int, end_offset: int, *, is_in_isr: bool = False
+) -> CutJob | None:
     """Drop what cannot be the leader's, whose largest epoch up to this log's last one is `epoch`,
     and ends at `end_offset`; where that takes long it is not done, and the job that does it comes
     back.
 
     A log that is to be cut where it has been cleaned, which an unclean election or lost disks make
-    necessary, begins anew: records are missing for newer ones that go now.
+    necessary, begins anew: records are missing for newer ones that go now. Not so in the ISR and
+    at or above the high watermark: who was elected cleanly lacks nothing that was committed, so the
+    newer ones were lost before, and others count on what this log has.
 
     Never a damaged batch below that, which may hold committed records: who counts on this replica
     has to be told first, and that is the repair's. Raises DamagedLog then, and LogDirFailure."""
     offset = truncation.truncation_offset(log, (epoch, end_offset))
-    begins_anew = offset < log.cleaned_end
+    is_counted_on = is_in_isr and offset >= log.high_watermark
+    begins_anew = offset < log.cleaned_end and not is_counted_on
     takes_long = not begins_anew and log.needs_long_cut(offset)
     if not takes_long and not begins_anew:
         log.check_before_truncation(offset)

@@ -75,6 +75,7 @@ class Partition:
         "epoch_start_offset",
         "high_watermark",
         "index",
+        "is_in_isr",
         "is_writable",
         "leader_epoch",
         "leader_error",
@@ -113,6 +114,8 @@ class Partition:
         self.leader_epoch = -1
         # Whether the image has it in a state in which records are taken, from leaders apart.
         self.is_writable = True
+        # Whether the image has this replica in the ISR.
+        self.is_in_isr = False
         # These three change together (`_become`). What requests to a leader are told, and its
         # followers.
         self.role = Role.NEW
@@ -172,6 +175,7 @@ class Partition:
         was_leader = self.is_leader
         self.leader_id, self.leader_epoch = state.leader, state.leader_epoch
         self.is_writable = state.is_active
+        self.is_in_isr = self.node_id in state.isr
         if state.leader == self.node_id:
             self._lead(state, settings, now_ms, is_new_epoch=is_news or not was_leader)
         else:
@@ -411,6 +415,7 @@ class Partition:
         log = self.log
         following.forget_incomparable(log, self.high_watermark, leader_log_start, leader_epoch)
         if start < end:
+            before_offset = log.log_end_offset
             try:
                 wall_ms = self._host.wall_ms(now_ms)
                 following.append_from_leader(
@@ -419,6 +424,11 @@ class Partition:
             finally:
                 # It moves back where the first batch reaches below the log start.
                 self.high_watermark = min(self.high_watermark, log.high_watermark)
+            if not self.is_in_isr and following.forget_cleaned_beyond(
+                log, before_offset, leader_high_watermark
+            ):
+                self._log_was_cut()
+                return
             if self.own_copy.begin_sync():
                 self._host.request_sync(self)
         self._advance_high_watermark(min(leader_high_watermark, log.log_end_offset))
@@ -435,7 +445,9 @@ class Partition:
         if self._cutting_epoch is not None:
             # The next answer says whether more has to go.
             return
-        job = following.truncate_for_divergence(self.log, epoch, end_offset)
+        job = following.truncate_for_divergence(
+            self.log, epoch, end_offset, is_in_isr=self.is_in_isr
+        )
         if job is None:
             self._log_was_cut()
         else:

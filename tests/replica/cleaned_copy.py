@@ -107,6 +107,7 @@ class CleanedCopy:
         following.append_from_leader(
             log, data, 0, len(data), self.epoch, now_ms, now_ms, leader.high_watermark
         )
+        following.forget_cleaned_beyond(log, offset, leader.high_watermark)
         log.advance_high_watermark(min(leader.high_watermark, log.log_end_offset))
         return True
 

@@ -6,7 +6,9 @@ import random
 
 import pytest
 
+from data_plane.log.cleaned_end import note_cleaned_end
 from tests.log.sync_scenarios import SECTOR_VALUE_BYTES
+from tests.replica.cell import Cell
 from tests.replica.cleaned_copy import COMPACT, CleanedCopy, RandomCleanedCopy, compact
 
 
@@ -177,6 +179,58 @@ def test_a_log_that_begins_anew_forgets_durably_what_was_cleaned_of_its_former_s
         world.copy.lose_power(random.Random(seed))
         assert world.copy.log.segments
         assert world.copy.log.cleaned_end == 0
+
+
+def test_one_that_can_never_reach_where_its_leader_had_cleaned_begins_anew() -> None:
+    """All who had the newer record have lost it, with their power: the older one has to come
+    back."""
+    world = CleanedCopy()
+    for offset, key in enumerate((b"k", b"a", b"b", b"c", b"k", b"d")):
+        world.say(key, b"%d" % offset)
+        world.leader.log.roll()
+    world.commit()
+    assert compact(world.leader)
+    while world.copy.log.log_end_offset < 3:
+        world.fetch(max_bytes=1)
+    assert world.copy.log.cleaned_end == 6
+    world.copy.checkpoint()
+    world.copy.lose_power(random.Random(1))
+    world.elect_uncleanly(4)
+    world.commit()
+    world.fetch_all()
+    assert world.copy.offsets() == [0, 1, 2, 3]
+    assert world.copy.log.cleaned_end == 0
+
+
+def test_it_does_so_before_its_leader_counts_on_it() -> None:
+    cell = Cell(2, min_insync_replicas=1, isr=(1,))
+    for _ in range(4):
+        cell.nodes[1].append()
+    log = cell.nodes[2].partition.log
+    note_cleaned_end(log, 6)
+    cell.catch_up(2)
+    assert log.begun_anew_count == 1
+    assert log.log_end_offset == 4
+
+
+@pytest.mark.parametrize("isr", [(1, 2), (1,)])
+def test_one_that_others_count_on_is_cut_and_never_begins_anew(isr: tuple[int, ...]) -> None:
+    """What its former self had been cleaned for is lost with the power of all: it is in the ISR,
+    and its log is cut in the ordinary way."""
+    cell = Cell(2, min_insync_replicas=1)
+    leader, follower = cell.nodes[1], cell.nodes[2].partition
+    for _ in range(4):
+        leader.append()
+    cell.catch_up(2)
+    for _ in range(2):
+        leader.append()
+    cell.fetch(2)
+    assert (follower.high_watermark, follower.log.log_end_offset) == (4, 6)
+    note_cleaned_end(follower.log, 9)
+    cell.commit(isr=isr)
+    cell.deliver()
+    follower.truncate_for_divergence(0, 5)
+    assert follower.log.log_end_offset == (5 if 2 in isr else 0)
 
 
 @pytest.mark.parametrize("seed", range(60))
