@@ -134,6 +134,9 @@ def cut_damaged(log: Log, offset: int) -> CutJob | None:
 
     A compacted log begins anew: a tombstone that the leader's compaction has dropped since would be
     missed by a log that keeps what lay before it. Raises LogDirFailure."""
+    if not log.is_loaded:
+        # Before that nobody knows up to where it was cleaned.
+        log.load()
     is_cleaned = log.config.compact or offset < log.cleaned_end
     if is_cleaned or offset <= log.log_start_offset:
         log.truncate_fully_and_start_at(log.log_start_offset)
