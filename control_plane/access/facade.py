@@ -9,6 +9,7 @@ from control_plane.access.acls import (
     RESOURCE_TYPE_NUMBERS,
 )
 from control_plane.access.logic import is_valid
+from control_plane.access.networks import is_within
 
 __all__ = [
     "OPERATIONS",
@@ -16,4 +17,5 @@ __all__ = [
     "PATTERN_TYPE_NUMBERS",
     "RESOURCE_TYPE_NUMBERS",
     "is_valid",
+    "is_within",
 ]

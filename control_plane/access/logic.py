@@ -1,13 +1,15 @@
 """Service accounts, keys and grants: all writes, each with its audit event.
 
 Nobody gives rights that he lacks: a service account's role is at most that of who makes it, and a
-key speaks for its account. A key is replaced by a new one beside it, which is revoked or ends when
-everybody has moved (rotation with overlap).
+key speaks for its account. A key that makes keys gives them scopes, networks and an end within its
+own, so that what was made for one place and one hour does not outlive them.
+
+A key is replaced by a new one beside it, and ends when everybody has moved (rotation with overlap).
+It is replaced once: otherwise who has found an old secret could rotate it past its end.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,13 +18,19 @@ from django.utils import timezone
 
 from control_plane.access.acls import OPERATIONS
 from control_plane.access.models import ApiKey, Grant, Scope, ServiceAccount
+from control_plane.access.networks import are_within, normalized_networks
 from control_plane.access.secrets_of_keys import new_secret, scram_verifiers, secret_hash
 from control_plane.accounts.facade import may_grant
-from control_plane.operations.facade import Actor, ResourceKind, TenantWrite, tenant_write
+from control_plane.operations.facade import (
+    Actor,
+    ActorKind,
+    ResourceKind,
+    TenantWrite,
+    tenant_write,
+)
 from control_plane.quotas.facade import refuse_beyond
 from control_plane.tenancy.errors import Conflict, Forbidden, Invalid, NotFound
 
-NETWORKS_MAX = 100
 OVERLAP_MAX = timedelta(days=90)
 
 
@@ -105,7 +113,8 @@ def do_create_key(
 def do_rotate_key(
     actor: Actor, organization_id: str, key_id: str, by_role: str, overlap: timedelta
 ) -> tuple[ApiKey, str]:
-    """A new key like this one; the old one ends when the overlap is over, or as it would have."""
+    """A new key like this one, with the same end; the old one ends when the overlap is over, or as
+    it would have."""
     if not timedelta(0) <= overlap <= OVERLAP_MAX:
         raise Invalid(f"An overlap is from 0 to {OVERLAP_MAX.days} days.", field="/overlap_s")
     with tenant_write(actor, organization_id) as write:
@@ -114,7 +123,10 @@ def do_rotate_key(
             raise Conflict("The key has ended; make another one.")
         account = find_service_account(organization_id, old.service_account_id)
         _refuse_to_grant(by_role, account.role)
-        made = _make_key(write, account, old.name, old.scopes, old.networks, None, old)
+        successor = ApiKey.objects.of(organization_id).filter(rotated_from=old).first()
+        if successor is not None:
+            raise Conflict(f"{successor.id} has replaced this key; rotate that one.")
+        made = _make_key(write, account, old.name, old.scopes, old.networks, old.expires_at, old)
         end = timezone.now() + overlap
         old.expires_at = end if old.expires_at is None else min(end, old.expires_at)
         old.declare_again()
@@ -198,6 +210,10 @@ def _make_key(
         raise Invalid("A key has the scopes `kafka`, `rest` or both.", field="/scopes")
     if expires_at is not None and expires_at <= timezone.now():
         raise Invalid("A key ends in the future.", field="/expires_at")
+    networks = normalized_networks(networks)
+    if write.actor.kind == ActorKind.API_KEY:
+        maker = find_key(write.organization.id, write.actor.id)
+        _refuse_more_than(maker, scopes, networks, expires_at)
     secret = new_secret()
     key = ApiKey(
         organization=write.organization,
@@ -206,7 +222,7 @@ def _make_key(
         scopes=sorted(set(scopes)),
         secret_hash=secret_hash(secret),
         verifiers=scram_verifiers(secret) if Scope.KAFKA in scopes else {},
-        networks=_networks(networks),
+        networks=networks,
         expires_at=expires_at,
         rotated_from=rotated_from,
     )
@@ -219,13 +235,16 @@ def _make_key(
     return key, secret
 
 
-def _networks(networks: Sequence[str]) -> list[str]:
-    if len(networks) > NETWORKS_MAX:
-        raise Invalid(f"More than {NETWORKS_MAX} networks.", field="/networks")
-    try:
-        return sorted({str(ipaddress.ip_network(network)) for network in networks})
-    except ValueError as error:
-        raise Invalid(f"{error}.", field="/networks") from error
+def _refuse_more_than(
+    maker: ApiKey, scopes: Sequence[str], networks: Sequence[str], expires_at: datetime | None
+) -> None:
+    """A key makes no key that is accepted where it is not, or for longer."""
+    if not set(scopes) <= set(maker.scopes):
+        raise Forbidden("A key makes keys of its own scopes alone.", field="/scopes")
+    if not are_within(networks, maker.networks):
+        raise Forbidden("A key makes keys for networks within its own.", field="/networks")
+    if maker.expires_at is not None and (expires_at is None or expires_at > maker.expires_at):
+        raise Forbidden("A key makes keys that end when it does, or before.", field="/expires_at")
 
 
 def _end_key(write: TenantWrite, key: ApiKey) -> None:

@@ -5,8 +5,8 @@
     a cookie, with a CSRF token      a browser
 
 Invariants
-- A key without the scope `rest`, that has ended, or of a tenant that is deleted, is no key; the
-  words are the same for all of them.
+- A key without the scope `rest`, that has ended, of a tenant that is deleted, or from outside of
+  its networks, is no key; the words are the same for all of them.
 - The key's rights are its service account's, in its own tenant and nowhere else.
 """
 
@@ -23,7 +23,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from control_plane.access.facade import is_valid
+from control_plane.access.facade import is_valid, is_within
 from control_plane.access.models import ApiKey, Scope
 from control_plane.access.secrets_of_keys import SECRET_PREFIX, secret_hash
 from control_plane.accounts.models import OrganizationState
@@ -66,6 +66,7 @@ class ApiKeyAuthentication(BaseAuthentication):
             key is None
             or not is_valid(key, now)
             or Scope.REST not in key.scopes
+            or not is_within(key.networks, request.META.get("REMOTE_ADDR", ""))
             or key.service_account.deleted_at is not None
             or key.organization.state == OrganizationState.DELETED
         ):

@@ -41,8 +41,8 @@ def key_of(tenant: Tenant, role: str = "developer", scopes: tuple[str, ...] = ("
     return secret
 
 
-def client_with(secret: str) -> APIClient:
-    client = APIClient()
+def client_with(secret: str, address: str = "127.0.0.1") -> APIClient:
+    client = APIClient(REMOTE_ADDR=address)
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {secret}")
     return client
 

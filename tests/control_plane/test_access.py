@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core import serializers
@@ -22,6 +23,7 @@ from control_plane.access.logic import (
 )
 from control_plane.access.models import ApiKey, Grant, ServiceAccount
 from control_plane.access.secrets_of_keys import secret_hash
+from control_plane.operations.facade import Actor, ActorKind
 from control_plane.operations.models import AuditEvent, OutboxEntry
 from control_plane.tenancy.errors import Conflict, Forbidden, Invalid, NotFound
 from data_plane.broker.authentication.scram import is_password_of
@@ -102,6 +104,61 @@ def test_a_rotation_never_prolongs_a_key(acme: Tenant) -> None:
     do_rotate_key(acme.actor, acme.id, old.id, "owner", timedelta(days=1))
     old.refresh_from_db()
     assert old.expires_at == end
+
+
+def test_a_rotated_key_ends_when_the_old_one_would_have(acme: Tenant) -> None:
+    account = make_account(acme)
+    end = timezone.now() + timedelta(minutes=5)
+    old, _ = do_create_key(acme.actor, acme.id, account.id, "owner", expires_at=end)
+    new, _ = do_rotate_key(acme.actor, acme.id, old.id, "owner", timedelta(0))
+    assert new.expires_at == end
+
+
+def test_a_key_is_replaced_once(acme: Tenant) -> None:
+    account = make_account(acme)
+    old, _ = do_create_key(acme.actor, acme.id, account.id, "owner")
+    new, _ = do_rotate_key(acme.actor, acme.id, old.id, "owner", timedelta(hours=1))
+    with pytest.raises(Conflict, match=new.id):
+        do_rotate_key(acme.actor, acme.id, old.id, "owner", timedelta(hours=1))
+    assert do_rotate_key(acme.actor, acme.id, new.id, "owner", timedelta(0))[0].expires_at is None
+
+
+LESS_THAN_THE_MAKER = {"scopes": ["rest"], "networks": ["10.1.0.0/16"], "expires_at": 4}
+MORE_THAN_THE_MAKER = [
+    ("/scopes", {"scopes": ["kafka", "rest"]}),
+    ("/networks", {"networks": []}),
+    ("/networks", {"networks": ["10.1.0.0/16", "11.0.0.0/8"]}),
+    ("/networks", {"networks": ["::/0"]}),
+    ("/expires_at", {"expires_at": None}),
+    ("/expires_at", {"expires_at": 6}),
+]
+
+
+def minutes_from_now(fields: dict[str, Any]) -> dict[str, Any]:
+    minutes = fields["expires_at"]
+    end = None if minutes is None else timezone.now() + timedelta(minutes=minutes)
+    return fields | {"expires_at": end}
+
+
+@pytest.mark.parametrize(("field", "more"), MORE_THAN_THE_MAKER)
+def test_a_key_makes_no_key_that_is_worth_more(
+    acme: Tenant, field: str, more: dict[str, Any]
+) -> None:
+    account = make_account(acme)
+    bounds = {"scopes": ["rest"], "networks": ["10.0.0.0/8"], "expires_at": 5}
+    maker, _ = do_create_key(acme.actor, acme.id, account.id, "owner", **minutes_from_now(bounds))
+    program = Actor(ActorKind.API_KEY, maker.id)
+    wanted = minutes_from_now(LESS_THAN_THE_MAKER)
+    do_create_key(program, acme.id, account.id, "developer", **wanted)
+    wanted = minutes_from_now(LESS_THAN_THE_MAKER | more)
+    with pytest.raises(Forbidden) as refusal:
+        do_create_key(program, acme.id, account.id, "developer", **wanted)
+    assert refusal.value.field == field
+    # The secret of a rotated key is as good as that of a new one.
+    other, _ = do_create_key(acme.actor, acme.id, account.id, "owner", **wanted)
+    with pytest.raises(Forbidden) as refusal:
+        do_rotate_key(program, acme.id, other.id, "developer", timedelta(0))
+    assert refusal.value.field == field
 
 
 def test_a_revoked_key_is_told_to_the_cell_once(acme: Tenant) -> None:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
+from control_plane.access.logic import do_create_key, do_create_service_account
 from control_plane.accounts.logic import do_delete_organization, do_suspend
 from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.messaging.models import Topic
@@ -221,6 +222,26 @@ def test_a_key_acts_for_its_own_organization_alone(acme: Tenant) -> None:
 def test_a_key_for_kafka_is_none_for_rest(acme: Tenant) -> None:
     for secret in (key_of(acme, scopes=("kafka",)), "tws_wrong", "nonsense", "tws_" + "x" * 300):
         assert client_with(secret).get("/api/v1/me").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("10.1.2.3", 200),
+        ("::ffff:10.1.2.3", 200),
+        ("2001:db8::1", 200),
+        ("11.1.2.3", 401),
+        ("2001:db9::1", 401),
+        ("", 401),
+    ],
+)
+def test_a_key_is_accepted_from_its_networks_alone(acme: Tenant, address: str, status: int) -> None:
+    account = do_create_service_account(acme.actor, acme.id, "app", "", "viewer", "owner")
+    networks = ["10.0.0.0/8", "2001:db8::/32"]
+    _, secret = do_create_key(
+        acme.actor, acme.id, account.id, "owner", scopes=["rest"], networks=networks
+    )
+    assert client_with(secret, address).get("/api/v1/me").status_code == status
 
 
 def test_a_revoked_key_is_none(acme: Tenant, client: APIClient) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 from rest_framework import serializers
 
-from control_plane.access.logic import NETWORKS_MAX, OVERLAP_MAX
+from control_plane.access.logic import OVERLAP_MAX
 from control_plane.access.models import GrantRole, PatternType, ResourceType, Scope
+from control_plane.access.networks import NETWORKS_MAX
 from control_plane.accounts.models import Role
 from control_plane.api.fields import ResourceSerializer, StrictSerializer
 from control_plane.tenancy.models import NAME_CHARACTERS_MAX
