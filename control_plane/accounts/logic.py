@@ -11,6 +11,7 @@ import re
 import secrets
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -26,9 +27,18 @@ from control_plane.accounts.models import (
 )
 from control_plane.accounts.roles import may_grant
 from control_plane.cells.facade import place
-from control_plane.operations.facade import Actor, ResourceKind, TenantWrite, tenant_write
+from control_plane.operations.facade import (
+    ORGANIZATION_CREATED,
+    Actor,
+    ResourceKind,
+    TenantWrite,
+    organizations_made_at,
+    organizations_made_by,
+    tenant_write,
+)
 from control_plane.quotas.facade import default_plan, refuse_beyond
 from control_plane.quotas.models import TenantQuota
+from control_plane.tenancy.daily_limits import refuse_too_often
 from control_plane.tenancy.errors import Conflict, Forbidden, Invalid, NotFound
 
 INVITATION_DAYS = 7
@@ -43,7 +53,7 @@ NO_ROOM = "No cell has room for another tenant just now. It is placed as soon as
 
 
 def do_create_organization(actor: Actor, owner: User, name: str, slug: str) -> Organization:
-    """A new tenant of which `owner` is the owner. Raises Invalid, Conflict."""
+    """A new tenant of which `owner` is the owner. Raises Invalid, Conflict, Forbidden, TooMany."""
     if not re.search(SLUG_PATTERN, slug):
         raise Invalid(
             "A slug has 3 to 39 lower case letters, digits and hyphens, begins with a letter and "
@@ -55,11 +65,7 @@ def do_create_organization(actor: Actor, owner: User, name: str, slug: str) -> O
     with transaction.atomic():
         # Two requests of one person are counted one after the other.
         User.objects.select_for_update().get(id=owner.id)
-        mine = Membership.objects.across_tenants().filter(user=owner, role=Role.OWNER)
-        if mine.exclude(organization__state=OrganizationState.DELETED).count() >= (
-            ORGANIZATIONS_OF_USER_MAX
-        ):
-            raise Forbidden(f"One person owns {ORGANIZATIONS_OF_USER_MAX} organizations at most.")
+        _refuse_more_organizations(actor, owner)
         organization = Organization(name=name, slug=slug, plan=default_plan())
         try:
             with transaction.atomic():
@@ -74,9 +80,36 @@ def do_create_organization(actor: Actor, owner: User, name: str, slug: str) -> O
                 Organization.objects.filter(id=organization.id).update(status_reason=NO_ROOM)
             write.declare(ResourceKind.TENANT, organization)
             write.declare(ResourceKind.QUOTA, quota)
-            write.audit("organization.create", organization.id, slug, {"name": name})
+            write.audit(ORGANIZATION_CREATED, organization.id, slug, {"name": name})
     organization.refresh_from_db()
     return organization
+
+
+def _refuse_more_organizations(actor: Actor, owner: User) -> None:
+    """What is deleted counts until its grace is over, since until then it has its place in a cell;
+    what was handed on to others counts for a day."""
+    mine = Membership.objects.across_tenants().filter(user=owner, role=Role.OWNER)
+    gone = mine.filter(
+        organization__state=OrganizationState.DELETED,
+        organization__purge_after__lte=timezone.now(),
+    )
+    if mine.count() - gone.count() >= ORGANIZATIONS_OF_USER_MAX:
+        raise Forbidden(
+            f"One person owns {ORGANIZATIONS_OF_USER_MAX} organizations at most, those included "
+            f"that were deleted in the last {PURGE_GRACE_DAYS} days."
+        )
+    refuse_too_often(
+        organizations_made_by(actor),
+        "at",
+        ORGANIZATIONS_OF_USER_MAX,
+        f"One person makes {ORGANIZATIONS_OF_USER_MAX} organizations a day at most.",
+    )
+    refuse_too_often(
+        organizations_made_at(actor),
+        "at",
+        settings.ORGANIZATIONS_PER_ADDRESS_AND_DAY,
+        "Many organizations were made at your address today.",
+    )
 
 
 def organizations_of(user: User) -> QuerySet[Organization]:

@@ -18,7 +18,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from control_plane.tenancy.errors import Refused
+from control_plane.tenancy.errors import Refused, TooMany
 
 CONTENT_TYPE = "application/problem+json"
 ERRORS_MAX = 100
@@ -92,7 +92,8 @@ def _as_http(response: Response) -> HttpResponse:
 def _response_for(error: Exception) -> Response | None:
     if isinstance(error, Refused):
         errors = [{"pointer": error.field, "detail": error.detail}] if error.field else None
-        return problem(error.status, error.code, error.detail, errors)
+        headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, TooMany) else None
+        return problem(error.status, error.code, error.detail, errors, headers)
     if isinstance(error, Http404):
         return problem(404, "not-found", "There is no such thing.")
     if isinstance(error, PermissionDenied):

@@ -1,7 +1,8 @@
 """Which cell a new tenant gets: of those that take somebody, the one with most of its room left.
 
-Room is counted in tenants and in partitions that are declared. Cells' rows are locked while a
-tenant is placed, so that none is overfilled; one that is drained or full is passed over.
+Room is counted in tenants and in partitions that are declared. A tenant that is deleted takes its
+room until its grace is over, and none from then on. Cells' rows are locked while a tenant is
+placed, so that none is overfilled; one that is drained or full is passed over.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, QuerySet, Sum
+from django.utils import timezone
 
-from control_plane.accounts.models import Organization
+from control_plane.accounts.models import Organization, OrganizationState
 from control_plane.cells.models import Cell, Placement
 from control_plane.messaging.models import Topic
 from control_plane.operations.facade import Actor, record_audit
@@ -52,8 +54,7 @@ def place(organization: Organization) -> Placement | None:
     if present is not None:
         return present
     cells = list(Cell.objects.select_for_update().order_by("id"))
-    placements = Placement.objects.across_tenants()
-    tenants = dict(placements.values_list("cell_id").annotate(Count("organization_id")))
+    tenants = dict(_taken().values_list("cell_id").annotate(Count("organization_id")))
     partitions = _declared_partitions()
     chosen = decide_cell(
         {
@@ -100,8 +101,16 @@ def do_update_cell(actor: Actor, cell_id: str, changes: Mapping[str, Any]) -> Ce
     return cell
 
 
+def _taken() -> QuerySet[Placement]:
+    """The placements that take room."""
+    return Placement.objects.across_tenants().exclude(
+        organization__state=OrganizationState.DELETED,
+        organization__purge_after__lte=timezone.now(),
+    )
+
+
 def _declared_partitions() -> dict[str, int]:
-    cell_of = dict(Placement.objects.across_tenants().values_list("organization_id", "cell_id"))
+    cell_of = dict(_taken().values_list("organization_id", "cell_id"))
     partitions: dict[str, int] = {}
     declared = Topic.objects.across_tenants().values_list("organization_id")
     for organization_id, count in declared.annotate(Sum("partitions")):

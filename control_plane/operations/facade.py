@@ -7,18 +7,23 @@ from control_plane.operations.logic import (
     SYSTEM,
     Actor,
     TenantWrite,
+    organizations_made_at,
+    organizations_made_by,
     record_audit,
     tenant_write,
 )
-from control_plane.operations.models import ActorKind, ResourceKind
+from control_plane.operations.models import ORGANIZATION_CREATED, ActorKind, ResourceKind
 
 __all__ = [
+    "ORGANIZATION_CREATED",
     "OUTBOX_CHANNEL",
     "SYSTEM",
     "Actor",
     "ActorKind",
     "ResourceKind",
     "TenantWrite",
+    "organizations_made_at",
+    "organizations_made_by",
     "record_audit",
     "tenant_write",
 ]

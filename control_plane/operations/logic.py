@@ -21,9 +21,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import QuerySet
 
 from control_plane.accounts.models import Organization, OrganizationState
-from control_plane.operations.models import ActorKind, AuditEvent, OutboxEntry, ResourceKind
+from control_plane.operations.models import (
+    ORGANIZATION_CREATED,
+    ActorKind,
+    AuditEvent,
+    OutboxEntry,
+    ResourceKind,
+)
+from control_plane.tenancy.addresses import range_of
 from control_plane.tenancy.errors import NotFound, TenantSuspended
 from control_plane.tenancy.models import DeclaredModel
 
@@ -103,6 +111,18 @@ def tenant_write(
         write = TenantWrite(actor, organization)
         yield write
         write.finish()
+
+
+def organizations_made_by(actor: Actor) -> QuerySet[AuditEvent]:
+    """The events of organizations that the actor has made, whoever owns them now."""
+    return AuditEvent.objects.filter(action=ORGANIZATION_CREATED, actor_id=actor.id)
+
+
+def organizations_made_at(actor: Actor) -> QuerySet[AuditEvent]:
+    """The events of organizations that were made at the actor's address, by whomever."""
+    events = AuditEvent.objects.filter(action=ORGANIZATION_CREATED)
+    shared = range_of(actor.address or "")
+    return events.none() if shared is None else events.filter(address__range=shared)
 
 
 def record_audit(

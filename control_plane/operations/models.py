@@ -17,6 +17,7 @@ from control_plane.tenancy.ids import ID_CHARACTERS_MAX, TypedIdField
 from control_plane.tenancy.models import TenantModel
 
 KEY_HASH_CHARACTERS = 64
+ORGANIZATION_CREATED = "organization.create"
 
 
 class OperationStatus(models.TextChoices):
@@ -63,7 +64,7 @@ class AuditEvent(models.Model):
     actor_kind = models.CharField(max_length=10, choices=ActorKind.choices)
     actor_id = models.CharField(max_length=ID_CHARACTERS_MAX, blank=True, default="")
     actor_name = models.CharField(max_length=254, blank=True, default="")
-    address = models.GenericIPAddressField(null=True, blank=True)
+    address = models.GenericIPAddressField(null=True, blank=True, unpack_ipv4=True)
     action = models.CharField(max_length=60)
     resource_id = models.CharField(max_length=ID_CHARACTERS_MAX)
     resource_name = models.CharField(max_length=254, blank=True, default="")
@@ -73,6 +74,16 @@ class AuditEvent(models.Model):
         indexes = (
             models.Index(fields=("organization_id", "id"), name="audit_pages"),
             models.Index(fields=("organization_id", "resource_id"), name="audit_of_resource"),
+            models.Index(
+                fields=("actor_id", "at"),
+                condition=models.Q(action=ORGANIZATION_CREATED),
+                name="tenants_made_by",
+            ),
+            models.Index(
+                fields=("address", "at"),
+                condition=models.Q(action=ORGANIZATION_CREATED),
+                name="tenants_made_at",
+            ),
         )
         ordering = ("id",)
 

@@ -159,6 +159,8 @@ X_FRAME_OPTIONS = "DENY"
 # One caller's requests to REST, and those of all strangers of one address.
 REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=6000)
 STRANGERS_PER_MINUTE = env.int("STRANGERS_PER_MINUTE", default=300)
+# So many tenants are made at one address in a day, by whomever, so that nobody fills the cells.
+ORGANIZATIONS_PER_ADDRESS_AND_DAY = env.int("ORGANIZATIONS_PER_ADDRESS_AND_DAY", default=20)
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

@@ -61,6 +61,17 @@ class TenantSuspended(Refused):
     status = 403
 
 
+class TooMany(Refused):
+    """Too often of late: waiting helps."""
+
+    code = "too-many"
+    status = 429
+
+    def __init__(self, detail: str, *, retry_after_s: int, field: str = "") -> None:
+        super().__init__(detail, field=field)
+        self.retry_after_s = retry_after_s
+
+
 class StaleGeneration(Refused):
     """The thing is not what the caller has seen (If-Match): read it again."""
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
+from pytest_django import Settings
 
 from control_plane.accounts.logic import (
+    ORGANIZATIONS_OF_USER_MAX,
     do_accept_invitation,
     do_change_role,
+    do_create_organization,
+    do_delete_organization,
     do_invite,
     do_remove_member,
 )
-from control_plane.accounts.models import Membership, Role
+from control_plane.accounts.models import Membership, Organization, Role
 from control_plane.accounts.roles import ALLOWED, OPERATOR, RANKS, may, may_grant
-from control_plane.tenancy.errors import Conflict, Forbidden, NotFound
+from control_plane.operations.models import AuditEvent
+from control_plane.tenancy.errors import Conflict, Forbidden, NotFound, TooMany
 from tests.control_plane.tenants import Tenant, actor_of, make_cell, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
@@ -85,3 +93,70 @@ def test_the_last_owner_stays(acme: Tenant) -> None:
     member = join(acme, "ann@x.example", "admin")
     do_change_role(acme.actor, acme.id, member.id, "owner", "owner")
     do_remove_member(acme.actor, acme.id, owner.id, "owner")
+
+
+def make_organizations(tenant: Tenant, count: int) -> list[Organization]:
+    return [
+        do_create_organization(tenant.actor, tenant.owner, "More", f"more-{number}")
+        for number in range(count)
+    ]
+
+
+def pass_days(days: int) -> None:
+    """As if everything had happened so much earlier."""
+    for event in AuditEvent.objects.all():
+        AuditEvent.objects.filter(id=event.id).update(at=event.at - timedelta(days=days))
+    for organization in Organization.objects.exclude(purge_after=None):
+        assert organization.purge_after is not None
+        organization.purge_after -= timedelta(days=days)
+        organization.save()
+
+
+def test_who_deletes_what_he_made_makes_no_more_for_it_until_the_grace_is_over(
+    acme: Tenant,
+) -> None:
+    made = make_organizations(acme, ORGANIZATIONS_OF_USER_MAX - 1)
+    for organization in made:
+        do_delete_organization(acme.actor, organization.id)
+    pass_days(2)
+    with pytest.raises(Forbidden, match="deleted in the last 30 days"):
+        do_create_organization(acme.actor, acme.owner, "Another", "another")
+    pass_days(28)
+    do_create_organization(acme.actor, acme.owner, "Another", "another")
+
+
+def test_who_hands_on_what_he_made_makes_no_more_on_the_same_day(acme: Tenant) -> None:
+    other = make_user("other@x.example")
+    for organization in make_organizations(acme, ORGANIZATIONS_OF_USER_MAX - 1):
+        Membership.objects.of(organization.id).update(user=other)
+    with pytest.raises(TooMany) as refusal:
+        do_create_organization(acme.actor, acme.owner, "Another", "another")
+    assert 24 * 3600 - 60 < refusal.value.retry_after_s <= 24 * 3600
+    pass_days(1)
+    do_create_organization(acme.actor, acme.owner, "Another", "another")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "elsewhere"),
+    [
+        (["192.0.2.1", "::ffff:192.0.2.1"], "192.0.2.2"),
+        (["2001:db8::1", "2001:db8::ffff:2"], "2001:db8:0:1::1"),
+    ],
+)
+def test_one_address_makes_so_many_organizations_a_day(
+    acme: Tenant, settings: Settings, addresses: list[str], elsewhere: str
+) -> None:
+    settings.ORGANIZATIONS_PER_ADDRESS_AND_DAY = 2
+
+    def make(number: int, address: str) -> None:
+        user = make_user(f"u{number}@x.example")
+        actor = replace(actor_of(user), address=address)
+        do_create_organization(actor, user, "Another", f"another-{number}")
+
+    for number in range(2):
+        make(number, addresses[number])
+    with pytest.raises(TooMany):
+        make(2, addresses[0])
+    make(3, elsewhere)
+    pass_days(1)
+    make(4, addresses[0])

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from django.utils import timezone
 
+from control_plane.accounts.logic import do_delete_organization
+from control_plane.accounts.models import Organization
 from control_plane.cells.facade import place
 from control_plane.cells.logic import Room, decide_cell
 from control_plane.cells.models import Placement
@@ -44,6 +47,17 @@ def test_tenants_spread_over_cells_and_who_finds_no_room_waits() -> None:
     assert placement is not None
     assert placement.cell_id == two.id
     assert place(fifth.organization) == placement
+
+
+@pytest.mark.django_db
+def test_who_is_deleted_takes_room_until_the_grace_is_over() -> None:
+    make_cell("one", tenants_max=1)
+    first = make_tenant("first")
+    do_delete_organization(first.actor, first.id)
+    waiting = make_tenant("second")
+    assert not Placement.objects.of(waiting.id).exists()
+    Organization.objects.filter(id=first.id).update(purge_after=timezone.now())
+    assert place(waiting.organization) is not None
 
 
 @pytest.mark.django_db
