@@ -8,7 +8,7 @@ from control_plane.access.acls import (
     PATTERN_TYPE_NUMBERS,
     RESOURCE_TYPE_NUMBERS,
 )
-from control_plane.access.logic import is_valid
+from control_plane.access.logic import is_valid, valid_keys
 from control_plane.access.networks import is_within
 
 __all__ = [
@@ -18,4 +18,5 @@ __all__ = [
     "RESOURCE_TYPE_NUMBERS",
     "is_valid",
     "is_within",
+    "valid_keys",
 ]

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from control_plane.access.acls import OPERATIONS
@@ -129,9 +130,7 @@ def do_rotate_key(
         made = _make_key(write, account, old.name, old.scopes, old.networks, old.expires_at, old)
         end = timezone.now() + overlap
         old.expires_at = end if old.expires_at is None else min(end, old.expires_at)
-        old.declare_again()
-        old.save()
-        write.declare(ResourceKind.CREDENTIAL, old)
+        _save_again(write, old)
         write.audit("api_key.rotate", old.id, old.name, {"to": made[0].id})
     return made
 
@@ -195,6 +194,12 @@ def is_valid(key: ApiKey, now: datetime) -> bool:
     return key.revoked_at is None and (key.expires_at is None or key.expires_at > now)
 
 
+def valid_keys(organization_id: str, now: datetime) -> QuerySet[ApiKey]:
+    """The tenant's keys that are accepted at this moment."""
+    keys = ApiKey.objects.of(organization_id).filter(revoked_at=None)
+    return keys.filter(Q(expires_at=None) | Q(expires_at__gt=now))
+
+
 def _make_key(
     write: TenantWrite,
     account: ServiceAccount,
@@ -204,8 +209,8 @@ def _make_key(
     expires_at: datetime | None,
     rotated_from: ApiKey | None,
 ) -> tuple[ApiKey, str]:
-    keys = ApiKey.objects.of(write.organization.id).filter(revoked_at=None)
-    refuse_beyond(write.organization, "api_keys", keys.count() + 1)
+    count = valid_keys(write.organization.id, timezone.now()).count()
+    refuse_beyond(write.organization, "api_keys", count + 1)
     if not scopes or not set(scopes) <= set(Scope.values):
         raise Invalid("A key has the scopes `kafka`, `rest` or both.", field="/scopes")
     if expires_at is not None and expires_at <= timezone.now():
@@ -226,12 +231,14 @@ def _make_key(
         expires_at=expires_at,
         rotated_from=rotated_from,
     )
+    if Scope.KAFKA in scopes:
+        write.declare(ResourceKind.CREDENTIAL, key)
+    else:
+        key.settle()
     key.save(force_insert=True)
     write.audit(
         "api_key.create", key.id, name, {"scopes": key.scopes, "service_account": account.id}
     )
-    if Scope.KAFKA in scopes:
-        write.declare(ResourceKind.CREDENTIAL, key)
     return key, secret
 
 
@@ -251,10 +258,17 @@ def _end_key(write: TenantWrite, key: ApiKey) -> None:
     if key.revoked_at is not None:
         return
     key.revoked_at = key.deleted_at = timezone.now()
+    _save_again(write, key)
+
+
+def _save_again(write: TenantWrite, key: ApiKey) -> None:
+    """The key has changed; the cell is told where it has it."""
     key.declare_again()
-    key.save()
     if Scope.KAFKA in key.scopes:
         write.declare(ResourceKind.CREDENTIAL, key)
+    else:
+        key.settle()
+    key.save()
 
 
 def _end_grant(write: TenantWrite, grant: Grant) -> None:

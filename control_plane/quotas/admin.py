@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 
-from control_plane.operations.facade import record_audit
+from control_plane.quotas.logic import do_save_plan
 from control_plane.quotas.models import Plan, TenantQuota
 from control_plane.tenancy.operator_site import ShownOnly, operator_of
 
@@ -18,10 +18,7 @@ class PlanAdmin(ModelAdmin):
     list_display = ("name", "is_default", "topics", "partitions", "storage_bytes")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        super().save_model(request, obj, form, change)
-        changes = {name: str(form.cleaned_data[name]) for name in form.changed_data}
-        action = "plan.update" if change else "plan.create"
-        record_audit(operator_of(request), "", action, obj.id, obj.name, changes)
+        do_save_plan(operator_of(request), obj, is_new=not change)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

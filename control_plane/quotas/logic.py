@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from control_plane.accounts.models import Organization
-from control_plane.operations.facade import Actor, ResourceKind, tenant_write
-from control_plane.quotas.models import LIMITS, Plan, TenantQuota
+from django.db import transaction
+
+from control_plane.accounts.models import Organization, OrganizationState
+from control_plane.operations.facade import Actor, ResourceKind, record_audit, tenant_write
+from control_plane.quotas.models import CELL_LIMITS, LIMITS, Plan, TenantQuota
 from control_plane.tenancy.errors import Invalid, NotFound, QuotaExceeded
 
 LIMIT_MAX = 2**53
@@ -46,6 +48,54 @@ def refuse_beyond(organization: Organization, limit: str, wanted: int) -> None:
             f"{organization.slug} may have {allowed} {limit.replace('_', ' ')}, and this would "
             f"make {wanted}."
         )
+
+
+def do_save_plan(actor: Actor, plan: Plan, *, is_new: bool) -> None:
+    """Keep the plan as it is now. Each tenant for whom it changes what the cell keeps gets its
+    quota declared anew, in the same transaction.
+
+    The lock on the plan's row waits for tenants that are just being made with it, and makes later
+    ones wait: none is left with the limits of before.
+    """
+    with transaction.atomic():
+        before = None if is_new else Plan.objects.select_for_update().get(id=plan.id)
+        plan.save()
+        changes = {
+            name: [getattr(before, name), getattr(plan, name)]
+            for name in ("name", "is_default", *LIMITS)
+            if before is None or getattr(before, name) != getattr(plan, name)
+        }
+        action = "plan.create" if is_new else "plan.update"
+        record_audit(actor, "", action, plan.id, plan.name, changes)
+        if before is not None and not changes.keys().isdisjoint(CELL_LIMITS):
+            for organization_id in _served_by(plan):
+                _declare_limits(actor, organization_id, before, plan)
+
+
+def _served_by(plan: Plan) -> list[str]:
+    """The tenants of the plan in one order, so that two such changes do not wait for each other."""
+    tenants = Organization.objects.filter(plan=plan).exclude(state=OrganizationState.DELETED)
+    return list(tenants.order_by("id").values_list("id", flat=True))
+
+
+def _declare_limits(actor: Actor, organization_id: str, before: Plan, plan: Plan) -> None:
+    try:
+        with tenant_write(actor, organization_id, even_if_suspended=True) as write:
+            quota = TenantQuota.objects.of(organization_id).get()
+            old, new = limits_of(before, quota), limits_of(plan, quota)
+            changes = {
+                name: [old[name], new[name]] for name in CELL_LIMITS if old[name] != new[name]
+            }
+            if changes:
+                quota.declare_again()
+                quota.save()
+                write.declare(ResourceKind.QUOTA, quota)
+                write.audit("quota.update", quota.id, plan.name, changes)
+            # Its own limits hold, so nothing is changed and nothing written down.
+            write.is_audited = True
+    except NotFound:
+        # It was deleted in the meantime, and is told nothing more.
+        return
 
 
 def do_set_quota(

@@ -7,7 +7,8 @@ from typing import Any
 from django.db.models import Count, Sum
 from django.utils import timezone
 
-from control_plane.access.models import ApiKey, Grant, ServiceAccount
+from control_plane.access.facade import valid_keys
+from control_plane.access.models import Grant, ServiceAccount
 from control_plane.accounts.models import Invitation, Membership
 from control_plane.messaging.models import Topic
 
@@ -26,7 +27,7 @@ def counted_use(organization_id: str) -> dict[str, int]:
         "service_accounts": ServiceAccount.objects.of(organization_id)
         .filter(deleted_at=None)
         .count(),
-        "api_keys": ApiKey.objects.of(organization_id).filter(revoked_at=None).count(),
+        "api_keys": valid_keys(organization_id, timezone.now()).count(),
         "grants": Grant.objects.of(organization_id).filter(deleted_at=None).count(),
         "members": Membership.objects.of(organization_id).count() + open_invitations.count(),
     }

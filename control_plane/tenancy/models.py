@@ -116,3 +116,9 @@ class DeclaredModel(models.Model):
             if self.observed_generation
             else ResourceStatus.PROVISIONING
         )
+
+    def settle(self) -> None:
+        """What is declared is in force without a cell, which is not told of it."""
+        self.observed_generation = self.generation
+        self.status_reason = ""
+        self.status = ResourceStatus.READY

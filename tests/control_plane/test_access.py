@@ -25,7 +25,9 @@ from control_plane.access.models import ApiKey, Grant, ServiceAccount
 from control_plane.access.secrets_of_keys import secret_hash
 from control_plane.operations.facade import Actor, ActorKind
 from control_plane.operations.models import AuditEvent, OutboxEntry
-from control_plane.tenancy.errors import Conflict, Forbidden, Invalid, NotFound
+from control_plane.quotas.logic import do_set_quota
+from control_plane.quotas.use import counted_use
+from control_plane.tenancy.errors import Conflict, Forbidden, Invalid, NotFound, QuotaExceeded
 from data_plane.broker.authentication.scram import is_password_of
 from data_plane.cell.credentials import ScramVerifier
 from tests.control_plane.tenants import Tenant, make_cell, make_tenant
@@ -106,6 +108,35 @@ def test_a_rotation_never_prolongs_a_key(acme: Tenant) -> None:
     assert old.expires_at == end
 
 
+def entries_of(tenant: Tenant, key: ApiKey) -> list[int]:
+    entries = OutboxEntry.objects.of(tenant.id).filter(resource_id=key.id)
+    return list(entries.values_list("generation", flat=True))
+
+
+def test_a_key_for_rest_alone_waits_for_no_cell(acme: Tenant) -> None:
+    account = make_account(acme)
+    old, _ = do_create_key(acme.actor, acme.id, account.id, "owner", scopes=["rest"])
+    new, _ = do_rotate_key(acme.actor, acme.id, old.id, "owner", timedelta(hours=1))
+    do_revoke_key(acme.actor, acme.id, new.id, "owner")
+    for key, generation in ((old, 2), (new, 2)):
+        key.refresh_from_db()
+        assert key.status == "ready"
+        assert (key.generation, key.observed_generation) == (generation, generation)
+        assert entries_of(acme, key) == []
+
+
+def test_keys_that_have_ended_do_not_count(acme: Tenant) -> None:
+    do_set_quota(acme.actor, acme.id, {"api_keys": 2})
+    account = make_account(acme)
+    key, _ = do_create_key(acme.actor, acme.id, account.id, "owner")
+    for _ in range(3):
+        key, _ = do_rotate_key(acme.actor, acme.id, key.id, "owner", timedelta(0))
+    assert counted_use(acme.id)["api_keys"] == 1
+    do_create_key(acme.actor, acme.id, account.id, "owner")
+    with pytest.raises(QuotaExceeded):
+        do_create_key(acme.actor, acme.id, account.id, "owner")
+
+
 def test_a_rotated_key_ends_when_the_old_one_would_have(acme: Tenant) -> None:
     account = make_account(acme)
     end = timezone.now() + timedelta(minutes=5)
@@ -166,8 +197,7 @@ def test_a_revoked_key_is_told_to_the_cell_once(acme: Tenant) -> None:
     key, _ = do_create_key(acme.actor, acme.id, account.id, "owner")
     for _ in range(2):
         do_revoke_key(acme.actor, acme.id, key.id, "owner")
-    generations = OutboxEntry.objects.of(acme.id).filter(resource_id=key.id)
-    assert list(generations.values_list("generation", flat=True)) == [1, 2]
+    assert entries_of(acme, key) == [1, 2]
     with pytest.raises(Conflict):
         do_rotate_key(acme.actor, acme.id, key.id, "owner", timedelta(0))
 

@@ -8,10 +8,13 @@ from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
+from control_plane.accounts.logic import do_delete_organization, do_suspend
 from control_plane.accounts.models import Organization, User
 from control_plane.cells.models import Cell
 from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.operations.models import AuditEvent, OutboxEntry
+from control_plane.quotas.logic import do_set_quota, limits_in_force
+from control_plane.quotas.models import LIMITS, Plan, TenantQuota
 from tests.control_plane.tenants import Tenant, make_cell, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -86,3 +89,45 @@ def test_what_only_functions_change_has_no_form(site: Client, acme: Tenant) -> N
     address = reverse("admin:accounts_organization_change", args=[acme.id])
     assert site.post(address, {"slug": "stolen"}).status_code == 403
     assert Organization.objects.get(id=acme.id).slug == "acme"
+
+
+def save_plan(site: Client, **changes: int) -> None:
+    plan = Plan.objects.get(is_default=True)
+    body = {name: getattr(plan, name) for name in LIMITS} | {"name": plan.name, "is_default": "on"}
+    address = reverse("admin:quotas_plan_change", args=[plan.id])
+    assert site.post(address, body | changes).status_code == 302
+
+
+def quota_entries(tenant: Tenant) -> list[int]:
+    entries = OutboxEntry.objects.of(tenant.id).filter(kind="quota").order_by("sequence")
+    return list(entries.values_list("generation", flat=True))
+
+
+def test_a_changed_plan_is_told_to_the_cells_of_whom_it_changes_something_for(
+    site: Client, acme: Tenant
+) -> None:
+    special, gone = make_tenant("special"), make_tenant("gone")
+    do_set_quota(special.actor, special.id, {"partitions": 7})
+    do_delete_organization(gone.actor, gone.id)
+    save_plan(site, partitions=200)
+    assert Plan.objects.get(is_default=True).partitions == 200
+    told = TenantQuota.objects.of(acme.id).get()
+    assert (told.generation, told.status, quota_entries(acme)) == (2, "provisioning", [1, 2])
+    event = AuditEvent.objects.get(action="quota.update", organization_id=acme.id)
+    assert (event.actor_kind, event.changes) == ("operator", {"partitions": [100, 200]})
+    # Its own limit holds; who is gone is told nothing.
+    assert quota_entries(special) == [1, 2]
+    assert quota_entries(gone) == [1]
+    assert AuditEvent.objects.get(action="plan.update").changes == {"partitions": [100, 200]}
+
+
+def test_a_limit_that_is_kept_here_is_no_matter_of_cells(site: Client, acme: Tenant) -> None:
+    save_plan(site, topics=3)
+    assert quota_entries(acme) == [1]
+    assert limits_in_force(Organization.objects.get(id=acme.id))["topics"] == 3
+
+
+def test_who_is_suspended_gets_the_limits_of_the_changed_plan(site: Client, acme: Tenant) -> None:
+    do_suspend(acme.actor, acme.id, "the bill is not paid")
+    save_plan(site, partitions=300)
+    assert quota_entries(acme) == [1, 2]
