@@ -3,55 +3,118 @@
 Every answer says what is left (`RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset`); beyond
 it 429 with `Retry-After`. It protects the control plane and is no quota of a plan, so when the
 cache is away everybody is served, and the log says so.
+
+Who does not say who he is, or cannot show it, is a stranger. Strangers share what their address
+has, and once that is used up nobody from there is asked who he is until the minute is over: to look
+up wrong keys is what it protects from. So a caller is counted as soon as he is known, before
+anything else is done for him.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.core.cache import cache
 from redis.exceptions import RedisError
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
-from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
+
+from control_plane.tenancy.addresses import range_of
 
 log = logging.getLogger(__name__)
 
 WINDOW_S = 60
+OFF = "rate limits are off, since the cache does not answer: %s"
 
 
-class CallerRateLimit(BaseThrottle):
-    """A fixed window for each key, person or, without either, address."""
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The present minute of one caller, or of the strangers of one address."""
 
-    def allow_request(self, request: Request, view: Any) -> bool:
-        user: Any = request.user
-        is_known = user is not None and user.is_authenticated
-        limit: int = settings.REQUESTS_PER_MINUTE if is_known else settings.STRANGERS_PER_MINUTE
-        who = user.pk if is_known else f"address:{request.META.get('REMOTE_ADDR', '')}"
-        now = time.time()
-        window = int(now // WINDOW_S)
-        self.reset_s = WINDOW_S - int(now % WINDOW_S)
-        used: int = _count(f"rate:{who}:{window}")
-        view.rate_limit_headers = {
-            "RateLimit-Limit": str(limit),
-            "RateLimit-Remaining": str(max(0, limit - used)),
+    who: str
+    limit: int
+    now_s: float
+
+    @property
+    def reset_s(self) -> int:
+        return WINDOW_S - int(self.now_s % WINDOW_S)
+
+    def headers(self, used: int) -> dict[str, str]:
+        return {
+            "RateLimit-Limit": str(self.limit),
+            "RateLimit-Remaining": str(max(0, self.limit - used)),
             "RateLimit-Reset": str(self.reset_s),
         }
-        return used <= limit
 
-    def wait(self) -> float:
-        return float(self.reset_s)
+    def used(self) -> int:
+        """How many requests have been counted."""
+        try:
+            return int(cache.get(self._key, 0))
+        except (RedisError, OSError) as error:
+            log.warning(OFF, error)
+            return 0
+
+    def count(self) -> int:
+        """One more; how many those are."""
+        try:
+            cache.add(self._key, 0, timeout=2 * WINDOW_S)
+            return cache.incr(self._key)
+        except ValueError:
+            # It went between the two calls, with its window.
+            return 1
+        except (RedisError, OSError) as error:
+            log.warning(OFF, error)
+            return 1
+
+    @property
+    def _key(self) -> str:
+        return f"rate:{self.who}:{int(self.now_s // WINDOW_S)}"
 
 
-def _count(key: str) -> int:
-    try:
-        cache.add(key, 0, timeout=2 * WINDOW_S)
-        return cache.incr(key)
-    except ValueError:
-        # It went between the two calls, with its window.
-        return 1
-    except (RedisError, OSError) as error:
-        log.warning("rate limits are off, since the cache does not answer: %s", error)
-        return 1
+class RateLimitedView(APIView):
+    """Every view of REST: its callers are counted, and told in every answer what they have left."""
+
+    rate_limit_headers: Mapping[str, str] = {}
+
+    def perform_authentication(self, request: Request) -> None:
+        now_s = time.time()
+        strangers = Window(_stranger(request), settings.STRANGERS_PER_MINUTE, now_s)
+        used = strangers.used()
+        if used >= strangers.limit:
+            self._refuse(request, strangers, used)
+        try:
+            super().perform_authentication(request)
+        except APIException:
+            self.rate_limit_headers = strangers.headers(strangers.count())
+            raise
+        user: Any = request.user
+        is_known = user is not None and user.is_authenticated
+        window = Window(user.pk, settings.REQUESTS_PER_MINUTE, now_s) if is_known else strangers
+        used = window.count()
+        if used > window.limit:
+            self._refuse(request, window, used)
+        self.rate_limit_headers = window.headers(used)
+
+    def _refuse(self, request: Request, window: Window, used: int) -> None:
+        self.rate_limit_headers = window.headers(used)
+        self.throttled(request, window.reset_s)
+
+    def finalize_response(
+        self, request: Request, response: Any, *arguments: Any, **named: Any
+    ) -> Any:
+        response = super().finalize_response(request, response, *arguments, **named)
+        for name, value in self.rate_limit_headers.items():
+            response[name] = value
+        return response
+
+
+def _stranger(request: Request) -> str:
+    address = request.META.get("REMOTE_ADDR", "")
+    shared = range_of(address)
+    return f"address:{address if shared is None else shared[0]}"

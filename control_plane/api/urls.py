@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.urls import URLPattern, path, register_converter
-from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
 from control_plane.access.presentation.views import (
     ApiKeyViewSet,
@@ -21,6 +20,7 @@ from control_plane.accounts.presentation.views import (
     OrganizationsViewSet,
     OrganizationViewSet,
 )
+from control_plane.api.documents import DocumentsView, SchemaView
 from control_plane.cells.presentation.views import CellViewSet
 from control_plane.messaging.presentation.views import TopicViewSet
 from control_plane.operations.presentation.views import AuditEventViewSet, OperationViewSet
@@ -66,8 +66,8 @@ def _post(address: str, view: Any, handler: str) -> URLPattern:
 
 
 urlpatterns = [
-    path("openapi.json", SpectacularJSONAPIView.as_view(), name="schema"),
-    path("docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path("openapi.json", SchemaView.as_view(), name="schema"),
+    path("docs", DocumentsView.as_view(url_name="schema"), name="docs"),
     path("me", MeViewSet.as_view({"get": "list"})),
     path("invitations/accept", AcceptInvitationViewSet.as_view({"post": "create"})),
     path("organizations", OrganizationsViewSet.as_view(COLLECTION)),

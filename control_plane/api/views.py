@@ -24,6 +24,7 @@ from rest_framework.viewsets import GenericViewSet
 from control_plane.accounts.facade import OPERATOR, may
 from control_plane.accounts.models import Membership, Organization, OrganizationState
 from control_plane.api.authentication import KeyHolder, actor_of
+from control_plane.api.rate_limits import RateLimitedView
 from control_plane.operations.facade import Actor
 from control_plane.tenancy.errors import Forbidden
 
@@ -37,18 +38,8 @@ class Caller:
     role: str
 
 
-class RestViewSet(GenericViewSet[Any]):
-    """Rate limits are told in every answer."""
-
-    rate_limit_headers: Mapping[str, str] = {}
-
-    def finalize_response(
-        self, request: Request, response: Any, *arguments: Any, **named: Any
-    ) -> Any:
-        response = super().finalize_response(request, response, *arguments, **named)
-        for name, value in self.rate_limit_headers.items():
-            response[name] = value
-        return response
+class RestViewSet(RateLimitedView, GenericViewSet[Any]):
+    """What all resources have: bodies that are checked, and If-Match."""
 
     def body(self, serializer_class: type[Serializer[Any]], *, partial: bool = False) -> Any:
         """The request's body, validated."""

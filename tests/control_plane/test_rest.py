@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from allauth.account.models import EmailAddress
@@ -15,6 +18,9 @@ from rest_framework.test import APIClient
 
 from control_plane.access.logic import do_create_key, do_create_service_account
 from control_plane.accounts.logic import do_delete_organization, do_suspend
+from control_plane.api.documents import SCHEMA_PATH
+from control_plane.api.rate_limits import WINDOW_S, RateLimitedView
+from control_plane.api.urls import urlpatterns
 from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.messaging.models import Topic
 from control_plane.operations.models import IdempotentAnswer
@@ -278,6 +284,64 @@ def test_too_many_requests_are_told_when_to_come_again(
         assert answers[2].json()["code"] == "throttled"
 
 
+def in_one_minute(ask: Callable[[], list[Any]]) -> list[Any]:
+    """What `ask` gets when no new minute begins meanwhile."""
+    while True:
+        cache.clear()
+        minute = time.time() // WINDOW_S
+        answers = ask()
+        if time.time() // WINDOW_S == minute:
+            return answers
+
+
+@pytest.mark.parametrize("secret", ["", "nonsense", "tws_wrong"])
+def test_strangers_of_an_address_are_limited_before_anybody_looks_who_they_are(
+    acme: Tenant, settings: Settings, secret: str
+) -> None:
+    settings.STRANGERS_PER_MINUTE = 3
+    known = key_of(acme)
+    queries: list[int] = []
+
+    def stranger(address: str) -> APIClient:
+        return client_with(secret, address) if secret else APIClient(REMOTE_ADDR=address)
+
+    def ask() -> list[Any]:
+        # Who is known takes nothing of what strangers have.
+        good = [client_with(known, "192.0.2.1").get("/api/v1/me") for _ in range(4)]
+        bad = [stranger("192.0.2.1").get("/api/v1/me") for _ in range(3)]
+        with CaptureQueriesContext(connection) as captured:
+            callers = [stranger("192.0.2.1"), client_with(known, "192.0.2.1")]
+            refused = [caller.get("/api/v1/me") for caller in callers]
+        queries.append(len(captured))
+        elsewhere = [client_with(known, "192.0.2.2"), stranger("192.0.2.2")]
+        return [*good, *bad, *refused, *(caller.get("/api/v1/me") for caller in elsewhere)]
+
+    answers = in_one_minute(ask)
+    assert [answer.status_code for answer in answers] == [
+        *([200] * 4),
+        *([401] * 3),
+        *([429] * 2),
+        *(200, 401),
+    ]
+    assert queries[-1] == 0
+    assert [answer["RateLimit-Remaining"] for answer in answers[4:7]] == ["2", "1", "0"]
+    assert 1 <= int(answers[7]["Retry-After"]) <= WINDOW_S
+
+
+def test_addresses_of_one_network_are_one_stranger(settings: Settings) -> None:
+    settings.STRANGERS_PER_MINUTE = 1
+    addresses = ["2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1"]
+    answers = in_one_minute(
+        lambda: [APIClient(REMOTE_ADDR=address).get("/api/v1/me") for address in addresses]
+    )
+    assert [answer.status_code for answer in answers] == [401, 429, 401]
+
+
+def test_all_of_rest_is_limited() -> None:
+    for pattern in urlpatterns:
+        assert issubclass(pattern.callback.cls, RateLimitedView), pattern  # type: ignore[union-attr]
+
+
 def test_a_browser_needs_a_csrf_token(acme: Tenant) -> None:
     browser = APIClient(enforce_csrf_checks=True)
     browser.force_login(acme.owner, "django.contrib.auth.backends.ModelBackend")
@@ -297,6 +361,8 @@ def test_the_schema_and_its_page_are_served() -> None:
     schema = APIClient().get("/api/v1/openapi.json")
     assert schema.status_code == 200
     assert b"3.1.0" in schema.content
+    assert schema.content == SCHEMA_PATH.read_bytes()
+    assert "RateLimit-Limit" in schema
     assert APIClient().get("/api/v1/docs").status_code == 200
 
 
