@@ -12,12 +12,14 @@ from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, Permis
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models.functions import Lower
+from django.utils import timezone
 
 from control_plane.tenancy.ids import TypedIdField
 from control_plane.tenancy.models import DeclaredModel, TenantModel
 
 SLUG_PATTERN = r"\A[a-z][a-z0-9-]{1,37}[a-z0-9]\Z"
 TOKEN_HASH_CHARACTERS = 64
+MAIL_ERROR_CHARACTERS_MAX = 500
 
 
 class Role(models.TextChoices):
@@ -123,7 +125,10 @@ class Membership(TenantModel):
 
 
 class Invitation(TenantModel):
-    """Somebody with this address may become a member. Of the token only a hash is kept."""
+    """Somebody with this address may become a member. Of the token only a hash is kept.
+
+    The row is the queue of its mail too: accounts/invitation_mails.py.
+    """
 
     id = TypedIdField("inv")
     email = models.EmailField(max_length=254)
@@ -133,8 +138,22 @@ class Invitation(TenantModel):
     expires_at = models.DateTimeField()
     accepted_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    # As the mail says it: a person's address or a program's name.
+    invited_by_name = models.CharField(max_length=254, blank=True, default="")
+    mailed_at = models.DateTimeField(null=True, blank=True)
+    mail_attempts = models.IntegerField(default=0)
+    mail_not_before = models.DateTimeField(default=timezone.now)
+    mail_error = models.CharField(max_length=MAIL_ERROR_CHARACTERS_MAX, blank=True, default="")
 
     class Meta:
+        indexes = (
+            models.Index(
+                fields=("mail_not_before",),
+                condition=models.Q(mailed_at=None, accepted_at=None, revoked_at=None),
+                name="invitations_to_mail",
+            ),
+            models.Index(fields=("email", "created_at"), name="invitations_of_address"),
+        )
         constraints = (
             models.UniqueConstraint(
                 Lower("email"),

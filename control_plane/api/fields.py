@@ -22,6 +22,16 @@ class StrictSerializer(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
+class LineField(serializers.CharField):
+    """One line of text, as it can stand in the subject of a mail."""
+
+    def to_internal_value(self, data: Any) -> str:
+        value: str = super().to_internal_value(data)
+        if not value.isprintable():
+            raise serializers.ValidationError("It is one line, without control characters.")
+        return value
+
+
 class StatusSerializer(serializers.Serializer[Any]):
     """Where the cell is with what was declared."""
 

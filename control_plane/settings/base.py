@@ -87,7 +87,14 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TIMEZONE = "UTC"
-CELERY_BEAT_SCHEDULE: dict[str, Any] = {}
+# A round that no worker has taken until the next one is not needed any more.
+CELERY_BEAT_SCHEDULE: dict[str, Any] = {
+    "invitations": {
+        "task": "accounts.send_invitations",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    }
+}
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -150,6 +157,9 @@ if OIDC_SERVER_URL:
             }
         ],
     }
+
+# A mail server that does not answer is given up.
+EMAIL_TIMEOUT = 10
 
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"

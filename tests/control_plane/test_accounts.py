@@ -6,8 +6,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from django.core import mail
 from pytest_django import Settings
 
+from control_plane.accounts.invitation_mails import send_due_mails
 from control_plane.accounts.logic import (
     ORGANIZATIONS_OF_USER_MAX,
     do_accept_invitation,
@@ -21,6 +23,7 @@ from control_plane.accounts.models import Membership, Organization, Role
 from control_plane.accounts.roles import ALLOWED, OPERATOR, RANKS, may, may_grant
 from control_plane.operations.models import AuditEvent
 from control_plane.tenancy.errors import Conflict, Forbidden, NotFound, TooMany
+from tests.control_plane.mails import token_in
 from tests.control_plane.tenants import Tenant, actor_of, make_cell, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
@@ -32,8 +35,16 @@ def acme() -> Tenant:
     return make_tenant("acme")
 
 
+def invite(tenant: Tenant, email: str, role: str) -> str:
+    """The token in the mail that the address gets."""
+    do_invite(tenant.actor, tenant.id, email, role, "owner", tenant.owner)
+    send_due_mails()
+    assert mail.outbox[-1].to == [email.lower()]
+    return token_in(mail.outbox[-1])
+
+
 def join(tenant: Tenant, email: str, role: str) -> Membership:
-    _, token = do_invite(tenant.actor, tenant.id, email, role, "owner", tenant.owner)
+    token = invite(tenant, email, role)
     user = make_user(email)
     return do_accept_invitation(actor_of(user), user, token)
 
@@ -56,7 +67,7 @@ def test_nobody_grants_a_greater_role(role: Role) -> None:
 
 
 def test_an_invitation_is_for_one_address_and_one_time(acme: Tenant) -> None:
-    _, token = do_invite(acme.actor, acme.id, "Ann@x.example", "developer", "owner", acme.owner)
+    token = invite(acme, "Ann@x.example", "developer")
     stranger, ann = make_user("eve@x.example"), make_user("ann@x.example")
     with pytest.raises(NotFound):
         do_accept_invitation(actor_of(stranger), stranger, token)
@@ -66,7 +77,7 @@ def test_an_invitation_is_for_one_address_and_one_time(acme: Tenant) -> None:
 
 
 def test_a_second_invitation_ends_the_first(acme: Tenant) -> None:
-    _, first = do_invite(acme.actor, acme.id, "ann@x.example", "admin", "owner", acme.owner)
+    first = invite(acme, "ann@x.example", "admin")
     do_invite(acme.actor, acme.id, "ann@x.example", "viewer", "owner", acme.owner)
     ann = make_user("ann@x.example")
     with pytest.raises(Conflict):

@@ -102,7 +102,7 @@ def fill(tenant: Tenant) -> dict[str, str]:
         resource_name="orders",
     )
     topic = do_create_topic(tenant.actor, tenant.id, "orders", TopicSpec())
-    invitation, _ = do_invite(
+    invitation = do_invite(
         tenant.actor, tenant.id, "ann@x.example", "viewer", "owner", tenant.owner
     )
     operation = Operation(

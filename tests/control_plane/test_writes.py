@@ -39,7 +39,8 @@ from tests.control_plane.tenants import Tenant, make_cell, make_tenant
 # Who sees rows of all tenants, and what for. Nothing of it gets into an answer to a tenant.
 ACROSS_TENANTS = {
     "api/authentication.py": "a key by its secret",
-    "accounts/logic.py": "a person's own organizations; an invitation by its token",
+    "accounts/invitation_mails.py": "mails that are due",
+    "accounts/logic.py": "a person's own organizations; invitations by token and by address",
     "cells/logic.py": "how full cells are",
     "operations/logic.py": "writing outbox entries",
     "tenancy/operator_site.py": "operators' pages, which show no messages",

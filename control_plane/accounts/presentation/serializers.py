@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from control_plane.accounts.models import OrganizationState, Role
-from control_plane.api.fields import ResourceSerializer, StrictSerializer
+from control_plane.api.fields import LineField, ResourceSerializer, StrictSerializer
 
 
 class CellSummarySerializer(serializers.Serializer[Any]):
@@ -28,12 +28,12 @@ class OrganizationSerializer(ResourceSerializer):
 
 
 class OrganizationCreateSerializer(StrictSerializer):
-    name = serializers.CharField(max_length=120)
+    name = LineField(max_length=120)
     slug = serializers.CharField(max_length=39)
 
 
 class OrganizationUpdateSerializer(StrictSerializer):
-    name = serializers.CharField(max_length=120, required=False)
+    name = LineField(max_length=120, required=False)
 
 
 class SuspendSerializer(StrictSerializer):
@@ -69,6 +69,9 @@ class InvitationSerializer(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField()
     accepted_at = serializers.DateTimeField(allow_null=True)
     revoked_at = serializers.DateTimeField(allow_null=True)
+    mailed_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the mail was sent; null while it waits for that."
+    )
     created_at = serializers.DateTimeField()
 
 

@@ -6,8 +6,6 @@ from typing import Any, ClassVar
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
-from django.core.mail import send_mail
-from django.db import transaction
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework.decorators import action
@@ -50,7 +48,6 @@ from control_plane.api.pages import page_body, page_of
 from control_plane.api.queries import PAGE_PARAMETERS
 from control_plane.api.views import RestViewSet, TenantViewSet
 from control_plane.cells.facade import with_cells
-from control_plane.operations.facade import Actor
 from control_plane.tenancy.errors import Forbidden
 
 
@@ -239,10 +236,10 @@ class InvitationViewSet(TenantViewSet):
     @extend_schema(request=InvitationCreateSerializer, responses={201: InvitationSerializer})
     @idempotent
     def create(self, request: Request, organization_id: str) -> Response:
-        """Invite an address. An open invitation of the same address ends."""
+        """Invite an address, which gets a mail. An open invitation of the same address ends."""
         body = self.body(InvitationCreateSerializer)
         user: Any = request.user
-        invitation, token = do_invite(
+        invitation = do_invite(
             self.caller.actor,
             self.organization_id,
             body["email"],
@@ -250,7 +247,6 @@ class InvitationViewSet(TenantViewSet):
             self.caller.role,
             user if isinstance(user, User) else None,
         )
-        _send_invitation(self.caller.actor, self.caller.organization, invitation, token)
         return self.shown(invitation, 201)
 
     @extend_schema(request=None, responses={204: None})
@@ -286,19 +282,3 @@ def _visible(request: Request) -> QuerySet[Organization]:
     if user.is_staff:
         return Organization.objects.select_related("plan")
     return organizations_of(user)
-
-
-def _send_invitation(
-    actor: Actor, organization: Organization, invitation: Invitation, token: str
-) -> None:
-    """After the commit: an invitation that was rolled back is not told."""
-    body = (
-        f"{actor.name} invites you to {organization.name} on Tidewheel as {invitation.role}.\n\n"
-        f"Sign up or log in with this address, and accept with this token until "
-        f"{invitation.expires_at:%d %B %Y}:\n\n    {token}\n"
-    )
-    transaction.on_commit(
-        lambda: send_mail(
-            f"{organization.name} on Tidewheel", body, None, [invitation.email], fail_silently=False
-        )
-    )
