@@ -53,7 +53,10 @@ def token_hash(token: str) -> str:
 
 def retry_after(attempts: int) -> timedelta:
     """How long to wait after so many attempts."""
-    return min(RETRY_FIRST * 2 ** min(attempts - 1, 10), RETRY_MAX)
+    wait = RETRY_FIRST
+    while attempts > 1 and wait < RETRY_MAX:
+        wait, attempts = 2 * wait, attempts - 1
+    return min(wait, RETRY_MAX)
 
 
 def _take(now: datetime) -> tuple[Invitation, str] | None:

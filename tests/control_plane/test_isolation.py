@@ -193,7 +193,7 @@ def test_the_table_of_roles_decides(acme: Tenant, role: str) -> None:
     if role == OPERATOR:
         caller = operator()
     elif role.startswith("key"):
-        caller = client_with(key_of(acme, table_role))
+        caller = client_with(key_of(acme, table_role, ("kafka", "rest")))
     else:
         caller = member_of(acme, role, "caller@x.example")
     before = state_of(acme)

@@ -55,7 +55,7 @@ def world(db: None) -> Iterator[World]:
     make_cell()
     acme, other = make_tenant("acme"), make_tenant("other")
     mine, theirs = fill(acme), fill(other)
-    yield World(key_of(acme, "owner"), mine, theirs, other)
+    yield World(key_of(acme, "owner", ("kafka", "rest")), mine, theirs, other)
     for signal in (request_started, request_finished):
         signal.connect(close_old_connections)
 
