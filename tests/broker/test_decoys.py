@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.broker.authentication.decoys import CENSUS_MAX, Decoys
+from data_plane.broker.authentication.decoys import CENSUS_MAX, LOOKS_MAX, Decoys
 from data_plane.cell.credentials import KEY_BYTES, Credential, ScramVerifier
 
 KEY = b"k" * 32
@@ -20,9 +20,11 @@ def verifier(mechanism: str, salt_bytes: int, iterations: int) -> ScramVerifier:
     return ScramVerifier(b"s" * salt_bytes, b"k" * size, b"k" * size, iterations)
 
 
-def users(*looks: tuple[str, int, int], start: int = 0) -> dict[str, Credential]:
+def users(
+    *looks: tuple[str, int, int], start: int = 0, tenant: str = "default"
+) -> dict[str, Credential]:
     return {
-        f"u{number}": Credential(f"u{number}", "default", f"u{number}", {look[0]: verifier(*look)})
+        f"u{number}": Credential(f"u{number}", tenant, f"u{number}", {look[0]: verifier(*look)})
         for number, look in enumerate(looks, start)
     }
 
@@ -87,3 +89,27 @@ def test_the_census_is_bounded() -> None:
     many = users(*[(SHA_256, 20, 4096)] * CENSUS_MAX, *[(SHA_256, 99, 9999)] * 5_000)
     made = decoys(many)
     assert {len(made.for_mechanism(SHA_256, f"n{n}").salt) for n in range(300)} == {20}
+
+
+def seen(made: Decoys, mechanism: str, logins: int = 2_000) -> set[tuple[int, int]]:
+    return {look_of(made.for_mechanism(mechanism, f"n{n}")) for n in range(logins)}
+
+
+def test_a_tenant_does_not_make_logins_dear_by_what_it_gives_its_users() -> None:
+    """Each look in the draw costs every attempt an HMAC."""
+    odd = users(*[(SHA_256, 16 + n % 100, 4096 + n) for n in range(900)], tenant="odd")
+    made = decoys(odd)
+    assert len(seen(made, SHA_256)) <= LOOKS_MAX
+    assert len({look_of(made.for_password(f"n{n}")[1]) for n in range(2_000)}) <= LOOKS_MAX
+
+
+def test_a_tenant_does_not_crowd_out_what_others_have() -> None:
+    """Else whoever has what no decoy has is known to exist."""
+    # What two tenants have comes before what one of them has, and many users before one.
+    odd = users(*[(SHA_256, 16 + n % 90, 5000 + n % 90) for n in range(720)], tenant="odd")
+    first = users((SHA_256, 20, 4096), start=1_000, tenant="first")
+    second = users((SHA_256, 20, 4096), start=2_000, tenant="second")
+    many = users(*[(SHA_256, 30, 4200)] * 100, start=3_000, tenant="third")
+    looks = seen(decoys({**odd, **first, **second, **many}), SHA_256)
+    assert {(20, 4096), (30, 4200)} <= looks
+    assert len(looks) <= LOOKS_MAX
