@@ -4,8 +4,9 @@
     partition 2p + 1    the subscription's own partition p, all of it
 
 A subscription that nobody reads here costs nothing. Of one that is read, the partitions that were
-asked for are kept until the image has another filter, another source or no such topic; whoever
-reads them is told, and asks again.
+asked for are kept until the image has another filter, more of them, no source or no such topic;
+whoever reads them is told, and asks again. For all numbers of which there is no partition, which
+are all of them while the source is gone, stands one that is nowhere.
 
 Invariants
 - The same object stands for a partition until it has ended; after an edit no fetch goes on with the
@@ -32,6 +33,11 @@ from features.filtering.matching import Matcher
 # That are read here, each with what its filter remembers, and some hundred bytes for each of its
 # partitions. With more of them the ones that nobody waits for go first.
 SUBSCRIPTIONS_KEPT_MAX: Final = 1_000
+
+
+# The number that stands for all of which there is no partition; an odd one, so that it is the
+# topic's own.
+NOWHERE: Final = -1
 
 
 class AllRecords:
@@ -66,9 +72,10 @@ class _Subscription(NamedTuple):
 
     tenant: str
     name: str
-    source_id: UUID
+    source_id: UUID | None
     filter: str
     projection: Projection
+    partitions_count: int
     partitions: dict[int, ProjectedPartition]
 
 
@@ -90,23 +97,20 @@ class Subscriptions:
         if found is None or found.deletion is not None or SOURCE_PROPERTY not in found.configs:
             return None
         source = source_of(image, found)
-        if source is None:
-            # None of its partitions is there, and no plain one of that number either.
-            return ProjectedPartition(bytes(16), 0, ALL_RECORDS)
         subscription = self._subscription(found, source)
+        if not 0 <= index < subscription.partitions_count:
+            index = NOWHERE
         projected = subscription.partitions.get(index)
         if projected is None:
             half, is_own = divmod(index, 2)
-            projected = (
-                ProjectedPartition(found.id_bytes, half, ALL_RECORDS)
-                if is_own
-                else ProjectedPartition(source.id_bytes, half, subscription.projection)
-            )
-            if 0 <= half < len(source.partitions):
-                subscription.partitions[index] = projected
+            if source is None or is_own:
+                projected = ProjectedPartition(found.id_bytes, half, ALL_RECORDS)
+            else:
+                projected = ProjectedPartition(source.id_bytes, half, subscription.projection)
+            subscription.partitions[index] = projected
         return projected
 
-    def _subscription(self, topic: TopicImage, source: TopicImage) -> _Subscription:
+    def _subscription(self, topic: TopicImage, source: TopicImage | None) -> _Subscription:
         known = self._read.get(topic.topic_id)
         if known is not None:
             return known
@@ -117,11 +121,12 @@ class Subscriptions:
         subscription = self._read[topic.topic_id] = _Subscription(
             topic.tenant,
             topic.name,
-            source.topic_id,
+            None if source is None else source.topic_id,
             text,
             ALL_RECORDS
             if isinstance(expression, Everything)
             else FilteredRecords(Matcher(expression)),
+            _partitions_count(topic, source),
             {},
         )
         return subscription
@@ -151,4 +156,11 @@ def _holds(subscription: _Subscription, topic_id: UUID, image: MetadataImage) ->
     if topic.configs.get(FILTER_PROPERTY, "") != subscription.filter:
         return False
     source = source_of(image, topic)
-    return source is not None and source.topic_id == subscription.source_id
+    if (None if source is None else source.topic_id) != subscription.source_id:
+        return False
+    return _partitions_count(topic, source) == subscription.partitions_count
+
+
+def _partitions_count(topic: TopicImage, source: TopicImage | None) -> int:
+    """How many clients see."""
+    return 0 if source is None else 2 * min(len(source.partitions), len(topic.partitions))

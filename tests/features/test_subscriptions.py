@@ -420,3 +420,34 @@ def test_a_source_has_no_more_subscriptions_than_it_may_have() -> None:
     )
     player.delete("s0")
     assert player.subscribe() == (0, None)
+
+
+def test_the_same_object_stands_for_a_partition_that_is_not_there_until_it_may_be() -> None:
+    player = Player()
+    player.subscribe()
+    find = player.services.projections.find
+    beyond = find("default", "pay", b"", 4)
+    assert beyond is not None
+    assert beyond is find("default", "pay", b"", 4) is find("default", "pay", b"", 99)
+    assert beyond is not find("default", "pay", b"", 3)
+    player.grow("orders", 3)
+    assert find("default", "pay", b"", 4) is not beyond
+    # Its source is gone, however that came to be.
+    player.commit(DeleteTopic.of(player.services.image.topics_of("default")["orders"]))
+    nowhere = find("default", "pay", b"", 0)
+    assert nowhere is not None
+    assert nowhere is find("default", "pay", b"", 0) is find("default", "pay", b"", 1)
+    for index in range(4):
+        assert player.services.projections.replica("default", "pay", index) is None
+        assert player.services.projections.current_leader("default", "pay", b"", index) is None
+
+
+def test_a_fetch_reads_on_when_its_subscription_has_grown() -> None:
+    player = Player()
+    player.subscribe()
+    waiting = player.fetch({("pay", 0): 0}, max_wait_ms=1_000)
+    player.grow("orders", 3)
+    assert not waiting.is_answered
+    player.append("late")
+    player.run_jobs()
+    assert shown_values(waiting) == [b"late"]
