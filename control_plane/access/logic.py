@@ -79,7 +79,7 @@ def do_delete_service_account(
     actor: Actor, organization_id: str, account_id: str, by_role: str
 ) -> None:
     """With its keys and grants. Its row goes when the cell has forgotten the last of them."""
-    with tenant_write(actor, organization_id) as write:
+    with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         account = find_service_account(organization_id, account_id)
         _refuse_to_grant(by_role, account.role)
         for key in ApiKey.objects.of(organization_id).filter(service_account=account):
@@ -181,7 +181,7 @@ def do_create_grant(
 
 def do_delete_grant(actor: Actor, organization_id: str, grant_id: str) -> Grant:
     """Take it back."""
-    with tenant_write(actor, organization_id) as write:
+    with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         grant = find_grant(organization_id, grant_id)
         if grant.deleted_at is None:
             _end_grant(write, grant)

@@ -226,7 +226,7 @@ def _refuse_more_mails(organization_id: str, email: str) -> None:
 
 def do_revoke_invitation(actor: Actor, organization_id: str, invitation_id: str) -> None:
     """The token is worth nothing any more."""
-    with tenant_write(actor, organization_id) as write:
+    with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         invitation = (
             Invitation.objects.of(organization_id)
             .filter(id=invitation_id, accepted_at=None, revoked_at=None)
@@ -282,7 +282,7 @@ def do_change_role(
 
 def do_remove_member(actor: Actor, organization_id: str, membership_id: str, by_role: str) -> None:
     """Somebody is no member any more. The last owner stays."""
-    with tenant_write(actor, organization_id) as write:
+    with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         membership = find_member(organization_id, membership_id)
         _refuse_to_grant(by_role, membership.role)
         if membership.role == Role.OWNER:

@@ -54,10 +54,12 @@ def problem(
         "title": TITLES.get(status, "Failed"),
         "status": status,
         "code": code,
-        "detail": detail,
+        "detail": _readable(detail),
     }
     if errors:
-        body["errors"] = errors[:ERRORS_MAX]
+        body["errors"] = [
+            {name: _readable(text) for name, text in error.items()} for error in errors[:ERRORS_MAX]
+        ]
     return Response(body, status=status, headers=headers, content_type=CONTENT_TYPE)
 
 
@@ -118,6 +120,11 @@ def _of_framework(error: exceptions.APIException) -> Response:
         headers["WWW-Authenticate"] = str(challenge)
     code = str(error.default_code).replace("_", "-")
     return problem(error.status_code, code, str(error.detail), headers=headers)
+
+
+def _readable(text: str) -> str:
+    """The text with half characters escaped: JSON lets a request have them, UTF-8 no answer."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _fields(detail: Any, pointer: str) -> Iterator[dict[str, str]]:

@@ -25,8 +25,18 @@ from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.messaging.models import Topic
 from control_plane.operations.models import IdempotentAnswer
 from control_plane.quotas.logic import do_set_quota
-from tests.control_plane.rest import at, client_of, client_with, key_of, member_of, patch, post
+from tests.control_plane.rest import (
+    at,
+    client_of,
+    client_with,
+    key_of,
+    member_of,
+    operator,
+    patch,
+    post,
+)
 from tests.control_plane.tenants import Tenant, make_cell, make_tenant
+from tests.control_plane.test_isolation import fill
 
 pytestmark = pytest.mark.django_db
 
@@ -103,6 +113,41 @@ def test_a_problem_names_the_field(
     assert answer.status_code == 422
     assert pointer in [error["pointer"] for error in answer.json()["errors"]]
     assert not Topic.objects.of(acme.id).exists()
+
+
+@pytest.mark.parametrize(
+    "body", ['{"\\ud800": 1}', '{"name": "a", "spec": {"configs": {"\\udfff": "x"}}}']
+)
+def test_a_name_that_is_no_text_is_a_problem(acme: Tenant, client: APIClient, body: str) -> None:
+    answer = client.post(at(acme, "topics"), body, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (422, "invalid")
+    assert "\\ud" in answer.json()["errors"][0]["pointer"]
+
+
+def test_tenants_see_that_an_operator_acted_and_not_who(acme: Tenant, client: APIClient) -> None:
+    support = operator()
+    assert post(support, at(acme, "suspend"), {"reason": "a test"}).status_code == 200
+    query = at(acme, "audit-events?action=organization.suspended")
+    (shown,) = client.get(query).json()["items"]
+    assert (shown["actor_kind"], shown["actor_name"], shown["address"]) == ("operator", "", None)
+    (whole,) = support.get(query).json()["items"]
+    assert (whole["actor_name"], whole["address"]) == ("operator@tidewheel.example", "127.0.0.1")
+    assert whole["actor_id"] == shown["actor_id"]
+
+
+def test_who_is_suspended_takes_rights_away(acme: Tenant, client: APIClient) -> None:
+    ids = fill(acme)
+    do_suspend(acme.actor, acme.id, "the bill is not paid")
+    for address, status in (
+        (f"invitations/{ids['invitation_id']}", 204),
+        (f"members/{ids['member_id']}", 204),
+        (f"grants/{ids['grant_id']}", 202),
+        (f"api-keys/{ids['api_key_id']}", 204),
+        (f"service-accounts/{ids['service_account_id']}", 204),
+    ):
+        assert client.delete(at(acme, address)).status_code == status, address
+    refused = post(client, at(acme, "service-accounts"), {"name": "another"})
+    assert (refused.status_code, refused.json()["code"]) == (403, "tenant-suspended")
 
 
 def test_a_body_that_is_no_json_is_a_problem(acme: Tenant, client: APIClient) -> None:

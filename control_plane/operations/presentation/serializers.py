@@ -10,6 +10,8 @@ from control_plane.operations.models import ActorKind, OperationStatus
 
 
 class AuditEventSerializer(serializers.Serializer[Any]):
+    """An event. Of an operator, others than operators see neither name nor address."""
+
     id = serializers.CharField()
     at = serializers.DateTimeField()
     actor_kind = serializers.ChoiceField(choices=ActorKind.choices)
@@ -20,6 +22,12 @@ class AuditEventSerializer(serializers.Serializer[Any]):
     resource_id = serializers.CharField()
     resource_name = serializers.CharField()
     changes = serializers.DictField()
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = super().to_representation(instance)
+        if instance.actor_kind == ActorKind.OPERATOR and not self.context["is_operator"]:
+            shown |= {"actor_name": "", "address": None}
+        return shown
 
 
 class AuditEventPageSerializer(serializers.Serializer[Any]):

@@ -8,6 +8,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from control_plane.accounts.facade import OPERATOR
 from control_plane.api.pages import page_body, page_of
 from control_plane.api.queries import PAGE_PARAMETERS, choice, text
 from control_plane.api.views import TenantViewSet
@@ -43,7 +44,9 @@ class AuditEventViewSet(TenantViewSet):
             if (value := text(request, name)) is not None:
                 events = events.filter(**{name: value})
         page, cursor = page_of(request, events, newest_first=True)
-        return Response(page_body(AuditEventSerializer(page, many=True).data, cursor))
+        context = {"is_operator": self.caller.role == OPERATOR}
+        shown = AuditEventSerializer(page, many=True, context=context).data
+        return Response(page_body(shown, cursor))
 
 
 class OperationViewSet(TenantViewSet):
