@@ -89,7 +89,10 @@ class FixedQuotas:
         self.clock_reads += 1
         return self.clock_reads * 1000
 
-    def note_throttled(self, context: RequestContext, throttle_ms: int) -> None:
+    def owed_ms(self, tenant: str) -> int:
+        return 0
+
+    def note_throttled(self, tenant: str, throttle_ms: int) -> None:
         self.noted_ms.append(throttle_ms)
 
     def fetch_bytes_max(self, context: RequestContext) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from data_plane.broker.authentication.certificates import PeerCertificate, log_in
 from data_plane.broker.quotas.quota_manager import BrokerQuotas
 from data_plane.broker.quotas.share_exchange import ShareExchange
+from data_plane.broker.quotas.tenant_rates import DEBT_S
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.principal import Principal
+from data_plane.broker.request.throttling import THROTTLE_MS_MAX
 from data_plane.cell.changes import Change
 from data_plane.cell.client_quotas import AlterClientQuotas, QuotaEntity
-from data_plane.cell.credentials import login_of
+from data_plane.cell.credentials import Credential, PutCredential, certificate_login, login_of
 from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
 from data_plane.wire.messages.api_versions_request import ApiVersionsRequest
 from data_plane.wire.registry import ApiKey
@@ -123,3 +126,59 @@ def test_nothing_is_remembered_of_what_strangers_call_themselves() -> None:
     assert broker.quotas._clients.clients_count == 0
     broker.spend("default", 1)
     assert broker.quotas._clients.clients_count == 1
+
+
+def test_who_owes_bytes_waits_on_his_next_connection_too() -> None:
+    broker = Metered()
+    broker.player.create_topic("orders", tenant="acme")
+    broker.commit(PutTenantQuotas("acme", TenantQuotas(produce_bytes_per_s=1_000)))
+    user = broker.user("acme")
+    pending = broker.player.produce("orders", [bytes(5_000)], connection=user)
+    owed_ms = pending.response.throttle_time_ms
+    assert owed_ms > 3_000
+    again = broker.connect()
+    assert again.log_in(SHA_256, login_of("acme", "alice"), "secret").error_code == 0
+    assert not again.transport.is_reading_now
+    other = broker.connect()
+    assert other.log_in(SHA_256, "bob", "secret").error_code == 0
+    assert ask_versions(other) == 0
+    # It is told of as any other wait, and is no longer than what is owed.
+    assert broker.quotas.throttled["acme", "tenant_produce"].count == 2
+    assert broker.services.namespaces.names["acme"].use.throttled_requests == 1
+    for passed_ms, is_read in ((owed_ms - 1, False), (1, True)):
+        broker.pass_time(passed_ms)
+        again.listener.timers.run_due(broker.clock.ms)
+        assert again.transport.is_reading_now is is_read
+    assert ask_versions(again) == 0
+    last = broker.connect()
+    assert last.log_in(SHA_256, login_of("acme", "alice"), "secret").error_code == 0
+    assert ask_versions(last) == 0
+
+
+def test_who_shows_a_certificate_waits_for_what_his_tenant_owes() -> None:
+    broker = Metered()
+    authority, name = "0a" * 32, "DNS:billing.acme.example"
+    billing = Credential(certificate_login(authority, name), "acme", "billing")
+    broker.commit(
+        PutCredential(billing),
+        PutTenantQuotas("acme", TenantQuotas(requests_per_s=1)),
+    )
+    assert broker.spend("acme", 4) == 3_000
+    connection = broker.connect()
+    muted_ms: list[int] = []
+    connection.info.mute = muted_ms.append
+    wall_ms = broker.services.wall_clock.wall_ms(broker.player.now_ms)
+    shown = PeerCertificate(authority, (name,), wall_ms + 1_000_000)
+    assert log_in(broker.authentication, connection.info, shown, broker.player.now_ms) == ""
+    assert muted_ms == [3_000]
+
+
+def test_nobody_owes_more_than_a_minute_of_his_rate() -> None:
+    broker = Metered()
+    broker.player.create_topic("orders", tenant="acme")
+    broker.commit(PutTenantQuotas("acme", TenantQuotas(produce_bytes_per_s=1_000)))
+    user = broker.user("acme")
+    for _ in range(3):
+        pending = broker.player.produce("orders", [bytes(500_000)], connection=user)
+        assert pending.response.throttle_time_ms == THROTTLE_MS_MAX
+    assert broker.quotas.owed_ms("acme") == DEBT_S * 1000

@@ -108,3 +108,17 @@ def test_who_waits_as_if_a_rate_had_grown_already_has_no_more_in_the_end() -> No
         bucket.take(50, now_ms)
         taken += 50
     assert taken <= 1.1 * 100 * 100
+
+
+def test_a_debt_has_a_maximum_and_one_that_is_owed_stays() -> None:
+    bucket = Bucket(100, 1, T, debt_s=10)
+    bucket.take(5_000, T)
+    assert bucket.level(T) == -1_000
+    # What it may be soon counts.
+    bucket.expected_per_s = 200
+    bucket.take(5_000, T)
+    assert bucket.level(T) == -2_000
+    bucket.expected_per_s = 0
+    bucket.set_rate(10, T)
+    bucket.take(5_000, T)
+    assert bucket.level(T) == -2_000

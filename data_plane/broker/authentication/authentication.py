@@ -28,6 +28,7 @@ from data_plane.broker.authentication.plain import PLAIN
 from data_plane.broker.authentication.scram import NONCE_BYTES
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.request_work import RequestWork
+from data_plane.broker.request.throttling import throttle_newcomer
 from data_plane.broker.request.timers import Timer
 from data_plane.cell.credentials import DECOY_KEY_BYTES, Credential
 from data_plane.cell.tenants import BLOCKED_TENANT, DEFAULT_TENANT, DELETING_TENANT
@@ -126,6 +127,10 @@ class Authentication:
         """The one that the connection was authenticated with."""
         login = self._logins.get(connection.connection_id)
         return None if login is None else login.mechanism
+
+    def let_in(self, connection: ConnectionInfo) -> None:
+        """It has been authenticated for the first time."""
+        throttle_newcomer(self._services, connection)
 
     def opened(
         self,

@@ -51,6 +51,7 @@ def log_in(
         authentication.failures_count += 1
         return f"certificate authentication failed: {reason}"
     connection.authenticate(Principal("User", found.principal), found.tenant)
+    authentication.let_in(connection)
     if not connection.closed:
         authentication.opened(
             connection, found, CERTIFICATE, now_ms, certificate_ends_ms=certificate.not_after_ms

@@ -186,6 +186,8 @@ class SaslSession:
         connection.take_token = None
         self.is_done = True
         connection.authenticate(Principal("User", credential.principal), credential.tenant)
+        if not self.is_again:
+            self._authentication.let_in(connection)
         lifetime_ms = self._authentication.opened(connection, credential, self.mechanism, now_ms)
         return Told(proven.token, session_lifetime_ms=lifetime_ms)
 

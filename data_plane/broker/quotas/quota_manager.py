@@ -207,9 +207,23 @@ class BrokerQuotas:
         if use is not None:
             use.handler.take(duration_ns / 1_000_000, now_ms)
 
-    def note_throttled(self, context: RequestContext, throttle_ms: int) -> None:
+    def owed_ms(self, tenant: str) -> int:
+        self._why = "request", 0
+        use = self._tenants.of(tenant)
+        if use is None:
+            return 0
+        now_ms = self._now_ms()
+        handler_ms = min(use.handler.wait_ms(now_ms), self._windows.size_ms)
+        return max(
+            self._explain("tenant_produce", use.produce.wait_ms(now_ms)),
+            self._explain("tenant_consume", use.consume.wait_ms(now_ms)),
+            self._explain("tenant_requests", use.requests.wait_ms(now_ms)),
+            self._explain("tenant_handler", handler_ms),
+        )
+
+    def note_throttled(self, tenant: str, throttle_ms: int) -> None:
         reason, _ = self._why
-        key = context.namespace, reason
+        key = tenant, reason
         throttled = self.throttled.get(key)
         if throttled is None:
             if len(self.throttled) >= THROTTLED_MAX:

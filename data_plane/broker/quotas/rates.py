@@ -18,7 +18,7 @@ Invariants
 from __future__ import annotations
 
 from collections import deque
-from math import ceil
+from math import ceil, inf
 from typing import Final, NamedTuple
 
 WINDOWS_MAX: Final = 1000
@@ -92,15 +92,17 @@ def throttle_ms(rate: SampledRate, bound: float, now_ms: int) -> int:
 
 
 class Bucket:
-    """Tokens, at `rate_per_s`; at most those of `burst_s` seconds."""
+    """Tokens, at `rate_per_s`; at most those of `burst_s` seconds. What is taken never makes a debt
+    of more than `debt_s` seconds."""
 
-    __slots__ = ("_at_ms", "_tokens", "burst_s", "expected_per_s", "rate_per_s")
+    __slots__ = ("_at_ms", "_tokens", "burst_s", "debt_s", "expected_per_s", "rate_per_s")
 
-    def __init__(self, rate_per_s: float, burst_s: float, now_ms: int) -> None:
+    def __init__(self, rate_per_s: float, burst_s: float, now_ms: int, debt_s: float = inf) -> None:
         self.rate_per_s = rate_per_s
         # What its rate may be soon, if that is more.
         self.expected_per_s = 0.0
         self.burst_s = burst_s
+        self.debt_s = debt_s
         self._tokens = rate_per_s * burst_s
         self._at_ms = now_ms
 
@@ -120,8 +122,10 @@ class Bucket:
 
     def take(self, amount: float, now_ms: int) -> None:
         """Be there so much or not."""
-        self.level(now_ms)
-        self._tokens -= amount
+        level = self.level(now_ms)
+        most = max(self.rate_per_s, self.expected_per_s) * self.debt_s
+        # What is owed already stays, though the rate may be lower now.
+        self._tokens = max(level - amount, min(level, -most))
 
     def wait_ms(self, now_ms: int) -> int:
         """Until the debt is paid."""

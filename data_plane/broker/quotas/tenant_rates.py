@@ -12,6 +12,7 @@ is room for all.
                    a: 30 + 35, b: 35
 
 Invariants
+- What is taken beyond is owed, up to DEBT_S seconds of the rate.
 - A tenant's rate is never above its share of its cap.
 - Where nothing is limited for a tenant, nothing of it is measured.
 
@@ -30,6 +31,9 @@ from data_plane.cell.tenants import Tenants
 
 # What a tenant may take at once, in seconds of its rate.
 BURST_S: Final = 1.0
+# What it may owe. Two of the longest waits (request/throttling.py): who goes on taking too much
+# waits no less for it, and who has stopped does not wait for hours.
+DEBT_S: Final = 60.0
 # Of the capacity: from where on it is given by floors.
 CONTENDED: Final = 0.9
 # For how many periods it is, after the last one in which it was near its capacity: whoever is held
@@ -95,7 +99,7 @@ class Use:
             self.bucket = None
             return
         if self.bucket is None:
-            self.bucket = Bucket(per_s, BURST_S, now_ms)
+            self.bucket = Bucket(per_s, BURST_S, now_ms, DEBT_S)
         else:
             self.bucket.set_rate(per_s, now_ms)
         self.bucket.expected_per_s = expected_per_s

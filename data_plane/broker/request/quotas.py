@@ -49,8 +49,11 @@ class QuotaManager(Protocol):
     def clock_ns(self) -> int:
         """For durations."""
 
-    def note_throttled(self, context: RequestContext, throttle_ms: int) -> None:
-        """That is what its client is told, after all that was asked about the answer."""
+    def owed_ms(self, tenant: str) -> int:
+        """For how long a new connection of the tenant waits for what others of it have taken."""
+
+    def note_throttled(self, tenant: str, throttle_ms: int) -> None:
+        """For so long a client of the tenant waits, after all that was asked about it."""
 
 
 class NoQuotas:
@@ -79,5 +82,8 @@ class NoQuotas:
     def clock_ns(self) -> int:
         return 0
 
-    def note_throttled(self, context: RequestContext, throttle_ms: int) -> None:
+    def owed_ms(self, tenant: str) -> int:
+        return 0
+
+    def note_throttled(self, tenant: str, throttle_ms: int) -> None:
         """Nobody is."""

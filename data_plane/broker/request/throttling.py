@@ -9,6 +9,7 @@ version: a client that is too old to be told waits all the same.
     any request           when it is answered         as it is
     Produce               the request's bytes, too    as it is; with acks=0 there is none
     Fetch                 the answer's bytes, too     without records, and these are not counted
+    who is let in         not at all                  as it is; he waits for what his tenant owes
 
 Invariants
 - `throttle_time_ms` of every answer comes from here, and is the time for which the connection is
@@ -24,11 +25,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from data_plane.broker.request.api import Buffer, RequestContext
-from data_plane.broker.services import Services
+from data_plane.broker.request.api import Buffer, ConnectionInfo, RequestContext
 from data_plane.wire.registry import API_BY_KEY, ApiKey
+
+if TYPE_CHECKING:
+    from data_plane.broker.services import Services
 
 # Longer, and a client would take its broker for dead.
 THROTTLE_MS_MAX = 30_000
@@ -105,11 +108,23 @@ def throttle_frames(
     return frames
 
 
+def throttle_newcomer(services: Services, connection: ConnectionInfo) -> None:
+    """It has just been authenticated: it waits for what its tenant owes, so that nobody gets rid of
+    a wait by connecting anew."""
+    quotas = services.quotas
+    if not quotas.is_active or connection.is_inter_broker or connection.closed:
+        return
+    throttle_ms = min(quotas.owed_ms(connection.namespace), THROTTLE_MS_MAX)
+    if throttle_ms > 0:
+        quotas.note_throttled(connection.namespace, throttle_ms)
+        connection.mute(throttle_ms)
+
+
 def _mute(services: Services, context: RequestContext, throttle_ms: int) -> int:
     if throttle_ms <= 0:
         return 0
     throttle_ms = min(throttle_ms, THROTTLE_MS_MAX)
-    services.quotas.note_throttled(context, throttle_ms)
+    services.quotas.note_throttled(context.namespace, throttle_ms)
     use = context.names.use
     use.throttle_ms += throttle_ms
     use.throttled_requests += 1
