@@ -13,7 +13,8 @@ Levels of `metadata.version`
   registration has no place for features, so a broker names them at the end of its incarnation id,
   which brokers of that time carry as it is.
 - 2: fields by name may follow (metadata.py); partitions have states; registrations name features.
-- 3: tenants, and what belongs to them: topics, logins, grants, declarations.
+- 3: tenants, and what belongs to them: topics, logins, grants, declarations. In the making until
+  the first release; from then on what is new is of a level of its own.
 
 Invariants
 - A level is finalized only when every registered broker supports it, in the same commit.
