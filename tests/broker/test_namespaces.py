@@ -673,6 +673,7 @@ MAY_LOOK_UP_NAMES = {
     "group_handlers.py",
     "offset_handlers.py",
     "unregister_broker.py",
+    "update_features.py",
 }
 """Handlers that look into the image by names that are inside, or at all topics of the cell."""
 
