@@ -9,8 +9,8 @@ A frame's buffer grows with the bytes that really arrived, up to four times as m
 this connection has proven to send before, at most a megabyte); a size prefix alone reserves next to
 nothing.
 
-Bounds: `SHARED_BYTES` once, and `half_frames_bytes_max` for all half frames together with the whole
-ones that a connection keeps until it has room for their answers.
+Bounds: `SHARED_BYTES` and `SEALED_BYTES` once, and `half_frames_bytes_max` for all half frames
+together with the whole ones that a connection keeps until it has room for their answers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 from data_plane.broker.request.budget import Budget, Share
 
 SHARED_BYTES = 1 << 20
+SEALED_BYTES = 64 << 10
 # Of a connection whose requests have to wait for others.
 SMALL_READ_BYTES = 4096
 FRAME_BUFFER_BYTES_MIN = 4096
@@ -40,6 +41,8 @@ class ReceiveMemory:
         self.shared = bytearray(SHARED_BYTES)
         self.shared_view = memoryview(self.shared)
         self.small_view = self.shared_view[:SMALL_READ_BYTES]
+        # Where TLS is received that belongs into one of the others.
+        self.sealed_view = memoryview(bytearray(SEALED_BYTES))
         self.half_frames_bytes = 0
         # Of whole frames that wait for their turn; their connections keep them.
         self.waiting_bytes = 0

@@ -17,8 +17,9 @@ Invariants
 - Bytes go to the Connection in their order, and never while it does not read.
 - `get_write_buffer_size` counts what is not sealed and what the socket has not taken.
 - At most TURN_BYTES_MAX are sealed before others have a turn of the loop.
-- What OpenSSL keeps for a connection does not grow with what is sent and received: it never holds
-  more than READ_BYTES_MAX and half a record in, CHUNK_BYTES_MAX out.
+- What OpenSSL keeps for a connection does not grow with what is sent and received: in, it holds
+  FEED_BYTES_MAX and half a record, or what is left of one read when the Connection pauses in the
+  middle of it; out, CHUNK_BYTES_MAX.
 - Reading is in the loop's turns, and a client whose records bring nothing is closed
   (tls_records.py).
 
@@ -38,15 +39,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from data_plane.broker.authentication.handshake_budget import TLS_COST
 from data_plane.broker.request.api import Buffer
+from data_plane.server.receive_buffers import SMALL_READ_BYTES
 from data_plane.server.tls_records import TlsRecords
 
 if TYPE_CHECKING:
     from data_plane.server.connection import Connection
     from data_plane.server.listener import Listener
 
-# What is received in one go, sealed, and sealed in one go: a record of TLS. OpenSSL keeps as much
-# memory as a connection ever needed at a time, and nobody counts it.
-READ_BYTES_MAX = 16 << 10
+# What OpenSSL is given to open and to seal in one go: a record of TLS. It keeps as much memory as a
+# connection ever needed at a time, and nobody counts it.
+FEED_BYTES_MAX = 16 << 10
 CHUNK_BYTES_MAX = 16 << 10
 # Of those who are not authenticated. Most of their requests are smaller; forty changes of keys,
 # which are all that fits, take a millisecond.
@@ -75,6 +77,8 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._records = TlsRecords()
+        # Of the read that is handled now: what OpenSSL has not been given.
+        self._sealed = memoryview(b"")
         self._state = _State.WAITING
         self._raw: asyncio.Transport
         # Since when the handshake waits for the client; None while it does not.
@@ -101,24 +105,29 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._app.connection_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # It is emptied before the Connection gets the same memory for what was in it.
         listener = self._listener
         memory = listener.memory
         info = self._app.info
         if info is None or not info.gate.is_authenticated:
-            return memory.shared_view[:STRANGERS_READ_BYTES_MAX]
-        return memory.small_view if listener.share.is_over else memory.shared_view[:READ_BYTES_MAX]
+            return memory.sealed_view[:STRANGERS_READ_BYTES_MAX]
+        return (
+            memory.sealed_view[:SMALL_READ_BYTES] if listener.share.is_over else memory.sealed_view
+        )
 
     def buffer_updated(self, nbytes: int) -> None:
         state = self._state
         if state is _State.CLOSING:
             return
-        sealed = self._listener.memory.shared_view[:nbytes]
-        self._incoming.write(sealed)
-        self._records.received(sealed)
+        self._sealed = self._listener.memory.sealed_view[:nbytes]
         if state is _State.OPEN:
             self._deliver()
-        elif state is _State.WAITING:
+            if self._state is not _State.OPEN:
+                self._sealed = memoryview(b"")
+                return
+        # Others use the same memory: what is not taken waits with OpenSSL.
+        while self._feed():
+            pass
+        if state is _State.WAITING:
             self._ask_for_a_turn()
         elif state is _State.SHAKING:
             self._shake_hands()
@@ -214,33 +223,46 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         self._send_sealed()
         if self._has_ended:
             self.close()
-        elif self._is_read and not self._records.all_read():
+        elif self._records.is_over:
             app.close("TLS: too many records without data")
 
     def _read_into(self, view: memoryview) -> int:
         """How much of `view` could be filled; TLS gives a record at a time."""
         tls, incoming, turns = self._tls, self._incoming, self._listener.turns
+        records = self._records
         count = 0
         turns.begin("reading TLS")
         try:
             while count < len(view):
                 is_new_record = not tls.pending()
-                if is_new_record and not incoming.pending:
+                is_drained = is_new_record and not incoming.pending
+                if is_drained and not (records.all_read() and self._feed()):
                     break
-                taken = tls.read(len(view) - count, cast(Any, view[count:]))
+                try:
+                    taken = tls.read(len(view) - count, cast(Any, view[count:]))
+                except ssl.SSLWantReadError:
+                    continue
                 if not taken:
                     self._has_ended = True
                     break
                 count += cast(int, taken)
                 if is_new_record:
-                    self._records.gave_data()
-        except ssl.SSLWantReadError:
-            pass
+                    records.gave_data()
         except ssl.SSLZeroReturnError:
             self._has_ended = True
         finally:
             turns.end()
         return count
+
+    def _feed(self) -> bool:
+        """Give OpenSSL the next bytes of what has been received. False when there is nothing."""
+        sealed = self._sealed
+        if not sealed:
+            return False
+        part, self._sealed = sealed[:FEED_BYTES_MAX], sealed[FEED_BYTES_MAX:]
+        self._records.received(part)
+        self._incoming.write(part)
+        return True
 
     def pause_reading(self) -> None:
         self._is_read = False
@@ -251,7 +273,7 @@ class TlsConnection(asyncio.BufferedProtocol, asyncio.Transport):
         if self._state is _State.QUEUED:
             return
         self._raw.resume_reading()
-        has_more = self._incoming.pending or self._tls.pending()
+        has_more = self._sealed or self._incoming.pending or self._tls.pending()
         if self._state is _State.OPEN and has_more and not self._is_delivery_due:
             # Not at once: this may be called from deep within somebody else's request.
             self._is_delivery_due = True

@@ -42,24 +42,27 @@ class TlsRecords:
     def received(self, data: memoryview) -> None:
         """The next bytes of the stream."""
         position, end = 0, len(data)
+        left_bytes = self._left_bytes
         while position < end:
-            if not self._left_bytes:
+            if not left_bytes:
                 header_end = position + _HEADER_BYTES - len(self._header)
                 header = self._header + data[position:header_end]
                 position = header_end
                 if len(header) < _HEADER_BYTES:
                     self._header = header
-                    return
+                    break
                 self._header = b""
                 if header[0] not in _CONTENT_TYPES:
                     # The greeting of SSL 2, after which nothing here would be counted right.
                     self._is_tls = False
-                self._left_bytes = int.from_bytes(header[3:], "big")
-            taken = min(self._left_bytes, end - position)
-            position += taken
-            self._left_bytes -= taken
-            if not self._left_bytes:
+                left_bytes = header[3] << 8 | header[4]
+            position += left_bytes
+            if position > end:
+                left_bytes = position - end
+            else:
+                left_bytes = 0
                 self._unread_count += 1
+        self._left_bytes = left_bytes
 
     def handshake_done(self) -> None:
         """All that has arrived until now was the handshake's, and has been read."""
@@ -72,8 +75,13 @@ class TlsRecords:
             self._credit += 1
 
     def all_read(self) -> bool:
-        """What has arrived is read. False when too much of it brought nothing, or was not TLS."""
+        """What has arrived is read. False when that is over."""
         if self._unread_count > 0:
             self._credit -= self._unread_count * DATA_RECORDS_PER_FRUITLESS
         self._unread_count = 0
-        return self._is_tls and self._credit >= 0
+        return not self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether too much has brought nothing, or was not TLS."""
+        return self._credit < 0 or not self._is_tls

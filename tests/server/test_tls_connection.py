@@ -16,10 +16,10 @@ from data_plane.broker.request.principal import ANONYMOUS
 from data_plane.server.client_tls import ListenerTls, make_context
 from data_plane.server.connection import Connection
 from data_plane.server.outgoing import UNSENT_BYTES_MAX
-from data_plane.server.receive_buffers import SMALL_READ_BYTES
+from data_plane.server.receive_buffers import SEALED_BYTES, SMALL_READ_BYTES
 from data_plane.server.tls_connection import (
     CHUNK_BYTES_MAX,
-    READ_BYTES_MAX,
+    FEED_BYTES_MAX,
     SEALED_BYTES_MAX,
     STRANGERS_READ_BYTES_MAX,
     TURN_BYTES_MAX,
@@ -228,11 +228,11 @@ def test_who_only_changes_keys_is_closed(contexts: Contexts, is_stranger: bool) 
         read_bytes_max = STRANGERS_READ_BYTES_MAX
     else:
         player = open_player(contexts)
-        read_bytes_max = READ_BYTES_MAX
-    player.change_keys(2_000)
+        read_bytes_max = SEALED_BYTES
+    player.change_keys(6_000)
     player.exchange()
     assert player.listener.reasons == ["TLS: too many records without data"]
-    assert len(player._to_send) >= 2_000 * 27 - 2 * read_bytes_max, "the rest is not looked at"
+    assert len(player._to_send) >= 6_000 * 27 - 2 * read_bytes_max, "the rest is not looked at"
     assert player.transport.is_closed
 
 
@@ -294,24 +294,52 @@ def test_little_is_received_of_strangers_and_while_others_wait(contexts: Context
     assert len(player.tls.get_buffer(-1)) == STRANGERS_READ_BYTES_MAX
     assert player.connection.info is not None
     player.connection.info.authenticate(ANONYMOUS)
-    assert len(player.tls.get_buffer(-1)) == READ_BYTES_MAX
+    assert len(player.tls.get_buffer(-1)) == SEALED_BYTES
     listener.share.is_over = True
     assert len(player.tls.get_buffer(-1)) == SMALL_READ_BYTES
+
+
+class MeasuredMemory:
+    """OpenSSL's, of what has been received; remembers the most that it held."""
+
+    def __init__(self, memory: ssl.MemoryBIO) -> None:
+        self._memory = memory
+        self.most_bytes = 0
+        self.written_bytes = 0
+
+    @property
+    def pending(self) -> int:
+        return self._memory.pending
+
+    def write(self, data: memoryview) -> None:
+        self._memory.write(data)
+        self.written_bytes += len(data)
+        self.most_bytes = max(self.most_bytes, self._memory.pending)
 
 
 def test_openssl_keeps_no_more_than_a_record_each_way(contexts: Contexts) -> None:
     """Its buffers never shrink again, and nobody counts them."""
     player = open_player(contexts, PlayedListener(lambda body: [body[:10]] * 50 + [body]))
-    most_received = 0
+    measured: Any = MeasuredMemory(player.tls._incoming)
+    player.tls._incoming = measured
     for size in (10, 1_000, 1_000_000):
-        player._client.write(frame(bytes(size)))
-        player._to_send += player._outgoing.read()
-        while player._to_send:
-            most_received = max(most_received, len(player.tls.get_buffer(-1)))
-            player.exchange()
-    assert most_received <= 16 << 10
+        player.send(frame(bytes(size)))
+    assert 0 < measured.most_bytes <= 16 << 10
     assert player.transport.most_at_once <= (16 << 10) + RECORD_OVERHEAD_BYTES_MAX
     assert len(player.received) == sum(size + 500 for size in (10, 1_000, 1_000_000))
+
+
+@needs_key_updates
+def test_changes_of_keys_are_noticed_before_all_that_was_received_is_read(
+    contexts: Contexts,
+) -> None:
+    player = open_player(contexts)
+    measured: Any = MeasuredMemory(player.tls._incoming)
+    player.tls._incoming = measured
+    player.change_keys(2_000)
+    player.exchange()
+    assert player.transport.is_closed
+    assert measured.written_bytes <= FEED_BYTES_MAX, "the rest is not looked at"
 
 
 def test_who_is_refused_after_the_handshake_is_never_open(contexts: Contexts) -> None:
