@@ -26,6 +26,7 @@ from rest_framework.request import Request
 from control_plane.access.facade import is_valid, is_within
 from control_plane.access.models import ApiKey, Scope
 from control_plane.access.secrets_of_keys import SECRET_PREFIX, secret_hash
+from control_plane.accounts.facade import OPERATOR
 from control_plane.accounts.models import OrganizationState
 from control_plane.operations.facade import Actor, ActorKind
 
@@ -90,11 +91,11 @@ class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-c
         return {"type": "http", "scheme": "bearer", "description": "A key with the scope `rest`."}
 
 
-def actor_of(request: Request, *, is_operator: bool = False) -> Actor:
-    """Who is written into audit events."""
+def actor_of(request: Request, *, role: str = "") -> Actor:
+    """Who is written into audit events. `role` is what lets him in, in one organization."""
     address = request.META.get("REMOTE_ADDR") or None
     user: Any = request.user
     if isinstance(user, KeyHolder):
-        return Actor(ActorKind.API_KEY, user.key.id, user.key.service_account.name, address)
-    kind = ActorKind.OPERATOR if is_operator else ActorKind.USER
-    return Actor(kind, user.id, user.email, address)
+        return Actor(ActorKind.API_KEY, user.key.id, user.key.service_account.name, address, role)
+    kind = ActorKind.OPERATOR if role == OPERATOR else ActorKind.USER
+    return Actor(kind, user.id, user.email, address, role)

@@ -87,15 +87,17 @@ def caller_in(request: Request, organization_id: str) -> Caller:
     if isinstance(user, KeyHolder):
         if user.key.organization_id != organization_id:
             raise Http404
-        return Caller(actor_of(request), user.key.organization, user.key.service_account.role)
+        role = user.key.service_account.role
+        return Caller(actor_of(request, role=role), user.key.organization, role)
     members = Membership.objects.of(organization_id).select_related("organization")
     membership = members.filter(user_id=user.pk).first()
     if membership is not None:
         if membership.organization.state == OrganizationState.DELETED:
             raise Http404
-        return Caller(actor_of(request), membership.organization, membership.role)
+        actor = actor_of(request, role=membership.role)
+        return Caller(actor, membership.organization, membership.role)
     if user.is_staff:
         organization = Organization.objects.filter(id=organization_id).first()
         if organization is not None:
-            return Caller(actor_of(request, is_operator=True), organization, OPERATOR)
+            return Caller(actor_of(request, role=OPERATOR), organization, OPERATOR)
     raise Http404

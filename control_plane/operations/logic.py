@@ -9,6 +9,7 @@
 Invariants
 - The tenant's row is locked from the first statement on: limits that are counted inside hold, and
   outbox sequences have no holes.
+- The role that the actor was let in by is his still: it is read again under the lock.
 - A write without an audit event is a bug, and is rolled back.
 - NOTIFY goes out with the commit. It is a hint: the rows are the queue.
 """
@@ -31,8 +32,9 @@ from control_plane.operations.models import (
     OutboxEntry,
     ResourceKind,
 )
+from control_plane.operations.standing import role_now
 from control_plane.tenancy.addresses import range_of
-from control_plane.tenancy.errors import NotFound, TenantSuspended
+from control_plane.tenancy.errors import Forbidden, NotFound, TenantSuspended
 from control_plane.tenancy.models import DeclaredModel
 
 OUTBOX_CHANNEL = "control_plane_outbox"
@@ -40,12 +42,14 @@ OUTBOX_CHANNEL = "control_plane_outbox"
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who does something: `id` is a user's or a key's, `name` an address or a key's name."""
+    """Who does something: `id` is a user's or a key's, `name` an address or a key's name. `role` is
+    what he was let in by; without one nobody was asked (the system, and who becomes a member)."""
 
     kind: ActorKind
     id: str = ""
     name: str = ""
     address: str | None = None
+    role: str = ""
 
 
 SYSTEM = Actor(ActorKind.SYSTEM, name="system")
@@ -101,13 +105,15 @@ class TenantWrite:
 def tenant_write(
     actor: Actor, organization_id: str, *, even_if_suspended: bool = False
 ) -> Iterator[TenantWrite]:
-    """A transaction that has locked the tenant. Raises NotFound, TenantSuspended."""
+    """A transaction that has locked the tenant. Raises NotFound, TenantSuspended, Forbidden."""
     with transaction.atomic():
         organization = Organization.objects.select_for_update().filter(id=organization_id).first()
         if organization is None or organization.state == OrganizationState.DELETED:
             raise NotFound("There is no such organization.")
         if organization.state == OrganizationState.SUSPENDED and not even_if_suspended:
             raise TenantSuspended(f"{organization.slug} is suspended: {organization.state_reason}")
+        if actor.role and role_now(actor, organization_id) != actor.role:
+            raise Forbidden("What you may do here has changed in the meantime; ask again.")
         write = TenantWrite(actor, organization)
         yield write
         write.finish()

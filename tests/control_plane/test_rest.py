@@ -17,13 +17,16 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from control_plane.access.logic import do_create_key, do_create_service_account
+from control_plane.access.models import ApiKey, ServiceAccount
 from control_plane.accounts.logic import do_delete_organization, do_suspend
+from control_plane.accounts.models import Membership, Organization, User
 from control_plane.api.documents import SCHEMA_PATH
 from control_plane.api.rate_limits import WINDOW_S, RateLimitedView
 from control_plane.api.urls import urlpatterns
+from control_plane.cells.models import Cell
 from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.messaging.models import Topic
-from control_plane.operations.models import IdempotentAnswer
+from control_plane.operations.models import AuditEvent, IdempotentAnswer
 from control_plane.quotas.logic import do_set_quota
 from tests.control_plane.rest import (
     at,
@@ -148,6 +151,61 @@ def test_who_is_suspended_takes_rights_away(acme: Tenant, client: APIClient) -> 
         assert client.delete(at(acme, address)).status_code == status, address
     refused = post(client, at(acme, "service-accounts"), {"name": "another"})
     assert (refused.status_code, refused.json()["code"]) == (403, "tenant-suspended")
+
+
+def test_operators_drain_a_cell(acme: Tenant) -> None:
+    cell = Cell.objects.get()
+    drained = patch(operator(), f"/api/v1/cells/{cell.id}", {"is_accepting": False})
+    assert (drained.status_code, drained.json()["is_accepting"]) == (200, False)
+    event = AuditEvent.objects.get(action="cell.update")
+    assert (event.actor_kind, event.changes) == ("operator", {"is_accepting": [True, False]})
+    for role in ("owner", "viewer"):
+        refused = patch(
+            member_of(acme, role, f"{role}@x.example"),
+            f"/api/v1/cells/{cell.id}",
+            {"is_accepting": True},
+        )
+        assert refused.status_code == 403
+
+
+def just_before_the_lock(change: Callable[[], object]) -> Callable[..., Any]:
+    """Does `change` as if somebody else had done it after the caller was let in, and before his
+    write has the tenant's lock."""
+    pending = [change]
+
+    def wrapper(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
+        if "FOR UPDATE" in sql and pending:
+            pending.pop()()
+        return execute(sql, *arguments)
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("member", lambda org: Membership.objects.of(org).update(role="viewer")),
+        ("member", lambda org: Membership.objects.of(org).delete()),
+        ("member", lambda _: User.objects.update(is_active=False)),
+        ("key", lambda org: ApiKey.objects.of(org).update(revoked_at=timezone.now())),
+        ("key", lambda org: ServiceAccount.objects.of(org).update(role="viewer")),
+        ("key", lambda org: ServiceAccount.objects.of(org).update(deleted_at=timezone.now())),
+        ("operator", lambda _: User.objects.update(is_staff=False)),
+    ],
+)
+def test_a_role_that_is_taken_away_is_gone_for_writes_that_wait(
+    acme: Tenant, kind: str, change: Callable[[str], object]
+) -> None:
+    if kind == "operator":
+        caller, address, body = operator(), at(acme, "suspend"), {"reason": "a test"}
+    else:
+        caller = client_with(key_of(acme)) if kind == "key" else member_of(acme, "developer")
+        address, body = at(acme, "topics"), {"name": "orders"}
+    with connection.execute_wrapper(just_before_the_lock(lambda: change(acme.id))):
+        answer = post(caller, address, body)
+    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+    assert not Topic.objects.of(acme.id).exists()
+    assert Organization.objects.get(id=acme.id).state == "trial"
 
 
 def test_a_body_that_is_no_json_is_a_problem(acme: Tenant, client: APIClient) -> None:

@@ -7,6 +7,7 @@ from rest_framework.permissions import IsAdminUser
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from control_plane.accounts.facade import OPERATOR
 from control_plane.api.authentication import actor_of
 from control_plane.api.pages import page_body, page_of
 from control_plane.api.queries import PAGE_PARAMETERS
@@ -42,7 +43,7 @@ class CellViewSet(RestViewSet):
     def partial_update(self, request: Request, cell_id: str) -> Response:
         """Drain it of newcomers, or change how many it takes."""
         body = self.body(CellUpdateSerializer, partial=True)
-        do_update_cell(actor_of(request, is_operator=True), cell_id, body)
+        do_update_cell(actor_of(request, role=OPERATOR), cell_id, body)
         return self._shown(cell_id)
 
     def _shown(self, cell_id: str) -> Response:
