@@ -16,6 +16,9 @@ the pause shorter: it stays unknown, and with it the length of the pause.
     deleted, UNDATED    dated 12:00    undeleted 12:30     kept until 12:00 and `undelete_ms`;
                                                            a pause of unknown length until 12:30
 
+A clock that was vouched for may be corrected. So as much time must have passed as well, by what
+brokers have watched (data_plane/broker/topics/deletion_watches.py).
+
 Invariants
 - Nothing here deletes: who is due is deleted by a `DeleteTopic`, in a commit of its own.
 - What was paused (retention by time, the expiry of offsets) goes on after the pause as if no time
@@ -46,10 +49,12 @@ PAUSE_FIELD: Final = "pause"
 
 
 class Deletion(NamedTuple):
-    """A topic was deleted at `deleted_ms`, and can come back for `undelete_ms`."""
+    """A topic was deleted at `deleted_ms`, and can come back for `undelete_ms`. For `watched_ms` at
+    least it has been deleted, by elapsed time, as was noted last."""
 
     deleted_ms: int
     undelete_ms: int
+    watched_ms: int = 0
 
     @property
     def purge_ms(self) -> int:
@@ -123,10 +128,21 @@ def dated(topic: TopicImage, date_ms: int) -> ChangeDeletion | None:
     return None
 
 
-def is_over(topic: TopicImage, date_ms: int) -> bool:
-    """Whether a deleted topic's time is over at a date that somebody vouches for."""
+def noted(topic: TopicImage, watched_ms: int) -> ChangeDeletion | None:
+    """A deletion has been watched for so long; None: that is known, or it is none."""
     deletion = topic.deletion
-    return deletion is not None and deletion.deleted_ms != UNDATED and deletion.purge_ms <= date_ms
+    if deletion is None or watched_ms <= deletion.watched_ms:
+        return None
+    return ChangeDeletion(topic.topic_id, deletion._replace(watched_ms=watched_ms), topic.pause)
+
+
+def is_over(topic: TopicImage, date_ms: int, watched_ms: int) -> bool:
+    """Whether a deleted topic's time is over: at a date that somebody vouches for, and by the time
+    for which it has been deleted as far as anybody has watched."""
+    deletion = topic.deletion
+    if deletion is None or deletion.deleted_ms == UNDATED:
+        return False
+    return deletion.purge_ms <= date_ms and deletion.undelete_ms <= watched_ms
 
 
 def with_deletion(topic: TopicImage, change: ChangeDeletion) -> TopicImage:

@@ -12,6 +12,7 @@ import pytest
 
 from data_plane.broker.quotas.stored import StoredBytes
 from data_plane.broker.request.refusal import Refusal
+from data_plane.broker.topics.deletion_watches import NOTES_PER_DELETION
 from data_plane.broker.topics.kept_topics import UNDELETE_MS, KeptTopics
 from data_plane.broker.topics.topic_purges import INTERVAL_MS, TopicPurges
 from data_plane.cell.changes import Change
@@ -70,6 +71,19 @@ class KeepingPlayer(NamespacePlayer):
     def vouch(self) -> None:
         """The date is known from now on."""
         self.services.wall_clock.observe(self.now_ms, self.now_ms + DATE_OFFSET_MS)
+
+    def put_clock_forward(self, days: int) -> None:
+        """It was wrong, and what it shows now is vouched for, too."""
+        offset_ms = DATE_OFFSET_MS + days * DAY_MS
+        self.services.wall_clock.observe(self.now_ms, self.now_ms + offset_ms)
+
+    def begin_anew(self) -> None:
+        """Another broker is the controller now, which has just started."""
+        services = self.services
+        services.components.remove(self.purges)
+        self.purges = TopicPurges(services)
+        services.components.append(self.purges)
+        self.purges.start(self.now_ms)
 
     @property
     def date_ms(self) -> int:
@@ -321,6 +335,49 @@ def test_nothing_is_dated_by_an_image_that_nobody_vouches_for() -> None:
     player.pass_days(0)
     assert player.topic.deletion is not None
     assert player.topic.deletion.deleted_ms == UNDATED
+
+
+def test_it_is_not_purged_because_a_clock_was_put_right() -> None:
+    """Both dates were vouched for, and a week lies between them in which nothing happened."""
+    player = KeepingPlayer()
+    player.delete()
+    player.put_clock_forward(40)
+    player.pass_days(0)
+    player.pass_days(6.9)
+    assert not player.is_purged
+    player.pass_days(0.2)
+    assert player.is_purged
+
+
+def test_the_next_controller_goes_on_from_what_was_noted() -> None:
+    player = KeepingPlayer()
+    player.delete()
+    for _ in range(6):
+        player.pass_days(1)
+    noted = player.topic.deletion
+    assert noted is not None
+    step_ms = WEEK_MS // NOTES_PER_DELETION
+    assert 6 * DAY_MS - step_ms <= noted.watched_ms <= 6 * DAY_MS + 20 * INTERVAL_MS
+    player.begin_anew()
+    player.put_clock_forward(40)
+    left_days = (WEEK_MS - noted.watched_ms) / DAY_MS
+    player.pass_days(left_days - 0.01)
+    assert not player.is_purged
+    player.pass_days(0.02)
+    assert player.is_purged
+
+
+def test_a_deletion_of_now_has_not_been_watched_before() -> None:
+    player = KeepingPlayer()
+    player.delete()
+    player.pass_days(6)
+    player.undelete()
+    player.delete()
+    player.put_clock_forward(40)
+    player.pass_days(6)
+    assert not player.is_purged
+    player.pass_days(1.1)
+    assert player.is_purged
 
 
 def test_an_operator_may_purge_it_at_once_whatever_date_it_is() -> None:

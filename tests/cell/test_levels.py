@@ -80,7 +80,7 @@ SAMPLES: tuple[Change, ...] = (
     CreateTopic("default", "pay", ORDERS, ((1,),), (), "", SOURCE),
     CreateTopic("acme", "orders", ORDERS, ((1,),)),
     DeleteTopic(ORDERS, "acme", "orders"),
-    ChangeDeletion(ORDERS, Deletion(5, 6), Pause(1, 2, 3)),
+    ChangeDeletion(ORDERS, Deletion(5, 6, 7), Pause(1, 2, 3)),
     AddPartitions(ORDERS, ((1,), (2,))),
     AlterConfigs("default", 2, "orders", (("retention.ms", None),)),
     AlterConfigs("acme", 2, "orders", (("retention.ms", "1"),)),

@@ -11,6 +11,7 @@ from data_plane.broker.replicas.leading import Leading
 from data_plane.broker.replicas.topic_partitions import TopicPartitions
 from data_plane.broker.request.wall_clock import WallClock
 from data_plane.broker.topics import topic_purges
+from data_plane.broker.topics.deletion_watches import DeletionWatches
 from data_plane.broker.topics.topic_purges import TopicPurges
 from data_plane.cell import topics_draft
 from data_plane.cell.metadata import TopicImage
@@ -80,8 +81,11 @@ def _clients_still_find_it_by_id(patch: Patch) -> None:
 
 
 def _any_date_will_do(patch: Patch) -> None:
-    """What the broker's own clock shows, whether somebody vouches for it or not."""
+    """What the broker's own clock shows, whether somebody vouches for it or not, and however little
+    time has passed."""
     original: Any = TopicPurges.__dict__["tick"]
+    patch.set(DeletionWatches, "left_ms", lambda self, topic_id, now_ms: 0)
+    patch.set(DeletionWatches, "watched_ms", lambda self, topic, now_ms: 1 << 60)
     patch.set(WallClock, "vouched_offset_ms", property(lambda self: self._offset_ms))
 
     def tick(self: TopicPurges, now_ms: int) -> None:
@@ -97,7 +101,7 @@ def _any_date_will_do(patch: Patch) -> None:
 
 def _what_was_due_stays_due(patch: Patch) -> None:
     """A purge goes by what this broker knew of the topic, not by the image it is committed to."""
-    patch.set(topic_purges, "is_over", lambda topic, date_ms: True)
+    patch.set(topic_purges, "is_over", lambda topic, date_ms, watched_ms: True)
 
 
 UNDELETE_MUTANTS: Iterable[Mutant] = (

@@ -250,15 +250,23 @@ def settings_of(topic: TopicImage) -> dict[str, str]:
     if topic.deletion is not None or is_paused:
         configs |= {"retention.ms": "-1", "retention.bytes": "-1"}
     elif topic.pause is not None:
-        configs[PAUSE] = f"{topic.pause.ended_ms} {topic.pause.length_ms}"
+        pause = topic.pause
+        is_known = pause.begun_ms != UNDATED
+        length = str(pause.earlier_ms + max(0, pause.ended_ms - pause.begun_ms))
+        configs[PAUSE] = f"{pause.ended_ms} {length if is_known else UNKNOWN_LENGTH}"
     return configs
 
 
 # Beside a topic's settings.
 PAUSE = "pause"
+# Of a pause of which nobody knows when it began: what is older counts as of its end.
+UNKNOWN_LENGTH = "unknown"
 
 
 def without_pause(configs: dict[str, str], newest_ms: int, age_ms: int) -> int:
     """How old records are whose newest is of that date, without the pause of their topic."""
-    ended_ms, length_ms = map(int, configs.get(PAUSE, "0 0").split())
-    return age_ms - (length_ms if newest_ms < ended_ms else 0)
+    ended, length = configs.get(PAUSE, "0 0").split()
+    ended_ms = int(ended)
+    if newest_ms >= ended_ms:
+        return age_ms
+    return age_ms - (ended_ms - newest_ms if length == UNKNOWN_LENGTH else int(length))

@@ -2,6 +2,7 @@
 
     deleted at a date that nobody vouched for    dated, as soon as somebody vouches for one
     its time is over                             `DeleteTopic`, which takes logs and offsets with it
+    it was watched for a while                   noted for the next controller (deletion_watches.py)
 
 One broker does this, the controller, or a broker that is alone; by a date that is vouched for, on
 an image that is vouched for, and never otherwise (deletion_guard.py): a clock that is wrong for a
@@ -20,9 +21,10 @@ from typing import Final
 from uuid import UUID
 
 from data_plane.broker.services import Services
+from data_plane.broker.topics.deletion_watches import DeletionWatches
 from data_plane.cell.changes import Change, DeleteTopic
 from data_plane.cell.metadata import MetadataImage, TopicImage
-from data_plane.cell.topic_deletions import TO_BE_DATED_MS, dated, is_over, next_date_ms
+from data_plane.cell.topic_deletions import TO_BE_DATED_MS, dated, is_over, next_date_ms, noted
 from data_plane.cell.topics_draft import changed_topics
 
 INTERVAL_MS: Final = 1_000
@@ -39,6 +41,10 @@ class TopicPurges:
         # not hold any more.
         self._dates_ms: dict[UUID, int] = {}
         self._heap: list[tuple[int, bytes]] = []
+        # By its date a topic's time was over, and too little time has passed: from when, in steady
+        # time, that is different.
+        self._too_early: list[tuple[int, bytes]] = []
+        self._watches = DeletionWatches()
         self._is_writing = False
         self._next_ms = 0
         self.purged_count = 0
@@ -46,7 +52,7 @@ class TopicPurges:
 
     def start(self, now_ms: int) -> None:
         for topic in self._services.image.topics_by_id.values():
-            self._note(topic)
+            self._note(topic, now_ms)
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
         if old.topics_by_id is new.topics_by_id:
@@ -54,14 +60,16 @@ class TopicPurges:
         for topic, other in changed_topics(old, new):
             if other is None or other.topic_id != topic.topic_id:
                 self._dates_ms.pop(topic.topic_id, None)
+                self._watches.forget(topic.topic_id)
             else:
-                self._note(other)
+                self._note(other, now_ms)
         for topic, other in changed_topics(new, old):
             # An image that was read as a whole may bring one that was deleted before it was known.
             if other is None or other.topic_id != topic.topic_id:
-                self._note(topic)
+                self._note(topic, now_ms)
 
-    def _note(self, topic: TopicImage) -> None:
+    def _note(self, topic: TopicImage, now_ms: int) -> None:
+        self._watches.see(topic, now_ms)
         date_ms = next_date_ms(topic)
         if date_ms is None:
             self._dates_ms.pop(topic.topic_id, None)
@@ -70,7 +78,8 @@ class TopicPurges:
             heappush(self._heap, (date_ms, topic.topic_id.bytes))
 
     def tick(self, now_ms: int) -> None:
-        if not self._heap or self._is_writing or now_ms < self._next_ms:
+        has_work = self._heap or self._too_early
+        if not has_work or self._is_writing or now_ms < self._next_ms:
             return
         self._next_ms = now_ms + INTERVAL_MS
         services = self._services
@@ -83,9 +92,10 @@ class TopicPurges:
             return
         date_ms = now_ms + offset_ms
         may_purge = not permit.why_not_by_date
-        due = self._take_due(date_ms if may_purge else TO_BE_DATED_MS)
-        if due:
-            self._write(due, date_ms, may_purge=may_purge)
+        due = self._take_due(date_ms if may_purge else TO_BE_DATED_MS, now_ms)
+        to_note = list(self._watches.to_be_noted(now_ms))
+        if due or to_note:
+            self._write(due, to_note, now_ms, date_ms, may_purge=may_purge)
 
     def next_deadline_ms(self) -> int | None:
         """Every broker has a tick each second anyway."""
@@ -94,17 +104,39 @@ class TopicPurges:
     def stop(self, now_ms: int) -> None:
         """Nothing to let go of."""
 
-    def _take_due(self, until_ms: int) -> dict[UUID, int]:
+    def _take_due(self, until_ms: int, now_ms: int) -> dict[UUID, int]:
         due: dict[UUID, int] = {}
-        heap = self._heap
-        while heap and heap[0][0] <= until_ms and len(due) < TOPICS_PER_COMMIT_MAX:
+        heap, too_early = self._heap, self._too_early
+        for _ in range(TOPICS_PER_COMMIT_MAX):
+            if not too_early or too_early[0][0] > now_ms:
+                break
+            _, id_bytes = heappop(too_early)
+            since_ms = self._dates_ms.get(UUID(bytes=id_bytes))
+            if since_ms is not None:
+                heappush(heap, (since_ms, id_bytes))
+        for _ in range(TOPICS_PER_COMMIT_MAX):
+            if not heap or heap[0][0] > until_ms:
+                break
             since_ms, id_bytes = heappop(heap)
             topic_id = UUID(bytes=id_bytes)
-            if self._dates_ms.get(topic_id) == since_ms:
+            if self._dates_ms.get(topic_id) != since_ms:
+                continue
+            left_ms = self._watches.left_ms(topic_id, now_ms)
+            if since_ms != TO_BE_DATED_MS and left_ms > 0:
+                heappush(too_early, (now_ms + left_ms, id_bytes))
+            else:
                 due[topic_id] = since_ms
         return due
 
-    def _write(self, due: dict[UUID, int], date_ms: int, *, may_purge: bool) -> None:
+    def _write(
+        self,
+        due: dict[UUID, int],
+        to_note: Sequence[UUID],
+        now_ms: int,
+        date_ms: int,
+        *,
+        may_purge: bool,
+    ) -> None:
         services = self._services
         self._is_writing = True
         purged: list[str] = []
@@ -112,12 +144,13 @@ class TopicPurges:
         def decide(image: MetadataImage) -> Sequence[Change]:
             purged.clear()
             changes: list[Change] = []
-            for topic_id in due:
+            for topic_id in dict.fromkeys((*due, *to_note)):
                 topic = image.topics_by_id.get(topic_id)
                 if topic is None:
                     continue
-                change: Change | None = dated(topic, date_ms)
-                if may_purge and is_over(topic, date_ms):
+                watched_ms = self._watches.watched_ms(topic, now_ms)
+                change: Change | None = dated(topic, date_ms) or noted(topic, watched_ms)
+                if may_purge and is_over(topic, date_ms, watched_ms):
                     purged.append(str(topic))
                     change = DeleteTopic.of(topic)
                 if change is not None:
