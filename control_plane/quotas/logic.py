@@ -61,9 +61,9 @@ def do_save_plan(actor: Actor, plan: Plan, *, is_new: bool) -> None:
         before = None if is_new else Plan.objects.select_for_update().get(id=plan.id)
         plan.save()
         changes = {
-            name: [getattr(before, name), getattr(plan, name)]
+            name: [getattr(before, name, None), getattr(plan, name)]
             for name in ("name", "is_default", *LIMITS)
-            if before is None or getattr(before, name) != getattr(plan, name)
+            if getattr(before, name, None) != getattr(plan, name)
         }
         action = "plan.create" if is_new else "plan.update"
         record_audit(actor, "", action, plan.id, plan.name, changes)

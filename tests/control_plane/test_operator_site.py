@@ -131,3 +131,11 @@ def test_who_is_suspended_gets_the_limits_of_the_changed_plan(site: Client, acme
     do_suspend(acme.actor, acme.id, "the bill is not paid")
     save_plan(site, partitions=300)
     assert quota_entries(acme) == [1, 2]
+
+
+def test_a_plan_is_made_with_its_audit(site: Client) -> None:
+    body = {"name": "large"} | dict.fromkeys(LIMITS, 5)
+    assert site.post(reverse("admin:quotas_plan_add"), body).status_code == 302
+    plan = Plan.objects.get(name="large")
+    event = AuditEvent.objects.get(resource_id=plan.id)
+    assert (event.action, event.actor_kind, plan.topics) == ("plan.create", "operator", 5)
