@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import grpc
 
+from data_plane.broker.authentication.authentication import is_shut
 from data_plane.broker.request.api import CloseConnection, ConnectionInfo, Deferred
 from data_plane.broker.request.dispatch import Dispatcher
 from data_plane.broker.request.principal import Principal
@@ -95,6 +96,10 @@ class KafkaCalls:
         services = self._services
         if speaker.tenant not in services.namespaces.names:
             raise Refused(grpc.StatusCode.NOT_FOUND, f"there is no tenant {speaker.tenant}")
+        if is_shut(services.image, speaker.tenant):
+            # As when a client logs in.
+            words = f"the tenant {speaker.tenant} is blocked"
+            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, words)
         connection = ConnectionInfo(
             connection_id=-next(self._ids),
             peer=CLIENT_ID,

@@ -173,7 +173,7 @@ class TenantRecords:
         return offset
 
     async def _fetch(self, where: _Where, offset: int, size: int) -> Any:
-        """Raises _Failed."""
+        """Raises _Failed, and Refused where a quota makes it wait: then there are no records."""
         partition = FetchPartition(
             partition=where.partition, fetch_offset=offset, partition_max_bytes=size
         )
@@ -187,6 +187,9 @@ class TenantRecords:
         answer = await self._kafka.call(where.speaker, ApiKey.FETCH, _FETCH_VERSION, wanted)
         if answer.error_code:
             raise _Failed(answer.error_code)
+        if not answer.responses and answer.throttle_time_ms:
+            words = f"a quota makes this wait; ask again in {answer.throttle_time_ms} ms"
+            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, words)
         ((result,),) = (topic.partitions for topic in answer.responses)
         self._check(where, result.error_code)
         return result

@@ -108,7 +108,7 @@ class Authentication:
         tenant = credential.tenant
         if tenant not in self._services.namespaces.names:
             return f"there is no tenant {tenant}"
-        if _is_shut(self._services.image, tenant):
+        if is_shut(self._services.image, tenant):
             return f"the tenant {tenant} is blocked"
         return credential.why_not_valid(self._wall_ms())
 
@@ -253,7 +253,7 @@ class Authentication:
             # The client may have authenticated anew meanwhile, with what holds now.
             if not self._still_proves(current, login, connection.host):
                 _revoke(connection, f"the credential {login.credential.login!r} was revoked")
-            elif _is_shut(self._services.image, login.credential.tenant):
+            elif is_shut(self._services.image, login.credential.tenant):
                 _revoke(connection, f"the tenant {login.credential.tenant} is blocked")
         if self._to_close:
             self.timers.schedule(now_ms, self._close_some)
@@ -275,7 +275,7 @@ class Authentication:
         return credential.verifiers.get(login.mechanism) == old.verifiers[login.mechanism]
 
 
-def _is_shut(image: MetadataImage, tenant: str) -> bool:
+def is_shut(image: MetadataImage, tenant: str) -> bool:
     """Whether nobody speaks for this tenant. `default` is never shut: who has not said who it is
     speaks for it."""
     stored = image.tenants.get(tenant)
@@ -285,7 +285,7 @@ def _is_shut(image: MetadataImage, tenant: str) -> bool:
 def _newly_shut(old: MetadataImage, new: MetadataImage) -> set[str]:
     if old.tenants is new.tenants:
         return set()
-    return {name for name in new.tenants if _is_shut(new, name) and not _is_shut(old, name)}
+    return {name for name in new.tenants if is_shut(new, name) and not is_shut(old, name)}
 
 
 def _revoke(connection: ConnectionInfo, reason: str) -> None:
