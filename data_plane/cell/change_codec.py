@@ -84,29 +84,24 @@ def encode_change(change: Change, level: int) -> list[Any]:
     """A JSON-ready form, used by journals and feeds."""
     match change:
         case CreateTopic():
-            fields = [
-                "create_topic",
-                change.name,
-                change.topic_id.hex,
-                _encode_assignments(change.assignments),
-                [list(pair) for pair in change.configs],
-            ]
+            configs = [[*pair] for pair in change.configs]
+            assignments = _encode_assignments(change.assignments)
+            created = ["create_topic", change.name, change.topic_id.hex, assignments, configs]
             named = {
                 **unknown_named(change.unknown_fields),
                 **named_tenant(change.tenant),
                 **named_source(change.source_id),
             }
-            return [*fields, named] if named else fields
+            return [*created, named] if named else created
         case DeleteTopic():
-            named = {"tenant": change.tenant, "name": change.name}
             fields = ["delete_topic", change.topic_id.hex]
-            return [*fields, named] if level > CLOSED_LEVEL and change.name else fields
+            is_named = level > CLOSED_LEVEL and change.name
+            return [*fields, {"tenant": change.tenant, "name": change.name}] if is_named else fields
         case ChangeDeletion():
-            named = named_deletion(change.deletion, change.pause)
-            return ["change_deletion", change.topic_id.hex, named]
+            deletion = named_deletion(change.deletion, change.pause)
+            return ["change_deletion", change.topic_id.hex, deletion]
         case AddPartitions():
-            assignments = _encode_assignments(change.assignments)
-            return ["add_partitions", change.topic_id.hex, assignments]
+            return ["add_partitions", change.topic_id.hex, _encode_assignments(change.assignments)]
         case AlterConfigs():
             values = [list(pair) for pair in change.values]
             resource = (int(change.resource_type), change.resource_name)
@@ -118,8 +113,8 @@ def encode_change(change: Change, level: int) -> list[Any]:
         case UnregisterBroker():
             return ["unregister_broker", change.node_id, change.broker_epoch]
         case ChangePartition():
-            partition = encode_partition(change.partition, level)
-            return ["change_partition", change.topic_id.hex, change.index, partition]
+            place = change.topic_id.hex, change.index
+            return ["change_partition", *place, encode_partition(change.partition, level)]
         case AllocateProducerIds():
             return ["allocate_producer_ids", change.first_producer_id, change.count]
         case UpdateFeature():

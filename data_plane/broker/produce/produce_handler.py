@@ -32,7 +32,6 @@ from uuid import UUID
 from data_plane.broker.produce.produce_checks import (
     CONTROL_RECORDS_REFUSED,
     SPECIAL_BATCH_BITS,
-    TRANSACTIONS_REFUSED,
     Checked,
     ProduceChecks,
     Refusal,
@@ -44,7 +43,12 @@ from data_plane.broker.produce.produce_response import (
     describe_failures,
     encode_produce_response,
 )
-from data_plane.broker.produce.produce_rights import may_still_append, may_write
+from data_plane.broker.produce.produce_rights import (
+    is_virtual,
+    may_still_append,
+    may_write,
+    refuse_transaction,
+)
 from data_plane.broker.produce.produce_waits import WaitingProduce
 from data_plane.broker.request.api import (
     Buffer,
@@ -57,9 +61,7 @@ from data_plane.broker.request.api import (
 from data_plane.broker.request.partition_errors import UNKNOWN_PARTITION_CODES
 from data_plane.broker.request.throttling import throttle_produce
 from data_plane.broker.services import Services
-from data_plane.cell.acls import AclOperation, AclResourceType
 from data_plane.cell.tenants import DEFAULT_TENANT
-from data_plane.cell.virtual_topics import shown_count, source_name
 from data_plane.log.config import LogConfig
 from data_plane.log.errors import AppendError, LogDirFailure
 from data_plane.replica.partition import Partition
@@ -444,12 +446,7 @@ class _Produce:
         answer.fail(error if error in UNKNOWN_PARTITION_CODES else ErrorCode.INVALID_REQUIRED_ACKS)
 
     def _say_why_not_here(self, topic_id: bytes, index: int, answer: PartitionAnswer) -> None:
-        topic = self._context.topics.by_id(UUID(bytes=topic_id))
-        if topic is not None and source_name(topic) and 0 <= index < shown_count(topic):
-            # Wherever it is sent: no other broker takes it.
-            message = f"Topic '{topic.name}' reads from another one: produce to its source."
-            answer.fail(ErrorCode.INVALID_RECORD, message)
-        else:
+        if not is_virtual(self._context, topic_id, index, answer):
             answer.fail(self._why_not_here(topic_id, index))
 
     def _why_not_here(self, topic_id: bytes, index: int) -> ErrorCode:
@@ -473,12 +470,8 @@ class _Produce:
         if is_control:
             answer.fail(ErrorCode.INVALID_RECORD, CONTROL_RECORDS_REFUSED)
             answer.log_start_offset = partition.log.log_start_offset
-        elif self._view.transactional_id is not None and self._context.may(
-            AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, self._view.transactional_id
-        ):
-            answer.fail(ErrorCode.INVALID_TXN_STATE, TRANSACTIONS_REFUSED)
         else:
-            answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            refuse_transaction(self._context, self._view.transactional_id, answer)
 
 
 def handle_produce(

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from data_plane.broker.produce.produce_checks import TRANSACTIONS_REFUSED
 from data_plane.broker.produce.produce_response import TOPIC_IDS_VERSION, PartitionAnswer
 from data_plane.broker.request.api import RequestContext
-from data_plane.cell.acls import AclOperation
+from data_plane.cell.acls import AclOperation, AclResourceType
+from data_plane.cell.virtual_topics import shown_count, source_name
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import ProduceTopic
 
@@ -41,3 +43,28 @@ def may_still_append(context: RequestContext, topic: ProduceTopic, answer: Parti
     else:
         return True
     return False
+
+
+def refuse_transaction(
+    context: RequestContext, transactional_id: str | None, answer: PartitionAnswer
+) -> None:
+    """Of records of a transaction, which nobody serves yet; who may not write in it hears that."""
+    if transactional_id is not None and context.may(
+        AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id
+    ):
+        answer.fail(ErrorCode.INVALID_TXN_STATE, TRANSACTIONS_REFUSED)
+    else:
+        answer.fail(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+def is_virtual(
+    context: RequestContext, topic_id: bytes, index: int, answer: PartitionAnswer
+) -> bool:
+    """Whether the partition is a virtual topic's; the answer says that nobody takes records then,
+    wherever they are sent."""
+    topic = context.topics.by_id(UUID(bytes=topic_id))
+    if topic is None or not source_name(topic) or not 0 <= index < shown_count(topic):
+        return False
+    message = f"Topic '{topic.name}' reads from another one: produce to its source."
+    answer.fail(ErrorCode.INVALID_RECORD, message)
+    return True

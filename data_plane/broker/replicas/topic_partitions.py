@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -35,6 +34,7 @@ from data_plane.broker.config.replication_settings import (
     min_insync_replicas,
     replication_settings,
 )
+from data_plane.broker.replicas.followed_partition import Followed
 from data_plane.broker.replicas.leading import Leading, shown_topic, tenant_shown
 from data_plane.broker.replicas.log_cuts import cut_log
 from data_plane.broker.replicas.log_loads import LogLoads
@@ -59,15 +59,6 @@ if TYPE_CHECKING:
 ZERO_ID = bytes(16)
 # Partitions that `apply_image` does at a time; it ends when all are done.
 WORK_AT_ONCE = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """A partition that this broker follows, as the image has it."""
-
-    topic: TopicImage
-    index: int
-    image: PartitionImage
 
 
 # The local replicas whose role, leader or leader epoch changed, as (topic id, index); those that

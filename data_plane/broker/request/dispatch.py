@@ -126,9 +126,8 @@ class Dispatcher:
             raise CloseConnection(f"tenant {connection.namespace} is no more") from None
         if not (is_stranger or connection.is_inter_broker):
             names.use.requests += 1
-        context = RequestContext(
-            api_key, version, correlation_id, client_id, connection, names, is_stranger
-        )
+        asked = api_key, version, correlation_id, client_id
+        context = RequestContext(*asked, connection, names, is_stranger)
         if self._is_measuring:
             self._measured_context = context
         if entry.raw_handler is not None:
@@ -137,8 +136,7 @@ class Dispatcher:
             except (WireError, CloseConnection):
                 raise
             except Exception as error:
-                self._log_failure(context, error)
-                raise CloseConnection(f"request failed: {error!r}") from error
+                raise self._failed(context, error) from error
             return self._throttled(context, answer) if self._services.quotas.is_active else answer
         if entry.slices is not None and end - position > self._request_bytes_max:
             later = self._call_in_slices(entry, entry.slices, spec, context, buf, position, end)
@@ -205,6 +203,10 @@ class Dispatcher:
             return self._encode_later(spec, context, response)
         return [self._encode(spec, context, response)]
 
+    def _failed(self, context: RequestContext, error: Exception) -> CloseConnection:
+        self._log_failure(context, error)
+        return CloseConnection(f"request failed: {error!r}")
+
     def _handler_of(self, entry: HandlerEntry, context: RequestContext) -> Handler:
         handler = entry.handler
         assert handler is not None
@@ -244,8 +246,7 @@ class Dispatcher:
             except (WireError, CloseConnection):
                 raise
             except Exception as error:
-                self._log_failure(context, error)
-                raise CloseConnection(f"request failed: {error!r}") from error
+                raise self._failed(context, error) from error
             if not isinstance(response, Deferred):
                 take(response)
                 return None
