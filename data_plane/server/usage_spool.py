@@ -210,7 +210,7 @@ class UsageSpool:
             next_one = files[at + 1] if at + 1 < len(files) else None
             if next_one is not None and next_one.first_sequence <= wanted:
                 continue
-            for sample in self._samples_of(one):
+            for sample in self._samples_of(one, wanted):
                 if sample.sequence <= wanted or sample.sequence > last_sequence:
                     continue
                 is_hole = not is_known or sample.sequence != expected
@@ -262,27 +262,37 @@ class UsageSpool:
     def _sample_at(self, files: Sequence[_FileOfSamples], sequence: int) -> Sample | None:
         for one in reversed(files):
             if one.first_sequence <= sequence:
-                samples = self._samples_of(one)
+                samples = self._samples_of(one, sequence - 1, count_max=1)
                 return next((item for item in samples if item.sequence == sequence), None)
         return None
 
-    def _samples_of(self, one: _FileOfSamples) -> Sequence[Sample]:
+    def _samples_of(
+        self, one: _FileOfSamples, after: int, count_max: int | None = None
+    ) -> Sequence[Sample]:
+        """Those behind the sample `after`, so many of them at most."""
         try:
-            return self._look(one).samples
+            return self._look(one, after, count_max).samples
         except FileNotFoundError:
             # It was dropped while somebody read.
             return ()
 
-    def _look(self, one: _FileOfSamples) -> _Found:
+    def _look(self, one: _FileOfSamples, after: int = 0, count_max: int | None = None) -> _Found:
+        """What is behind the sample `after` is checked and decoded; what is not is passed over by
+        its size: a file has no holes, so each record's place says its sequence."""
         data = self._fs.read_file(one.path)
         found = _Found()
-        while found.size + _HEADER.size <= len(data):
+        sequence = one.first_sequence - 1
+        while len(found.samples) != count_max and found.size + _HEADER.size <= len(data):
             size, checksum = _HEADER.unpack_from(data, found.size)
             body = data[found.size + _HEADER.size : found.size + _HEADER.size + size]
             # Zeros, which a power loss may leave, have the right checksum of nothing.
-            if not size or len(body) != size or zlib.crc32(body) != checksum:
+            if not size or len(body) != size:
                 break
-            found.samples.append(_decode(body))
+            sequence += 1
+            if sequence > after:
+                if zlib.crc32(body) != checksum:
+                    break
+                found.samples.append(_decode(body))
             found.size += _HEADER.size + size
         return found
 

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from data_plane.cell.metadata import MetadataImage
 from data_plane.log.file_system import SyncSite
 from data_plane.log.sim_file_system import Fault, SimFileSystem
 from data_plane.replica.topic_use import TopicUse
+from data_plane.server import usage_spool
 from data_plane.server.usage_sampler import LOST_MS_MAX, ROWS_MAX, Taken, UsageSamples
 from data_plane.server.usage_spool import DROPPED, KEPT_MS, KILLED, Sample, UsageSpool
 
@@ -200,3 +202,26 @@ def test_very_many_topics_come_in_several_samples_of_one_interval() -> None:
     assert [len(sample.topics) for sample in samples] == [ROWS_MAX, ROWS_MAX, 1]
     assert total(samples) == broker.stored
     assert len({(sample.start_ms, sample.end_ms) for sample in samples}) == 1
+
+
+def test_who_follows_has_only_what_is_new_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the sample from which he goes on, once."""
+    fs = SimFileSystem()
+    fs.make_directory("/data")
+    spool = UsageSpool(fs, "/data")
+    for sequence in range(1, 51):
+        spool.append([Sample("a", sequence, sequence, sequence + 1, 1)])
+    decoded: list[bytes] = []
+
+    def noting(body: bytes) -> Sample:
+        decoded.append(body)
+        return original(body)
+
+    original = usage_spool._decode
+    monkeypatch.setattr(usage_spool, "_decode", noting)
+    assert [sample.sequence for sample in spool.read("a", 48)] == [49, 50]
+    assert len(decoded) == 3
+    assert list(spool.read("a", 50)) == []
+    assert len(decoded) == 4
+    assert [sample.sequence for sample in spool.read("", 0)] == list(range(1, 51))
+    assert len(decoded) == 54
