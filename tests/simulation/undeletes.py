@@ -13,6 +13,7 @@ that), and all that was committed stays on its replicas (history.py). In the end
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from data_plane.broker.topics.kept_topics import UNDELETE_MS, KeptTopics
 from data_plane.cell.changes import Change, DeleteTopic
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.metadata_store import Commit
-from data_plane.cell.topic_deletions import UNDATED
+from data_plane.cell.topic_deletions import UNDATED, ChangeDeletion
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -208,11 +209,20 @@ class UndeleteWatch:
 
     def committed(self, before: MetadataImage, after: MetadataImage, commit: Commit) -> None:
         """Check and count one commit."""
+        topics = dict(before.topics_by_id)
         for change in commit.changes:
-            if isinstance(change, DeleteTopic):
-                topic = before.topics_by_id.get(change.topic_id)
-                if topic is not None and topic.name in KEPT_TOPICS:
-                    self._check_purge(topic)
+            if not isinstance(change, ChangeDeletion | DeleteTopic):
+                continue
+            topic = topics.get(change.topic_id)
+            if topic is None or topic.name not in KEPT_TOPICS:
+                continue
+            if isinstance(change, ChangeDeletion):
+                # Its purge may be ordered in the same commit.
+                topics[topic.topic_id] = replace(topic, deletion=change.deletion)
+                if topic.deletion is None:
+                    self._deleted_ms[topic.topic_id] = self._world.now_ms
+            elif isinstance(change, DeleteTopic):
+                self._check_purge(topic)
         for name in KEPT_TOPICS:
             old, new = before.topic("default", name), after.topic("default", name)
             if old is None or new is None or old.topic_id != new.topic_id:
