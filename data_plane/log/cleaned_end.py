@@ -11,13 +11,11 @@ anything is swapped in or appended that is cleaned. It outlives a change of the 
 cleanup.policy.
 
 A leader has cleaned up to its high watermark at most, so that is what a follower notes that gets
-batches with gaps; or up to a gap that lies higher: a leader that has just started knows less to be
-committed than it has cleaned. As long as its log ends below, a cut anywhere has it begin anew, so
-it notes the next one only when it gets there: a copy of a large log takes a few notes, not one a
-fetch.
+batches with gaps. As long as its log ends below, a cut anywhere has it begin anew, so it notes
+the next one only when it gets there: a copy of a large log takes a few notes, not one a fetch.
 
 Invariants
-- `cleaned_end` is no higher than a high watermark that a leader has had: what is cut because it
+- `cleaned_end` is no higher than a high watermark that a leader has told: what is cut because it
   was never committed lies above, unless power loss has taken what lay below from all replicas; who
   follows looks out for that (data_plane/replica/following.py). A replica that others count on never
   begins anew for it.
@@ -80,29 +78,26 @@ def note_cleaned_end(log: LogState, offset: int) -> None:
 def note_fetched(log: LogState, headers: Sequence[BatchHeader], leader_high_watermark: int) -> None:
     """`headers` are to be appended, of a leader with this high watermark. Raises LogDirFailure."""
     end_offset, cleaned_end = log.log_end_offset, log.cleaned_end
-    missing_end = _missing_end(headers, end_offset)
     if end_offset < cleaned_end:
         if headers[-1].next_offset > cleaned_end:
             # Since it was noted the leader may have cleaned on, in what has been fetched already.
-            note_cleaned_end(log, max(leader_high_watermark, missing_end))
-    elif missing_end:
-        note_cleaned_end(log, max(leader_high_watermark, missing_end))
+            note_cleaned_end(log, leader_high_watermark)
+    elif headers[0].base_offset < leader_high_watermark and _are_cleaned(headers, end_offset):
+        note_cleaned_end(log, leader_high_watermark)
 
 
-def _missing_end(headers: Sequence[BatchHeader], end_offset: int) -> int:
-    """Up to where something is missing: batches, records, or the value of one, which leaves a
-    tombstone with a horizon; 0 where nothing is."""
-    missing_end = 0
+def _are_cleaned(headers: Sequence[BatchHeader], end_offset: int) -> bool:
+    """Whether something is missing: batches, records, or the value of one, which leaves a
+    tombstone with a horizon."""
     for header in headers:
         if (
-            header.record_count != header.next_offset - header.base_offset
+            header.base_offset != end_offset
+            or header.record_count != header.next_offset - header.base_offset
             or header.delete_horizon_ms is not None
         ):
-            missing_end = header.next_offset
-        elif header.base_offset != end_offset:
-            missing_end = header.base_offset
+            return True
         end_offset = header.next_offset
-    return missing_end
+    return False
 
 
 def _recorded(log: LogState) -> int | None:

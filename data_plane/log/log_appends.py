@@ -159,7 +159,7 @@ def append_as_follower(
     leader_high_watermark: int = 0,
 ) -> AppendResult:
     """Store batches of the leader as they are, gaps included. Those below `leader_high_watermark`
-    may have been compacted, and more where a leader has just started.
+    may have been compacted.
 
     A batch that is cut off at the end is left out, and so is everything from a batch on whose
     epoch is above `leader_epoch`: the leader that was asked cannot have it. Raises AppendError:
@@ -185,13 +185,8 @@ def append_as_follower(
         )
     if wall_ms is None:
         wall_ms = now_ms
-    first_offset, end_offset = headers[0].base_offset, log.log_end_offset
-    if (
-        first_offset < leader_high_watermark
-        or first_offset != end_offset
-        or end_offset < log.cleaned_end
-        or log.config.compact
-    ):
+    is_behind = headers[0].base_offset < leader_high_watermark
+    if is_behind or log.log_end_offset < log.cleaned_end:
         note_fetched(log, headers, leader_high_watermark)
     for run in _without_far_gaps(headers, log.log_end_offset):
         last = run[-1]

@@ -234,26 +234,6 @@ def test_one_that_others_count_on_is_cut_and_never_begins_anew(isr: tuple[int, .
     assert follower.log.log_end_offset == (5 if 2 in isr else 0)
 
 
-@pytest.mark.parametrize("known_offset", [0, 2, 4])
-def test_a_gap_says_by_itself_that_all_below_was_cleaned(known_offset: int) -> None:
-    """The leader has started again and knows less to be committed than it has cleaned."""
-    world = CleanedCopy()
-    for offset, key in enumerate((b"a", b"k", b"b", b"k", b"c", b"d")):
-        world.say(key, b"%d" % offset)
-        world.leader.log.roll()
-    world.commit()
-    assert compact(world.leader)
-    world.leader.log.high_watermark = known_offset
-    world.fetch_all()
-    assert world.copy.offsets() == [0, 2, 3, 4, 5]
-    # The batch behind the gap is at 2. Up to there at least, the leader had been.
-    assert world.copy.log.cleaned_end == max(known_offset, 2)
-    world.copy.kill()
-    world.elect_uncleanly(1)
-    world.say(b"new", b"v")
-    world.fetch_all()
-
-
 def test_damage_is_cut_by_what_is_on_record_although_the_log_is_not_loaded_yet() -> None:
     """Its topic is not compacted any more; who asks first after a start is the repair."""
     world = said_twice(0, 3)
