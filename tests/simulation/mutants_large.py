@@ -84,7 +84,7 @@ LARGE_MUTANTS: Iterable[Mutant] = (
         "chores of a closed shard",
         "what was begun for a partition goes on when another broker coordinates it",
         _chores_go_on,
-        seeds=(34,),
+        seeds=(43,),
         options=LARGE,
         is_quick=True,
     ),

@@ -92,7 +92,12 @@ class LibrdkafkaProducer:
         """On the thread: let librdkafka call the reports that are there, then wake the loop. The
         last to let go of a closed producer, which takes its time to end its connections."""
         while not self._closed:
-            if producer.poll(POLL_S):
+            try:
+                has_called = producer.poll(POLL_S)
+            except KafkaException:
+                # A fatal error is told here, once. What fails because of it has its reports.
+                has_called = 1
+            if has_called:
                 try:
                     self._loop.call_soon_threadsafe(self._on_due)
                 except RuntimeError:
