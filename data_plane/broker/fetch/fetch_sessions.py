@@ -227,7 +227,7 @@ class FetchSet:
         # Whether it outlives its poll: a session's, or a connection's last one.
         self.is_kept = False
         # What a connection's set has had itself called for when that ends.
-        self.on_connection_closed: Callable[[], None] = self.close
+        self.on_connection_closed: Callable[[], None] | None = None
         # Its poll is to be answered, and waits for records from the disk.
         self.is_being_read = False
         # Of a follower: where it stands is to be reported with its next request, named or not.

@@ -139,5 +139,8 @@ def _drop_from_connection(fetches: OpenFetches, connection: ConnectionInfo) -> N
     fetch_set: FetchSet = connection.fetch_set
     connection.fetch_set = None
     fetch_set.is_kept = False
-    connection.on_close.pop(fetch_set.on_connection_closed, None)
+    if fetch_set.on_connection_closed is not None:
+        connection.on_close.pop(fetch_set.on_connection_closed, None)
+        # It holds the set and the connection.
+        fetch_set.on_connection_closed = None
     fetches.kept.forget(fetch_set)
