@@ -63,6 +63,11 @@ def shown_count(topic: TopicImage) -> int:
     return 2 * own_count if source_name(topic) else own_count
 
 
+def shown_count_over(topic: TopicImage, source: TopicImage | None) -> int:
+    """How many clients see of a virtual topic with this source: two for each that both have."""
+    return 0 if source is None else 2 * min(len(source.partitions), len(topic.partitions))
+
+
 def shown_index(topic: TopicImage, own_index: int) -> int:
     """By what number clients know one of the topic's own partitions."""
     return 2 * own_index + 1 if source_name(topic) else own_index
@@ -83,9 +88,9 @@ def shown_partition(image: MetadataImage, topic: TopicImage, index: int) -> Part
     if not source_name(topic):
         return topic.partitions[index] if 0 <= index < len(topic.partitions) else None
     source = source_of(image, topic)
-    half, is_own = divmod(index, 2)
-    if source is None or not 0 <= half < min(len(source.partitions), len(topic.partitions)):
+    if source is None or not 0 <= index < shown_count_over(topic, source):
         return None
+    half, is_own = divmod(index, 2)
     return (topic if is_own else source).partitions[half]
 
 

@@ -30,7 +30,7 @@ from features.filtering.tags import (
 )
 
 # Sets of tags, and masks, each with some 150 bytes beside what it says; larger sets are decided
-# every time. With more of them the memory starts again. In all a filter takes up to 300 KiB.
+# every time. With more of them the memory starts again. In all a filter takes some 370 KiB at most.
 REMEMBERED_MAX: Final = 1024
 REMEMBERED_BYTES_MAX: Final = 64 << 10
 SET_BYTES_MAX: Final = 512

@@ -26,12 +26,17 @@ from data_plane.broker.fetch.projection import (
 )
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import MetadataImage, TopicImage
-from data_plane.cell.virtual_topics import FILTER_PROPERTY, SOURCE_PROPERTY, source_of
+from data_plane.cell.virtual_topics import (
+    FILTER_PROPERTY,
+    SOURCE_PROPERTY,
+    shown_count_over,
+    source_of,
+)
 from features.filtering.language import Everything, parse_filter
 from features.filtering.matching import Matcher
 
-# That are read here, each with what its filter remembers, and some hundred bytes for each of its
-# partitions. With more of them the ones that nobody waits for go first.
+# Each with what its filter remembers, and some hundred bytes for each of its partitions. Beyond it
+# those go that nobody reads; those that are read stay, and fetch sets bound how many these are.
 SUBSCRIPTIONS_KEPT_MAX: Final = 1_000
 
 
@@ -70,8 +75,6 @@ ALL_RECORDS: Final = AllRecords()
 class _Subscription(NamedTuple):
     """One that is read here."""
 
-    tenant: str
-    name: str
     source_id: UUID | None
     filter: str
     projection: Projection
@@ -119,14 +122,12 @@ class Subscriptions:
         text = topic.configs.get(FILTER_PROPERTY, "")
         expression = parse_filter(text)
         subscription = self._read[topic.topic_id] = _Subscription(
-            topic.tenant,
-            topic.name,
             None if source is None else source.topic_id,
             text,
             ALL_RECORDS
             if isinstance(expression, Everything)
             else FilteredRecords(Matcher(expression)),
-            _partitions_count(topic, source),
+            shown_count_over(topic, source),
             {},
         )
         return subscription
@@ -158,9 +159,4 @@ def _holds(subscription: _Subscription, topic_id: UUID, image: MetadataImage) ->
     source = source_of(image, topic)
     if (None if source is None else source.topic_id) != subscription.source_id:
         return False
-    return _partitions_count(topic, source) == subscription.partitions_count
-
-
-def _partitions_count(topic: TopicImage, source: TopicImage | None) -> int:
-    """How many clients see."""
-    return 0 if source is None else 2 * min(len(source.partitions), len(topic.partitions))
+    return shown_count_over(topic, source) == subscription.partitions_count

@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 
-from data_plane.cell.changes import ChangePartition
-from data_plane.cell.metadata import TopicImage
+from data_plane.cell.changes import ChangePartition, RegisterBroker
+from data_plane.cell.features import SUPPORTED_FEATURES, VIRTUAL_TOPICS, FeatureRange
+from data_plane.cell.metadata import BrokerImage, TopicImage
 from data_plane.cell.partition_state import next_epochs
 from data_plane.server.cell_admin_listing import write_topic
 from data_plane.wire.errors import ErrorCode
+from data_plane.wire.messages.alter_partition_reassignments_request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from data_plane.wire.messages.alter_replica_log_dirs_request import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -27,10 +33,12 @@ from data_plane.wire.messages.list_partition_reassignments_request import (
 )
 from data_plane.wire.records import NewRecord, build_batch
 from data_plane.wire.registry import ApiKey
+from tests.broker.admin_player import TOPIC
 from tests.broker.broker_player import NODE_ID, NOW_MS
 from tests.features.test_subscriptions import Player
 
 OTHER = NODE_ID + 1
+FEATURES_OF_ALL = (*SUPPORTED_FEATURES, FeatureRange(VIRTUAL_TOPICS, 0, 1))
 
 
 @pytest.fixture
@@ -65,6 +73,18 @@ def test_no_broker_takes_records(player: Player, index: int) -> None:
     assert result.error_message == "Topic 'pay' reads from another one: produce to its source."
 
 
+def test_nor_does_one_that_has_too_few_replicas_in_sync(player: Player) -> None:
+    """Who would be told that would try again."""
+    player.alter(TOPIC, "pay", ("min.insync.replicas", 0, "2"))
+    for own_index in range(2):
+        change_own(player, own_index, replicas=(NODE_ID, OTHER), isr=(NODE_ID,))
+    batch = build_batch([NewRecord(NOW_MS, None, b"1", ())])
+    for index in range(4):
+        answer = player.produce("pay", [], index=index, batch=batch, acks=-1).response
+        ((result,),) = (topic.partition_responses for topic in answer.responses)
+        assert result.error_code == ErrorCode.INVALID_RECORD
+
+
 def test_a_partition_that_is_not_there_is_unknown_to_producers(player: Player) -> None:
     batch = build_batch([NewRecord(NOW_MS, None, b"1", ())])
     answer = player.produce("pay", [], index=4, batch=batch).response
@@ -92,6 +112,37 @@ def test_an_election_of_all_names_what_clients_see(player: Player) -> None:
     change_own(player, 1, replicas=(OTHER, NODE_ID))
     found = elected(player, None)
     assert found["pay"] == {3: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+
+
+def test_its_own_partitions_are_moved_by_their_own_numbers(player: Player) -> None:
+    player.commit(RegisterBroker(BrokerImage(OTHER, "other", 9092, features=FEATURES_OF_ALL)))
+    wanted = {"pay": {0: [OTHER], 1: [OTHER], 4: [OTHER]}}
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name=name,
+                partitions=[
+                    ReassignablePartition(partition_index=index, replicas=replicas)
+                    for index, replicas in partitions.items()
+                ],
+            )
+            for name, partitions in wanted.items()
+        ]
+    )
+    (answer,) = player.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request).responses
+    assert [
+        (one.partition_index, one.error_code, one.error_message) for one in answer.partitions
+    ] == [
+        (
+            0,
+            ErrorCode.INVALID_REQUEST,
+            "pay-0 is a partition of topic 'orders': reassign it there.",
+        ),
+        (1, 0, None),
+        (4, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find partition pay:4."),
+    ]
+    assert pay(player).partitions[0].adding_replicas == (OTHER,)
+    assert pay(player).partitions[1].adding_replicas == ()
 
 
 def test_reassignments_name_what_clients_see(player: Player) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from data_plane.broker.authorization.requirements import GUARDS
 from data_plane.broker.config.topic_properties import KAFKA_TOPIC_PROPERTIES, TopicProperties
+from data_plane.broker.fetch.projection import ProjectedPartition
 from data_plane.broker.request.api import RequestContext
 from data_plane.broker.request.quotas import NoQuotas
 from data_plane.broker.request.refusal import Refusal
@@ -39,6 +40,8 @@ from data_plane.wire.messages.metadata_request import MetadataRequest, MetadataR
 from data_plane.wire.records import NewRecord, build_batch, decode_batch, iter_batch_headers
 from data_plane.wire.registry import ApiKey
 from features.catalogue import FEATURES
+from features.filtering import subscriptions
+from features.filtering.subscriptions import Subscriptions
 from tests.broker.admin_player import TOPIC, AdminPlayer, Outcome, new_topic
 from tests.broker.broker_player import NOW_MS, Pending
 
@@ -451,3 +454,31 @@ def test_a_fetch_reads_on_when_its_subscription_has_grown() -> None:
     player.append("late")
     player.run_jobs()
     assert shown_values(waiting) == [b"late"]
+
+
+def test_what_nobody_reads_is_forgotten_when_there_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS_KEPT_MAX", 2)
+    player = Player()
+    names = ["first", "second", "third"]
+    for name in names:
+        player.subscribe(name)
+    provider = Subscriptions(player.services)
+
+    def found(name: str) -> ProjectedPartition:
+        projected = provider.find("default", name, b"", 0)
+        assert projected is not None
+        return projected
+
+    kept = {name: found(name) for name in names[:2]}
+    assert all(found(name) is projected for name, projected in kept.items())
+    kept["first"].watchers[Watcher()] = None
+    found("third")
+    assert found("first") is kept["first"]
+    assert found("second") is not kept["second"]
+
+
+class Watcher:
+    """Somebody who reads."""
+
+    def reader_changed(self) -> None:
+        raise AssertionError("nothing has ended")

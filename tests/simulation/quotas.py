@@ -6,8 +6,9 @@
 
 Clients of the simulation pay no heed to throttle_time_ms: what holds them back is the broker, which
 mutes their connections. `Rates` counts what arrives at all brokers beside the brokers' own numbers,
-and no cap is ever passed by more than a burst, the requests that are under way, and a tenth. In
-cells where nothing else goes wrong it is also reached: what brokers share is all given.
+and no cap is passed by more than a burst, the requests that are under way, and a tenth; where
+brokers are cut off or killed, by no more than if each of three had all of it. In cells where
+nothing else goes wrong nobody waits who has had less than REACHED of it.
 """
 
 from __future__ import annotations

@@ -103,8 +103,10 @@ class ControlPlane(Administrator):
 
     @property
     def is_settled(self) -> bool:
-        guests = self.cell.store.image.tenants.get(GUESTS)
-        return (guests is None or guests.is_active) and all(
+        image = self.cell.store.image
+        guests = image.tenants.get(GUESTS)
+        is_clean = guests.is_active if guests is not None else not image.topics_of(GUESTS)
+        return is_clean and all(
             self._deleted.get(resource_id)
             if resource_id in self._wants_deleted
             else self._done.get(resource_id) == len(generations)

@@ -221,7 +221,7 @@ class UndeleteWatch:
                 topics[topic.topic_id] = replace(topic, deletion=change.deletion)
                 if topic.deletion is None:
                     self._deleted_ms[topic.topic_id] = self._world.now_ms
-            elif isinstance(change, DeleteTopic):
+            else:
                 self._check_purge(topic)
         for name in KEPT_TOPICS:
             old, new = before.topic("default", name), after.topic("default", name)
@@ -229,9 +229,10 @@ class UndeleteWatch:
                 continue
             if old.deletion is None and new.deletion is not None:
                 self._world.count("topics deleted that can come back")
-                self._deleted_ms[new.topic_id] = self._world.now_ms
             elif old.deletion is not None and new.deletion is None:
                 self._world.count("topics undeleted")
+                # What was ordered before that has not come to pass.
+                self.ordered.pop(new.topic_id, None)
                 # ISRs and leaders may change in the same commit.
                 shapes = [(len(one.partitions), one.configs) for one in (old, new)]
                 if shapes[0] != shapes[1]:

@@ -118,16 +118,16 @@ def _find(topics: Topics, name: str, index: int) -> Place:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"Unable to find a topic named {quoted_name(name)}.",
         )
-    if source_name(topic):
+    own = own_index(topic, index)
+    if own is not None:
+        return Place(topic, own)
+    source = source_name(topic)
+    if source and 0 <= index < shown_count(topic):
         raise Refusal(
             ErrorCode.INVALID_REQUEST,
-            f"Topic '{name}' reads from topic '{source_name(topic)}': reassign partitions there.",
+            f"{name}-{index} is a partition of topic '{source}': reassign it there.",
         )
-    if not 0 <= index < len(topic.partitions):
-        raise Refusal(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}."
-        )
-    return Place(topic, index)
+    raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
 
 
 def _reassigned(

@@ -433,8 +433,9 @@ class _Produce:
             )
             return None
         if self._needs_all and partition.leadership is not None and partition.is_under_min_isr:
-            answer.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
-            answer.log_start_offset = partition.log.log_start_offset
+            if not is_virtual(self._context, topic_id, index, answer):
+                answer.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+                answer.log_start_offset = partition.log.log_start_offset
             return None
         return partition
 
