@@ -21,6 +21,7 @@ from data_plane.cell.changes import (
 from data_plane.cell.credentials import Credential, PutCredential, ScramVerifier, login_of
 from data_plane.cell.features import METADATA_VERSION, OPEN_LEVEL
 from data_plane.cell.metadata_store import InMemoryMetadataStore, StoreUnavailable
+from data_plane.cell.tenant_quotas import PutTenantQuotas, TenantQuotas
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.alter_user_scram_credentials_request import (
@@ -153,6 +154,40 @@ def test_a_tenant_has_so_many_users_whatever_others_have() -> None:
     assert outcome(USERS_MAX, 0, "new") == ErrorCode.POLICY_VIOLATION
     assert outcome(USERS_MAX, 0, "u7") == 0
     assert outcome(1, USERS_MAX, "new") == 0
+
+
+class CountedName(str):
+    """A tenant's name; all of them together remember how often one was looked at."""
+
+    __slots__ = ()
+    looks = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.looks += 1
+        return super().__eq__(other)
+
+    __hash__ = str.__hash__
+
+
+def test_the_users_of_a_tenant_are_counted_once_for_a_request() -> None:
+    image = apply_change(NEW_CELL, PutTenant(TenantImage("acme", "acme-cluster")))
+    image = apply_change(image, PutTenantQuotas("acme", TenantQuotas(users=102)))
+    there = {**of_others(100, "acme"), **of_others(400, "default")}
+    image = replace(
+        image,
+        credentials={
+            login: replace(one, tenant=CountedName(one.tenant)) for login, one in there.items()
+        },
+    )
+    CountedName.looks = 0
+    news = [put(f"new{number}") for number in range(20)]
+    request = AlterUserScramCredentialsRequest(deletions=[drop("u7")], upsertions=news)
+    outcomes, changes = decide_alterations(image, "acme", request)
+    assert CountedName.looks < len(there) + 10
+    assert len(changes) == 1 + 3
+    words = "The tenant has 102 users, and may have 102."
+    refused = [outcomes[f"new{number}"] for number in range(3, 20)]
+    assert [one and one.message for one in refused] == [words] * 17
 
 
 def test_what_is_kept_is_a_verifier_of_the_password() -> None:

@@ -210,35 +210,48 @@ def decide_alterations(
             outcomes[item.name] = _why_not(image, tenant, alteration)
     changes: list[Change] = []
     credentials = dict(image.credentials)
+    room = _Room(image, credentials, tenant)
     for name, of_user in wanted.items():
         if outcomes[name] is None:
-            outcomes[name] = _why_managed(image, tenant, name, of_user) or _why_too_many(
-                image, credentials, tenant, name
-            )
+            outcomes[name] = _why_managed(image, tenant, name, of_user) or room.why_none(name)
         if outcomes[name] is None:
             outcomes[name] = _alter(credentials, tenant, name, of_user.values(), changes.append)
     return outcomes, changes
 
 
-def _why_too_many(
-    image: MetadataImage, credentials: Mapping[str, Credential], tenant: str, name: str
-) -> Refusal | None:
-    """Why the tenant may have no further user."""
-    known = image.tenant(tenant)
-    if known is None or login_of(tenant, name) in credentials:
-        return None
-    users_max = known.quotas.users
-    if users_max is None:
-        users_max = USERS_MAX
-    if len(credentials) < users_max:
-        return None
-    there = sum(one.tenant == tenant for one in credentials.values())
-    if there < users_max:
-        return None
-    return Refusal(
-        ErrorCode.POLICY_VIOLATION,
-        f"The tenant has {there} users, and may have {users_max}.",
-    )
+class _Room:
+    """Whether a tenant may have further users. Theirs are counted once for a request, among those
+    of the whole cell."""
+
+    def __init__(
+        self, image: MetadataImage, credentials: Mapping[str, Credential], tenant: str
+    ) -> None:
+        self._image = image
+        # With what the request has changed so far, all of it of this tenant.
+        self._credentials = credentials
+        self._tenant = tenant
+        self._count_before: int | None = None
+
+    def why_none(self, name: str) -> Refusal | None:
+        """Why the tenant may not have this user as a further one."""
+        known = self._image.tenant(self._tenant)
+        if known is None or login_of(self._tenant, name) in self._credentials:
+            return None
+        users_max = known.quotas.users
+        if users_max is None:
+            users_max = USERS_MAX
+        if len(self._credentials) < users_max or (count := self._count()) < users_max:
+            return None
+        return Refusal(
+            ErrorCode.POLICY_VIOLATION,
+            f"The tenant has {count} users, and may have {users_max}.",
+        )
+
+    def _count(self) -> int:
+        before = self._image.credentials
+        if self._count_before is None:
+            self._count_before = sum(one.tenant == self._tenant for one in before.values())
+        return self._count_before + len(self._credentials) - len(before)
 
 
 def _why_not(image: MetadataImage, tenant: str, alteration: _Alteration) -> Refusal | None:
