@@ -25,7 +25,7 @@ from data_plane.cell.declarations import API_OWNER, CLIENT_OWNER
 from data_plane.cell.features import OPEN_LEVEL, VIRTUAL_TOPICS
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.errors import ErrorCode
-from tests.broker.admin_player import DELETE, SET, TOPIC, new_topic
+from tests.broker.admin_player import BROKER, DELETE, SET, TOPIC, new_topic
 from tests.broker.broker_player import NODE_ID
 from tests.broker.declaring_player import DeclaringPlayer
 
@@ -254,6 +254,41 @@ def test_the_partitions_of_one_call_are_bounded(monkeypatch: pytest.MonkeyPatch)
     results = player.declare(*wanted)
     assert [result.outcome for result in results] == [Outcome.DONE, Outcome.DONE, Outcome.REFUSED]
     assert results[2].code is E.POLICY_VIOLATION
+
+
+def test_what_is_refused_for_its_values_takes_no_room_of_its_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(declared_topics, "PARTITIONS_PER_REQUEST_MAX", 4)
+    player = DeclaringPlayer()
+    player.declare(ORDERS)
+    bad = TopicSpecification(5, configs={"retention.ms": "soon"})
+    results = player.declare(
+        replace(ORDERS, generation=2, specification=bad),
+        replace(ORDERS, resource_id="r2", name="pay"),
+    )
+    assert [result.outcome for result in results] == [Outcome.REFUSED, Outcome.DONE]
+    assert player.partitions("orders") == 2
+
+
+def test_what_operators_do_not_allow_tenants_is_refused_when_a_declared_topic_changes() -> None:
+    player = DeclaringPlayer()
+    player.make_tenant("acme")
+
+    def declared(generation: int, **configs: str) -> Result:
+        wanted = replace(with_configs(generation, **configs), tenant="acme")
+        (result,) = player.declare(wanted)
+        return result
+
+    assert declared(1, retention_ms="1").outcome is Outcome.DONE
+    bounds = "retention.ms=1000..,flush.messages=1000.."
+    assert player.alter(BROKER, "", ("tenant.topic.bounds", SET, bounds)) == (0, None)
+    beyond = declared(2, retention_ms="2")
+    assert (beyond.outcome, beyond.code) == (Outcome.REFUSED, E.POLICY_VIOLATION)
+    assert beyond.message == "retention.ms is 2, and tenants may have 1000.."
+    # What it has already stays.
+    assert declared(3, retention_ms="1", flush_messages="1000").outcome is Outcome.DONE
+    assert declared(4, retention_ms="1000").outcome is Outcome.DONE
 
 
 def test_a_cell_that_does_not_know_declarations_says_so() -> None:

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from data_plane.broker.admin.declared import Denied, Outcome, Resource
 from data_plane.broker.cell.controller_settings import controller_settings
+from data_plane.broker.config.topic_bounds import refuse_beyond_bounds
 from data_plane.broker.config.validation import (
     check_fixed_values,
     check_topic_values,
@@ -103,6 +104,7 @@ class TopicDecision:
     def _change(
         self, topic: TopicImage, specification: TopicSpecification, owned: Declaration | None
     ) -> list[Change]:
+        values = self._new_values(topic, specification, owned)
         changes: list[Change] = []
         current = len(topic.partitions)
         # A virtual topic has two for each of its own, and they are not to be chosen.
@@ -116,6 +118,15 @@ class TopicDecision:
             changes.append(growth)
             changes.extend(self._new.initial_states(topic.topic_id, current, growth.assignments))
             changes.extend(growth_of_virtual_topics(self._new, followers, growth))
+        if values:
+            of_topic = (topic.tenant, ResourceType.TOPIC, topic.name)
+            changes.append(AlterConfigs(*of_topic, tuple(values)))
+        return changes
+
+    def _new_values(
+        self, topic: TopicImage, specification: TopicSpecification, owned: Declaration | None
+    ) -> list[tuple[str, str | None]]:
+        """Configurations that become others, None: their defaults. Raises Refusal."""
         before = topic.configs
         was_declared = (
             {} if owned is None else TopicSpecification.from_text(owned.specification).configs
@@ -125,14 +136,9 @@ class TopicDecision:
         properties = effective_config(self._services).topics
         check_topic_values(properties, after)
         check_fixed_values(properties, before, after)
-        values: list[tuple[str, str | None]] = [
-            (name, value) for name, value in after.items() if before.get(name) != value
-        ]
-        values += [(name, None) for name in before if name not in after]
-        if values:
-            of_topic = (topic.tenant, ResourceType.TOPIC, topic.name)
-            changes.append(AlterConfigs(*of_topic, tuple(values)))
-        return changes
+        changed = {name: value for name, value in after.items() if before.get(name) != value}
+        refuse_beyond_bounds(topic.tenant, self._new.topic_bounds, changed)
+        return [*changed.items(), *((name, None) for name in before if name not in after)]
 
     def _take_partitions(self, count: int) -> None:
         self._partitions_left -= max(count, 0)

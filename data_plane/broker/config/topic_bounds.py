@@ -8,8 +8,8 @@ Besides configurations of topics there are `replication.factor` and `manual.assi
 client may say on which brokers replicas are.
 
 Invariants
-- Bounds hold for all tenants but `default`, and for what a client sets; what a topic has already
-  stays, and the defaults are the operator's own.
+- Bounds hold for all tenants but `default`, and for what a client sets or a control plane declares;
+  what a topic has already stays, and the defaults are the operator's own.
 - A bound that cannot be read is refused when it is set.
 """
 
