@@ -19,7 +19,7 @@ from data_plane.broker.quotas.quota_manager import BrokerQuotas
 from data_plane.broker.quotas.rates import Windows
 from data_plane.broker.request.api import ConnectionInfo
 from data_plane.broker.request.principal import Principal
-from data_plane.cell.client_quotas import QuotaEntity
+from data_plane.cell.client_quotas import QUOTA_KEYS, QuotaEntity
 from data_plane.cell.metadata import MetadataImage
 from data_plane.cell.tenants import PutTenant, TenantImage
 from data_plane.wire.messages.alter_client_quotas_request import (
@@ -297,7 +297,7 @@ def test_client_ids_are_free_and_do_not_fill_the_memory(monkeypatch: pytest.Monk
         assert limits.produce is not None
         assert limits.mutation is not None
         limits.produce.record(1, 0)
-        limits.mutation.bucket.take(1, 0)
+        limits.mutation.take(1, 0)
     assert len(table) <= 2 * LIMITS_MAX
     # What is idle goes first.
     busy = table.of("default", "alice", "busy", 60_000).produce
@@ -318,6 +318,52 @@ def test_of_a_tenant_without_client_quotas_nothing_is_remembered() -> None:
     assert table.clients_count == 1
     table.set_quotas({"acme": {QuotaEntity("bob", None): {"producer_byte_rate": 1.0}}})
     assert table.of("acme", "alice", "c", 0) == NO_LIMITS
+
+
+def test_whoever_shares_a_quota_has_the_same_limit_after_some_were_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_limits, "LIMITS_MAX", 20)
+    table = ClientLimitTable(Windows(), Windows())
+    table.set_quotas({"default": {QuotaEntity("", None): dict.fromkeys(QUOTA_KEYS, 1.0)}})
+    for number in range(100):
+        table.of("default", f"u{number}", "a", 0)
+        for user in (f"u{number}", f"u{number // 2}"):
+            table.of("default", user, "a", 0)
+            other = table.of("default", user, "b", 0)
+            assert table.of("default", user, "a", 0) == other
+        assert table._limits.count <= 20
+        assert table._mutations.count <= 20
+
+
+def test_of_a_tenant_whose_client_quotas_are_gone_nothing_is_kept() -> None:
+    table = ClientLimitTable(Windows(), Windows())
+    quotas = {QuotaEntity("", None): dict.fromkeys(QUOTA_KEYS, 1.0)}
+    table.set_quotas({"acme": quotas, "default": quotas})
+    for tenant in ("acme", "default"):
+        limit = table.of(tenant, "alice", "a", 0).produce
+        assert limit is not None
+        limit.record(1, 0)
+    table.set_quotas({"acme": quotas})
+    assert (len(table), table.clients_count) == (4, 1)
+    table.set_quotas({})
+    assert (len(table), table.clients_count) == (0, 0)
+
+
+def test_a_change_of_client_quotas_leaves_other_tenants_alone(broker: Metered) -> None:
+    followed_ms: list[int] = []
+    broker.quotas.on_tenants_changed = followed_ms.append
+    acme, mine = broker.as_user("alice", "acme"), broker.as_user("alice")
+    rate = ("producer_byte_rate", 1.0)
+    for connection in (acme, mine):
+        assert broker.alter(ALICE, rate, connection=connection) == (0, None)
+    table = broker.quotas._clients
+    before = table.of("acme", "alice", "c", 0)
+    assert broker.alter(ALICE, ("producer_byte_rate", 2.0), connection=mine) == (0, None)
+    assert table.of("acme", "alice", "c", 0) is before
+    assert followed_ms == []
+    broker.make_tenant("other")
+    assert len(followed_ms) == 1
 
 
 def test_long_client_ids_are_told_apart_and_take_no_more_memory_than_short_ones() -> None:
@@ -361,7 +407,7 @@ def test_client_ids_of_one_tenant_do_not_have_others_forgotten(
         assert limits.produce is not None
         assert limits.mutation is not None
         limits.produce.record(1, 0)
-        limits.mutation.bucket.take(1, 0)
+        limits.mutation.take(1, 0)
         return limits
 
     theirs = [busy("acme", f"c{number}") for number in range(40)]
@@ -370,7 +416,7 @@ def test_client_ids_of_one_tenant_do_not_have_others_forgotten(
         assert table.clients_count <= 100
         assert len(table) <= 2 * 200
     for number, limits in enumerate(theirs):
-        assert table.of("acme", "alice", f"c{number}", 0) is limits
+        assert table.of("acme", "alice", f"c{number}", 0) == limits
     # A change of quotas has everything looked up again, and what is used stays.
     table.set_quotas({"acme": quotas})
     for number, limits in enumerate(theirs):

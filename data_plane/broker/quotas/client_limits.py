@@ -11,6 +11,7 @@ client id each pair; a default counts everybody by himself.
 
 Invariants
 - What a client has used stays when its quota changes, and when others' quotas do.
+- A remembered client holds no limit that is forgotten: whoever shares a quota has the same limit.
 - There are at most LIMITS_MAX limits with something in them, and CLIENTS_MAX clients remembered.
   Client ids are free: when there are more, those that are idle are forgotten, then the oldest of
   the tenants that have more than an equal part. So no tenant makes others' debts be forgotten.
@@ -23,7 +24,7 @@ Deliberately absent: what becomes of it (quota_manager.py).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from data_plane.broker.quotas.rates import Bucket, SampledRate, Windows, throttle_ms
@@ -43,6 +44,9 @@ CLIENTS_MAX: Final = 10_000
 # A longer one is kept as its digest.
 CLIENT_ID_CHARS_MAX: Final = 256
 
+# What has a Limit, in the order of ClientLimits.
+_LIMITED: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE)
+
 
 class Limit:
     """A quota that holds, and what has been used of it."""
@@ -60,24 +64,15 @@ class Limit:
         return throttle_ms(self.rate, self.bound, now_ms)
 
 
-class MutationLimit:
-    """KIP-599: partitions that are made and deleted. A bucket, so that a burst is not paid for by a
-    long wait: it begins with what a whole span of windows allows."""
-
-    __slots__ = ("bound", "bucket")
-
-    def __init__(self, bound: float, bucket: Bucket) -> None:
-        self.bound = bound
-        self.bucket = bucket
-
-
 class ClientLimits(NamedTuple):
     """What holds for one client; None: nothing does."""
 
     produce: Limit | None
     consume: Limit | None
     request: Limit | None
-    mutation: MutationLimit | None
+    # KIP-599: partitions that are made and deleted. A bucket, so that a burst is not paid for by a
+    # long wait: it begins with what a whole span of windows allows.
+    mutation: Bucket | None
 
 
 NO_LIMITS: Final = ClientLimits(None, None, None, None)
@@ -127,22 +122,28 @@ class _ByTenant(Generic[_K, _V]):
         self.of_tenants: dict[str, dict[_K, _V]] = {}
         self.count = 0
 
-    def clear(self) -> None:
-        self.of_tenants.clear()
-        self.count = 0
+    def forget(self, tenants: Iterable[str]) -> None:
+        """What is kept for clients of these."""
+        for tenant in tenants:
+            self.count -= len(self.of_tenants.pop(tenant, ()))
 
     def get(self, tenant: str, key: _K) -> _V | None:
         kept = self.of_tenants.get(tenant)
         return None if kept is None else kept.get(key)
 
-    def add(self, tenant: str, key: _K, value: _V, most: int, now_ms: int) -> None:
-        """One that is not there."""
-        if self.count >= most:
-            self._make_room(most, now_ms)
+    def add(self, tenant: str, key: _K, value: _V) -> None:
+        """One that is not there, when there is room."""
         self.of_tenants.setdefault(tenant, {})[key] = value
         self.count += 1
 
-    def _make_room(self, most: int, now_ms: int) -> None:
+    def make_room(self, more: int, most: int, now_ms: int) -> bool:
+        """For so many more; whether something may have been forgotten for it."""
+        if self.count + more <= most:
+            return False
+        self._give_up(most, now_ms)
+        return True
+
+    def _give_up(self, most: int, now_ms: int) -> None:
         """For a tenth, or each one more would look at all of them again."""
         for tenant, kept in list(self.of_tenants.items()):
             for key in [key for key, value in kept.items() if self._is_idle(value, now_ms)]:
@@ -173,8 +174,8 @@ class ClientLimitTable:
         self._limits: _ByTenant[_Key, Limit] = _ByTenant(
             lambda limit, now_ms: limit.rate.is_idle(now_ms)
         )
-        self._mutations: _ByTenant[_Key, MutationLimit] = _ByTenant(
-            lambda limit, now_ms: limit.bucket.level(now_ms) >= limit.bound * limit.bucket.burst_s
+        self._mutations: _ByTenant[_Key, Bucket] = _ByTenant(
+            lambda bucket, now_ms: bucket.level(now_ms) >= bucket.rate_per_s * bucket.burst_s
         )
 
     def __len__(self) -> int:
@@ -187,8 +188,11 @@ class ClientLimitTable:
 
     def set_quotas(self, quotas: ClientQuotas) -> None:
         """Those of all tenants from now on."""
-        self._quotas = quotas
-        self._clients.clear()
+        before, self._quotas = self._quotas, quotas
+        remembered = self._clients.of_tenants.keys()
+        self._clients.forget([one for one in remembered if quotas.get(one) is not before.get(one)])
+        for kept in (self._limits, self._mutations):
+            kept.forget(kept.of_tenants.keys() - quotas.keys())
 
     def of(self, tenant: str, user: str, client_id: str, now_ms: int) -> ClientLimits:
         quotas = self._quotas.get(tenant)
@@ -200,21 +204,26 @@ class ClientLimitTable:
         kept = self._clients.of_tenants.get(tenant)
         limits = None if kept is None else kept.get(client)
         if limits is None:
+            self._make_room(now_ms)
             limits = self._find(quotas, _Client(tenant, user, client_id, kept_id), now_ms)
-            self._clients.add(tenant, client, limits, CLIENTS_MAX, now_ms)
+            self._clients.add(tenant, client, limits)
         return limits
 
-    def _find(self, quotas: TenantClientQuotas, client: _Client, now_ms: int) -> ClientLimits:
-        return ClientLimits(
-            self._limit(quotas, PRODUCER_BYTE_RATE, client, now_ms),
-            self._limit(quotas, CONSUMER_BYTE_RATE, client, now_ms),
-            self._limit(quotas, REQUEST_PERCENTAGE, client, now_ms),
-            self._mutation_limit(quotas, client, now_ms),
-        )
+    def _make_room(self, now_ms: int) -> None:
+        """For one client more. Before its limits are looked for: a new one is idle."""
+        are_forgotten = self._limits.make_room(len(_LIMITED), LIMITS_MAX, now_ms)
+        are_forgotten |= self._mutations.make_room(1, LIMITS_MAX, now_ms)
+        if are_forgotten:
+            # Clients may hold what is forgotten, and others of the same user would get it anew.
+            self._clients.forget(list(self._clients.of_tenants))
+        self._clients.make_room(1, CLIENTS_MAX, now_ms)
 
-    def _limit(
-        self, quotas: TenantClientQuotas, key: str, client: _Client, now_ms: int
-    ) -> Limit | None:
+    def _find(self, quotas: TenantClientQuotas, client: _Client, now_ms: int) -> ClientLimits:
+        produce, consume, request = (self._limit(quotas, key, client) for key in _LIMITED)
+        mutation = self._mutation_limit(quotas, client, now_ms)
+        return ClientLimits(produce, consume, request, mutation)
+
+    def _limit(self, quotas: TenantClientQuotas, key: str, client: _Client) -> Limit | None:
         found = matching_quota(quotas, key, client.user, client.client_id)
         if found is None:
             return None
@@ -223,27 +232,26 @@ class ClientLimitTable:
         limit = self._limits.get(client.tenant, counted)
         if limit is None:
             limit = Limit(bound, SampledRate(self._windows))
-            self._limits.add(client.tenant, counted, limit, LIMITS_MAX, now_ms)
+            self._limits.add(client.tenant, counted, limit)
         limit.bound = bound
         return limit
 
     def _mutation_limit(
         self, quotas: TenantClientQuotas, client: _Client, now_ms: int
-    ) -> MutationLimit | None:
+    ) -> Bucket | None:
         found = matching_quota(quotas, CONTROLLER_MUTATION_RATE, client.user, client.client_id)
         if found is None:
             return None
         bound, entity = found
         counted = _counted(CONTROLLER_MUTATION_RATE, client, entity)
-        limit = self._mutations.get(client.tenant, counted)
-        if limit is None:
+        bucket = self._mutations.get(client.tenant, counted)
+        if bucket is None:
             windows, size_ms = self._mutation_windows
-            limit = MutationLimit(bound, Bucket(bound, windows * size_ms / 1000, now_ms))
-            self._mutations.add(client.tenant, counted, limit, LIMITS_MAX, now_ms)
-        if limit.bound != bound:
-            limit.bound = bound
-            limit.bucket.set_rate(bound, now_ms)
-        return limit
+            bucket = Bucket(bound, windows * size_ms / 1000, now_ms)
+            self._mutations.add(client.tenant, counted, bucket)
+        if bucket.rate_per_s != bound:
+            bucket.set_rate(bound, now_ms)
+        return bucket
 
 
 def _digest(client_id: str) -> bytes:

@@ -10,7 +10,8 @@ count; the time of requests alone is waited for one window at most.
 
 Invariants
 - It is active only while the image has a quota that could make somebody wait.
-- What clients and tenants have used outlives each change of quotas.
+- What clients and tenants have used outlives each change of quotas, while they have any.
+- A change of client quotas costs nothing for tenants that it does not concern.
 - A tenant that stores as much as it may produces nothing; all else of it goes on.
 
 Deliberately absent: muting (request/throttling.py), followers (they are never asked about).
@@ -104,16 +105,22 @@ class BrokerQuotas:
         self.throttled: dict[tuple[str, str], Throttled] = {}
         # Of the answer that is being made: why it waits, and for how long.
         self._why: tuple[str, int] = "request", 0
-        self._follow(services.image)
+        self._follow_client_quotas(services.image)
+        self._follow_tenants(services.image)
         services.image_listeners.append(self._image_changed)
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage, now_ms: int) -> None:
-        if old.client_quotas is not new.client_quotas or old.tenants is not new.tenants:
-            self._follow(new)
+        if old.client_quotas is not new.client_quotas:
+            self._follow_client_quotas(new)
+        if old.tenants is not new.tenants:
+            self._follow_tenants(new)
             self.on_tenants_changed(now_ms)
 
-    def _follow(self, image: MetadataImage) -> None:
+    def _follow_client_quotas(self, image: MetadataImage) -> None:
         self._clients.set_quotas(image.client_quotas)
+        self.is_active = bool(image.client_quotas) or self._tenants.is_active
+
+    def _follow_tenants(self, image: MetadataImage) -> None:
         self._tenants.set_tenants(image.tenants)
         self._storage_limits = {
             name: tenant.quotas.storage_bytes
@@ -186,10 +193,9 @@ class BrokerQuotas:
 
     def record_mutations(self, context: RequestContext, partitions: int, is_strict: bool) -> int:
         now_ms = self._now_ms()
-        mutation = self._limits(context, now_ms).mutation
-        if mutation is None:
+        bucket = self._limits(context, now_ms).mutation
+        if bucket is None:
             return 0
-        bucket = mutation.bucket
         wait_ms = bucket.wait_ms(now_ms)
         if not (wait_ms and is_strict):
             bucket.take(partitions, now_ms)
