@@ -70,15 +70,16 @@ def _json(document: Any) -> str:
 def _tenant(resource: messages.Resource) -> str:
     tenant = resource.tenant_spec
     everybody = tenant.allow_if_no_acl if tenant.HasField("allow_if_no_acl") else None
-    return _json(
-        {
-            "cluster_id": tenant.cluster_id,
-            "state": _STATES[tenant.state],
-            "state_reason": tenant.state_reason,
-            "allows_if_no_acl": everybody,
-            "super_users": list(tenant.super_users),
-        }
-    )
+    content: dict[str, Any] = {
+        "cluster_id": tenant.cluster_id,
+        "state": _STATES[tenant.state],
+        "state_reason": tenant.state_reason,
+        "allows_if_no_acl": everybody,
+        "super_users": list(tenant.super_users),
+    }
+    if tenant.HasField("undelete_ms"):
+        content["undelete_ms"] = tenant.undelete_ms
+    return _json(content)
 
 
 def _topic(resource: messages.Resource) -> str:

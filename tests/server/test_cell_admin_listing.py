@@ -51,6 +51,7 @@ def declared() -> list[messages.Resource]:
     tenant.tenant_spec.state = messages.TENANT_ACTIVE
     tenant.tenant_spec.super_users.append("User:boss")
     tenant.tenant_spec.allow_if_no_acl = False
+    tenant.tenant_spec.undelete_ms = 0
     topic = resource("topic", name="orders")
     topic.topic.partitions = 2
     login = resource("credential", name="alice@acme")
