@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import grpc
@@ -214,19 +214,20 @@ class ChangeFeed:
         changed.set()
 
 
-def _responses(news: _News, store_id: str) -> list[messages.WatchResponse]:
-    """As many as it takes. Whoever has one has all versions before the next one's first event."""
-    responses = [messages.WatchResponse(store_id=store_id)]
+def _responses(news: _News, store_id: str) -> Iterator[messages.WatchResponse]:
+    """As many as it takes, each made when the one before it is taken. Whoever has one has all
+    versions before the next one's first event."""
+    response = messages.WatchResponse(store_id=store_id)
     size = 0
     for event in news.events:
         message = write_event(event, news.image)
-        events = responses[-1].events
         size += message.ByteSize()
-        is_full = len(events) >= EVENTS_PER_RESPONSE_MAX or size > RESPONSE_BYTES_MAX
-        if events and is_full:
-            responses[-1].version = event.version - 1
-            responses.append(messages.WatchResponse(store_id=store_id))
+        is_full = len(response.events) >= EVENTS_PER_RESPONSE_MAX or size > RESPONSE_BYTES_MAX
+        if response.events and is_full:
+            response.version = event.version - 1
+            yield response
+            response = messages.WatchResponse(store_id=store_id)
             size = message.ByteSize()
-        responses[-1].events.append(message)
-    responses[-1].version = news.version
-    return responses
+        response.events.append(message)
+    response.version = news.version
+    yield response

@@ -32,6 +32,8 @@ class FaultyStore:
     def __init__(self, store: InMemoryMetadataStore) -> None:
         self.store = store
         self.is_down = False
+        # Runs whenever it is asked while it is down.
+        self.when_down: Callable[[], None] | None = None
         # How many of the next commits are made, and their answers lost.
         self.lost_replies = 0
         self.applied: list[tuple[str, tuple[Change, ...], int | None]] = []
@@ -49,6 +51,8 @@ class FaultyStore:
 
     def _check(self) -> None:
         if self.is_down:
+            if self.when_down is not None:
+                self.when_down()
             raise StoreUnavailable("cut")
 
     def read(self) -> MetadataImage:

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from data_plane.broker.cell.change_events import EventKind
+from data_plane.broker.cell.change_events import ChangeEvent, EventKind
 from data_plane.cell.changes import (
     AllocateProducerIds,
     AlterConfigs,
@@ -21,14 +21,16 @@ from data_plane.cell.changes import (
     CreateTopic,
     DeleteTopic,
 )
-from data_plane.cell.metadata import ResourceType
+from data_plane.cell.metadata import MetadataImage, ResourceType
 from data_plane.cell.metadata_store import FEED_COMMITS_KEPT, InMemoryMetadataStore
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.contract.cell_operations_pb2_grpc import (
     CellOperationsStub,
     add_CellOperationsServicer_to_server,
 )
+from data_plane.server import change_feed
 from data_plane.server.cell_calls import Calls
+from data_plane.server.cell_operations_messages import write_event
 from data_plane.server.cell_operations_service import CellOperationsService
 from data_plane.server.change_feed import (
     EVENTS_KEPT_MAX,
@@ -173,16 +175,25 @@ def test_what_this_broker_and_others_commit_is_told_in_order(run: Run) -> None:
     run(test)
 
 
-def test_a_reader_goes_on_from_any_version_that_the_store_still_has(run: Run) -> None:
+def test_a_reader_goes_on_from_any_version_that_the_store_still_has(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_feed, "EVENTS_KEPT_MAX", 1)
+
     async def test(world: World) -> None:
         for number in range(1, 41):
             world.commit_elsewhere(topic(f"t{number}", number))
         world.hear()
-        for after in (0, 1, 2, 20, 39):
+        reads = world.member.store.feeds
+        for after in (0, 1, 2, 20, 38):
             call = world.watch(after)
             events = await next_events(call, 40 - after)
             assert [event.version for event in events] == list(range(after + 1, 41))
+            reads += 1
+            assert world.member.store.feeds == reads, "it is not in the tail"
             call.cancel()
+        (event,) = await next_events(world.watch(39), 1)
+        assert (event.version, world.member.store.feeds) == (40, reads)
 
     run(test)
 
@@ -211,15 +222,22 @@ def test_another_store_and_a_version_that_is_not_there_must_be_listed(run: Run) 
     run(test)
 
 
-def test_the_feed_goes_on_when_the_store_was_away(run: Run) -> None:
+def test_the_feed_goes_on_when_the_store_was_away(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_feed, "EVENTS_KEPT_MAX", 1)
+    monkeypatch.setattr(change_feed, "STORE_RETRY_S", 0.01)
+
     async def test(world: World) -> None:
         for number in range(1, 4):
             world.commit_elsewhere(topic(f"t{number}", number))
         world.hear()
         world.member.store.is_down = True
+        is_asked = asyncio.Event()
+        world.member.store.when_down = is_asked.set
         call = world.watch(1)
         await call.read()
-        await asyncio.sleep(0)
+        await is_asked.wait()
         world.member.store.is_down = False
         events = await next_events(call, 2)
         assert [event.name for event in events] == ["t2", "t3"]
@@ -265,6 +283,27 @@ def test_a_commit_of_many_events_comes_in_pieces_that_say_where_to_go_on(run: Ru
             response = await call.read()
             versions.append((response.version, len(response.events)))
         assert versions == [(0, EVENTS_PER_RESPONSE_MAX), (0, EVENTS_PER_RESPONSE_MAX), (1, 1)]
+
+    run(test)
+
+
+def test_a_watcher_has_one_response_at_a_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[ChangeEvent] = []
+
+    def noting(event: ChangeEvent, image: MetadataImage) -> messages.Event:
+        written.append(event)
+        return write_event(event, image)
+
+    monkeypatch.setattr(change_feed, "write_event", noting)
+    size = 3 * EVENTS_PER_RESPONSE_MAX
+
+    async def test(world: World) -> None:
+        responses = world.feed.watch(None, "")
+        await anext(responses)
+        world.commit(*(topic(f"t{number}", number) for number in range(1, size + 1)))
+        response = await anext(responses)
+        assert len(response.events) == EVENTS_PER_RESPONSE_MAX
+        assert len(written) == EVENTS_PER_RESPONSE_MAX + 1
 
     run(test)
 
