@@ -29,7 +29,8 @@ _CLIENT_AUTH: Final = {
     "requested": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
-_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+# ASCII alone: for anything else Python raises TypeError, as if the code were wrong.
+_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([\x00-\x7f]*?)-----END \1-----")
 _PEM_LINE_CHARACTERS: Final = 64
 
 
@@ -66,7 +67,8 @@ def make_context(tls: ListenerTls, other_authorities: Sequence[str]) -> ssl.SSLC
         else:
             _load_pem(context, tls)
     except OSError as error:
-        raise OSError(f"ssl.keystore: {tls.keystore}: {_words(error)}") from error
+        name = f"ssl.keystore: {tls.keystore}" if tls.keystore else "ssl.keystore.certificate.chain"
+        raise OSError(f"{name}: {_words(error)}") from error
     context.verify_mode = _CLIENT_AUTH[tls.client_auth]
     if tls.client_auth == "none":
         return context
@@ -75,8 +77,12 @@ def make_context(tls: ListenerTls, other_authorities: Sequence[str]) -> ssl.SSLC
             context.load_verify_locations(tls.truststore)
         else:
             context.load_verify_locations(cadata=pem_with_lines(tls.authorities))
-    except OSError as error:
-        raise OSError(f"ssl.truststore: {tls.truststore}: {_words(error)}") from error
+    except (OSError, ValueError) as error:
+        # ValueError: there is no certificate in the property.
+        name = (
+            f"ssl.truststore: {tls.truststore}" if tls.truststore else "ssl.truststore.certificates"
+        )
+        raise OSError(f"{name}: {_words(error)}") from error
     _refuse_other_authorities(context, other_authorities)
     return context
 
@@ -117,9 +123,9 @@ def _refuse_other_authorities(context: ssl.SSLContext, paths: Sequence[str]) -> 
             )
 
 
-def _words(error: OSError) -> str:
+def _words(error: OSError | ValueError) -> str:
     """Never the file's content."""
-    return error.strerror or getattr(error, "reason", None) or str(error)
+    return getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
 
 
 class CurrentTls:

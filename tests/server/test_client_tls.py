@@ -136,6 +136,29 @@ def test_pem_may_stand_in_the_properties_themselves(authority: Authority) -> Non
     assert shown_by(make_context(joined, ()), authority)
 
 
+@pytest.mark.parametrize(
+    "authorities",
+    [
+        "no PEM at all",
+        "-----BEGIN CERTIFICATE----- AAAA -----END CERTIFICATE-----",
+        "-----BEGIN CERTIFICATE----- \u0416 -----END CERTIFICATE-----",
+    ],
+)
+def test_authorities_that_cannot_be_read_are_refused_by_the_property_s_name(
+    authority: Authority, authorities: str
+) -> None:
+    tls = ListenerTls(
+        keystore=str(authority.keystore("broker")), authorities=authorities, client_auth="required"
+    )
+    with pytest.raises(OSError, match=r"^ssl\.truststore\.certificates: \S"):
+        make_context(tls, ())
+
+
+def test_a_chain_that_cannot_be_read_is_refused_by_the_property_s_name() -> None:
+    with pytest.raises(OSError, match=r"^ssl\.keystore\.certificate\.chain: \S"):
+        make_context(ListenerTls(chain="no PEM at all", key="nor this"), ())
+
+
 def test_an_encrypted_key_needs_its_password(authority: Authority, tmp_path: Path) -> None:
     files = authority.issue("broker", "IP:127.0.0.1")
     authority._openssl(f"pkcs8 -topk8 -in {files.key} -out locked.key -passout pass:secret")
