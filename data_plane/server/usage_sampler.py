@@ -72,6 +72,8 @@ class UsageSamples:
     def store(self, taken: Taken, *, is_final: bool = False) -> list[TopicUse]:
         """Store what was used since the last time, if anything was; returns the topics that are no
         more, and whose use is stored. Raises OSError; then it is in the next one."""
+        # First: where it fails, nothing of this sample is stored.
+        self.spool.drop_old(taken.date_ms)
         topics = {
             use.topic_id: (use, _topic_numbers(use))
             for use in taken.topics
@@ -90,7 +92,6 @@ class UsageSamples:
         self._connections = dict(taken.connections)
         if storage is not None:
             self._storage = storage
-        self.spool.drop_old(taken.date_ms)
         there = taken.image.topics_by_id
         return [use for use in taken.topics if UUID(bytes=use.topic_id) not in there]
 

@@ -182,6 +182,23 @@ def test_too_many_samples_and_old_ones_go_and_who_has_not_read_them_is_told() ->
     assert broker.read()[0].sequence > 39
 
 
+def test_what_was_not_stored_because_old_files_could_not_go_is_in_the_next_sample() -> None:
+    broker = Broker()
+    while len(broker.fs.list_directory(f"{DATA}/usage")) < 2:
+        broker.use("a", 1)
+        assert broker.store()
+    before = broker.read()
+    broker.fs.faults = [Fault("unlink", "usage", errno.EIO)]
+    broker.use("a", 1)
+    date_ms = broker.now_ms + KEPT_MS + DAY_MS
+    assert not broker.store(date_ms)
+    assert broker.read() == before, "it is said that it is not stored"
+    broker.fs.faults = []
+    assert broker.store(date_ms)
+    (newest,) = broker.read("life-1", len(before))
+    assert total([newest]) == Counter({"a": 1, "requests": 1})
+
+
 def test_a_reader_that_knows_another_spool_begins_anew_and_is_told() -> None:
     broker = Broker()
     broker.use("a", 1)
