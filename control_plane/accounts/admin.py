@@ -7,13 +7,12 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db import models
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
 from control_plane.accounts.logic import do_resume, do_suspend
 from control_plane.accounts.models import Membership, Organization, User
 from control_plane.operations.facade import record_audit
 from control_plane.tenancy.errors import Refused
-from control_plane.tenancy.operator_site import ShownOnly, operator_of
+from control_plane.tenancy.operator_site import OperatorPage, ShownOnly, operator_of
 
 SUSPENDED_BY_OPERATOR = "An operator has suspended it. Write to support."
 
@@ -47,7 +46,7 @@ class OrganizationAdmin(ShownOnly):
 
 
 @admin.register(User)
-class UserAdmin(ModelAdmin):
+class UserAdmin(OperatorPage):
     # Neither the password nor the address.
     fields = ("name", "is_active", "is_staff")
     list_display = ("email", "name", "is_active", "is_staff", "date_joined", "last_login")
@@ -60,9 +59,6 @@ class UserAdmin(ModelAdmin):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         # Who could make operators could make himself one everywhere.
         return bool(getattr(request.user, "is_superuser", False))
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)

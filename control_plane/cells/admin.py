@@ -6,15 +6,14 @@ from typing import Any
 
 from django.contrib import admin
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
 from control_plane.cells.models import BrokerStatus, Cell, Placement
 from control_plane.operations.facade import record_audit
-from control_plane.tenancy.operator_site import ShownOnly, operator_of
+from control_plane.tenancy.operator_site import OperatorPage, ShownOnly, operator_of
 
 
 @admin.register(Cell)
-class CellAdmin(ModelAdmin):
+class CellAdmin(OperatorPage):
     list_display = (
         *("name", "region", "is_accepting", "tenants_max", "partitions_max"),
         *("last_seen_at", "last_error"),
@@ -27,10 +26,6 @@ class CellAdmin(ModelAdmin):
         action = "cell.update" if change else "cell.create"
         changes = {name: str(form.cleaned_data[name]) for name in form.changed_data}
         record_audit(operator_of(request), "", action, obj.id, obj.name, changes)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        # A cell that tenants live in cannot go; an empty one takes no harm from staying.
-        return False
 
 
 @admin.register(BrokerStatus)

@@ -5,23 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
-from unfold.admin import ModelAdmin
 
 from control_plane.quotas.logic import do_save_plan
 from control_plane.quotas.models import Plan, TenantQuota
-from control_plane.tenancy.operator_site import ShownOnly, operator_of
+from control_plane.tenancy.errors import Forbidden
+from control_plane.tenancy.operator_site import OperatorPage, ShownOnly, operator_of
 
 
 @admin.register(Plan)
-class PlanAdmin(ModelAdmin):
+class PlanAdmin(OperatorPage):
     list_display = ("name", "is_default", "topics", "partitions", "storage_bytes")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        do_save_plan(operator_of(request), obj, is_new=not change)
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
+        try:
+            do_save_plan(operator_of(request), obj, is_new=not change)
+        except Forbidden as refusal:
+            raise PermissionDenied(refusal.detail) from refusal
 
 
 @admin.register(TenantQuota)

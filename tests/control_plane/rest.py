@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from rest_framework.test import APIClient
@@ -59,3 +60,16 @@ def post(client: APIClient, address: str, body: Any = None, **headers: str) -> A
 
 def patch(client: APIClient, address: str, body: Any, **headers: str) -> Any:
     return client.patch(address, body, format="json", headers=headers or None)
+
+
+def just_before_the_lock(change: Callable[[], object]) -> Callable[..., Any]:
+    """Does `change` as if somebody else had done it after the caller was let in, and before his
+    write has the tenant's lock."""
+    pending = [change]
+
+    def wrapper(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
+        if "FOR UPDATE" in sql and pending:
+            pending.pop()()
+        return execute(sql, *arguments)
+
+    return wrapper

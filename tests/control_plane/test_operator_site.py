@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from allauth.account.models import EmailAddress
 from django.contrib import admin
 from django.core.cache import cache
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
@@ -15,11 +19,12 @@ from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.operations.models import AuditEvent, OutboxEntry
 from control_plane.quotas.logic import do_set_quota, limits_in_force
 from control_plane.quotas.models import LIMITS, Plan, TenantQuota
-from tests.control_plane.tenants import Tenant, make_cell, make_tenant
+from control_plane.tenancy.operator_site import OperatorPage
+from tests.control_plane.rest import just_before_the_lock
+from tests.control_plane.tenants import Tenant, make_cell, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-OURS = {"accounts", "cells", "messaging", "operations", "quotas"}
 
 
 @pytest.fixture
@@ -33,8 +38,12 @@ def acme() -> Tenant:
 
 @pytest.fixture
 def site(acme: Tenant) -> Client:
+    """For an operator, who is no superuser."""
+    operator = make_user("operator@x.example")
+    operator.is_staff = True
+    operator.save()
     client = Client()
-    client.force_login(User.objects.create_superuser("root@x.example", "a long password"), BACKEND)
+    client.force_login(operator, BACKEND)
     return client
 
 
@@ -49,8 +58,7 @@ def test_all_pages_open(site: Client) -> None:
     assert site.get("/operators/").status_code == 200
     seen = 0
     for model, page in admin.site._registry.items():
-        if model._meta.app_label not in OURS:
-            continue
+        assert isinstance(page, OperatorPage), model
         name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
         assert site.get(reverse(f"{name}_changelist")).status_code == 200, name
         first = page.get_queryset(site.get("/operators/").wsgi_request).first()
@@ -58,6 +66,43 @@ def test_all_pages_open(site: Client) -> None:
             assert site.get(reverse(f"{name}_change", args=[first.pk])).status_code == 200, name
             seen += 1
     assert seen >= 8
+
+
+def test_nothing_is_changed_past_the_audit(site: Client, acme: Tenant) -> None:
+    theirs = EmailAddress.objects.create(user=acme.owner, email=acme.owner.email)
+    for address in (
+        f"account/emailaddress/{theirs.pk}/change/",
+        "mfa/authenticator/",
+        "socialaccount/socialapp/add/",
+        "auth/group/add/",
+    ):
+        assert site.get(f"/operators/{address}").status_code == 404, address
+
+
+def test_operators_make_no_operators(site: Client, acme: Tenant) -> None:
+    address = reverse("admin:accounts_user_change", args=[acme.owner.id])
+    assert site.get(address).status_code == 200
+    assert site.post(address, {"is_staff": "on", "is_active": "on"}).status_code == 403
+    assert not User.objects.get(id=acme.owner.id).is_staff
+
+
+def no_operator_any_more() -> None:
+    User.objects.update(is_staff=False)
+
+
+def test_who_is_no_operator_any_more_changes_nothing(site: Client, acme: Tenant) -> None:
+    body = {"action": "suspend", "_selected_action": [acme.id]}
+    with connection.execute_wrapper(just_before_the_lock(no_operator_any_more)):
+        site.post(reverse("admin:accounts_organization_changelist"), body)
+    assert Organization.objects.get(id=acme.id).state == "trial"
+
+
+def test_who_is_no_operator_any_more_changes_no_limits(site: Client, acme: Tenant) -> None:
+    with connection.execute_wrapper(just_before_the_lock(no_operator_any_more)):
+        answer = send_plan(site, partitions=200)
+    assert answer.status_code == 403
+    assert Plan.objects.get(is_default=True).partitions == 100
+    assert quota_entries(acme) == [1]
 
 
 def test_suspending_is_audited_and_told_to_the_cell(site: Client, acme: Tenant) -> None:
@@ -91,11 +136,15 @@ def test_what_only_functions_change_has_no_form(site: Client, acme: Tenant) -> N
     assert Organization.objects.get(id=acme.id).slug == "acme"
 
 
-def save_plan(site: Client, **changes: int) -> None:
+def send_plan(site: Client, **changes: int) -> Any:
     plan = Plan.objects.get(is_default=True)
     body = {name: getattr(plan, name) for name in LIMITS} | {"name": plan.name, "is_default": "on"}
     address = reverse("admin:quotas_plan_change", args=[plan.id])
-    assert site.post(address, body | changes).status_code == 302
+    return site.post(address, body | changes)
+
+
+def save_plan(site: Client, **changes: int) -> None:
+    assert send_plan(site, **changes).status_code == 302
 
 
 def quota_entries(tenant: Tenant) -> list[int]:

@@ -32,6 +32,7 @@ from tests.control_plane.rest import (
     at,
     client_of,
     client_with,
+    just_before_the_lock,
     key_of,
     member_of,
     operator,
@@ -166,19 +167,6 @@ def test_operators_drain_a_cell(acme: Tenant) -> None:
             {"is_accepting": True},
         )
         assert refused.status_code == 403
-
-
-def just_before_the_lock(change: Callable[[], object]) -> Callable[..., Any]:
-    """Does `change` as if somebody else had done it after the caller was let in, and before his
-    write has the tenant's lock."""
-    pending = [change]
-
-    def wrapper(execute: Callable[..., Any], sql: str, *arguments: Any) -> Any:
-        if "FOR UPDATE" in sql and pending:
-            pending.pop()()
-        return execute(sql, *arguments)
-
-    return wrapper
 
 
 @pytest.mark.parametrize(
