@@ -135,12 +135,13 @@ def do_rename_organization(
 
 
 def do_suspend(actor: Actor, organization_id: str, reason: str) -> Organization:
-    """Reads go on, and writes are refused with the reason, here and in the cell."""
+    """Reads go on, and writes are refused with the reason. The same reason again makes no
+    generation."""
     return _change_state(actor, organization_id, OrganizationState.SUSPENDED, reason)
 
 
 def do_resume(actor: Actor, organization_id: str) -> Organization:
-    """Everything goes on."""
+    """Everything goes on, as an active tenant. Raises Conflict for who is not suspended."""
     return _change_state(actor, organization_id, OrganizationState.ACTIVE, "")
 
 
@@ -149,12 +150,15 @@ def _change_state(
 ) -> Organization:
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         organization = write.organization
+        if state == OrganizationState.ACTIVE and organization.state != OrganizationState.SUSPENDED:
+            raise Conflict(f"{organization.slug} is not suspended.")
         changes = {"state": [organization.state, state.value], "reason": reason}
-        organization.state = state
-        organization.state_reason = reason
-        organization.declare_again()
-        organization.save()
-        write.declare(ResourceKind.TENANT, organization)
+        if (organization.state, organization.state_reason) != (state, reason):
+            organization.state = state
+            organization.state_reason = reason
+            organization.declare_again()
+            organization.save()
+            write.declare(ResourceKind.TENANT, organization)
         write.audit(f"organization.{state.value}", organization.id, organization.slug, changes)
     return organization
 

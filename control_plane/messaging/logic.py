@@ -4,7 +4,7 @@ Invariants
 - What is declared is valid before a cell hears of it, and fits the tenant's limits, which are
   counted under the tenant's lock.
 - Partitions only grow, as in Kafka.
-- A topic that clients manage is not changed here: it is taken over first.
+- A topic that clients manage is neither changed nor deleted here: it is taken over first.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def do_create_topic(
         )
         _refuse_beyond_limits(write, more_topics=1, more_partitions=spec.partitions)
         topic.save(force_insert=True)
-        write.audit("topic.create", topic.id, name, topic.spec())
+        write.audit("topic.create", topic.id, name, topic.declared())
         write.declare(ResourceKind.TOPIC, topic)
     return topic
 
@@ -95,7 +95,7 @@ def do_update_topic(
     makes no generation."""
     with tenant_write(actor, organization_id) as write:
         topic = _live(organization_id, topic_id, if_match)
-        before = topic.spec()
+        before = topic.declared()
         if partitions is not None and partitions != topic.partitions:
             if partitions < topic.partitions:
                 raise Invalid(
@@ -109,20 +109,16 @@ def do_update_topic(
             wanted = normalized(configs)
             refuse_other_fixed(topic.configs, wanted)
             topic.configs = wanted
-        is_changed = topic.spec() != before
-        if is_changed and topic.managed_by == ManagedBy.CLIENT:
-            raise Conflict(
-                f"{topic.name} is managed by the tenant's Kafka clients. Set managed_by to `api` "
-                "to take it over.",
-                field="/managed_by",
-            )
+        is_changed = topic.spec() != before["spec"]
+        if is_changed:
+            _refuse_clients_own(topic)
         if deletion_protection is not None:
             topic.deletion_protection = deletion_protection
         if is_changed:
             topic.declare_again()
             write.declare(ResourceKind.TOPIC, topic)
         topic.save()
-        write.audit("topic.update", topic.id, topic.name, {"from": before, "to": topic.spec()})
+        write.audit("topic.update", topic.id, topic.name, {"from": before, "to": topic.declared()})
     return topic
 
 
@@ -162,6 +158,7 @@ def do_delete_topic(
                 f"{topic.name} is protected; take deletion_protection off first.",
                 field="/deletion_protection",
             )
+        _refuse_clients_own(topic)
         now = timezone.now()
         if topic.purge_after is None or purge:
             topic.purge_after = now if purge else now + timedelta(days=UNDELETE_DAYS)
@@ -200,6 +197,15 @@ def do_purge_due_topics(actor: Actor, organization_id: str) -> int:
         # Nothing was done, so nothing is written down.
         write.is_audited = True
     return len(topics)
+
+
+def _refuse_clients_own(topic: Topic) -> None:
+    if topic.managed_by == ManagedBy.CLIENT:
+        raise Conflict(
+            f"{topic.name} is managed by the tenant's Kafka clients. Set managed_by to `api` to "
+            "take it over.",
+            field="/managed_by",
+        )
 
 
 def _purge(write: TenantWrite, topic: Topic) -> None:

@@ -4,6 +4,7 @@ nothing of another tenant."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,16 @@ from django.core.management import call_command
 from django.db import connection
 
 import control_plane
-from control_plane.accounts.logic import do_create_organization, do_suspend
+from control_plane.accounts.logic import do_create_organization, do_resume, do_suspend
 from control_plane.messaging.logic import (
     TopicSpec,
+    do_change_owner,
     do_create_topic,
     do_delete_topic,
     do_undelete_topic,
     do_update_topic,
 )
-from control_plane.messaging.models import Topic
+from control_plane.messaging.models import ManagedBy, Topic
 from control_plane.messaging.topic_configs import Json
 from control_plane.operations.facade import ResourceKind, tenant_write
 from control_plane.operations.models import AuditEvent, OutboxEntry
@@ -217,6 +219,47 @@ def test_deleted_topics_can_be_had_back_until_their_purge(acme: Tenant) -> None:
     assert (purged.status, purged.generation) == ("deleting", 2)
     with pytest.raises(Conflict, match="being purged"):
         do_undelete_topic(acme.actor, acme.id, topic.id)
+
+
+def test_what_protects_a_topic_is_in_the_audit(acme: Tenant) -> None:
+    topic = do_create_topic(acme.actor, acme.id, "orders", TopicSpec(), deletion_protection=True)
+    do_update_topic(acme.actor, acme.id, topic.id, deletion_protection=False)
+    made = AuditEvent.objects.get(action="topic.create")
+    assert made.changes["deletion_protection"] is True
+    changes = AuditEvent.objects.get(action="topic.update").changes
+    assert changes["from"]["deletion_protection"] is True
+    assert changes["to"] == changes["from"] | {"deletion_protection": False}
+
+
+def test_what_clients_manage_is_neither_changed_nor_deleted_here(acme: Tenant) -> None:
+    topic = do_create_topic(acme.actor, acme.id, "orders", TopicSpec())
+    do_change_owner(acme.actor, acme.id, topic.id, ManagedBy.CLIENT)
+    attempts: list[Callable[[], Topic]] = [
+        lambda: do_update_topic(acme.actor, acme.id, topic.id, partitions=2),
+        lambda: do_delete_topic(acme.actor, acme.id, topic.id),
+        lambda: do_delete_topic(acme.actor, acme.id, topic.id, purge=True),
+    ]
+    for attempt in attempts:
+        with pytest.raises(Conflict, match="take it over") as refusal:
+            attempt()
+        assert refusal.value.field == "/managed_by"
+    assert Topic.objects.of(acme.id).get().purge_after is None
+    do_change_owner(acme.actor, acme.id, topic.id, ManagedBy.API)
+    assert do_delete_topic(acme.actor, acme.id, topic.id, purge=True).status == "deleting"
+
+
+def test_who_is_suspended_already_is_told_to_the_cell_for_another_reason_alone(
+    acme: Tenant,
+) -> None:
+    with pytest.raises(Conflict, match="not suspended"):
+        do_resume(acme.actor, acme.id)
+    assert do_suspend(acme.actor, acme.id, "the bill is not paid").generation == 2
+    before = sequences(acme)
+    assert do_suspend(acme.actor, acme.id, "the bill is not paid").generation == 2
+    assert sequences(acme) == before
+    assert do_suspend(acme.actor, acme.id, "abuse").generation == 3
+    resumed = do_resume(acme.actor, acme.id)
+    assert (resumed.state, resumed.state_reason, resumed.generation) == ("active", "", 4)
 
 
 def test_who_is_suspended_changes_nothing(acme: Tenant) -> None:
