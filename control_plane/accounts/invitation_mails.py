@@ -86,7 +86,10 @@ def _take(now: datetime) -> tuple[Invitation, str] | None:
 
 
 def _send(invitation: Invitation, token: str) -> bool:
-    row = Invitation.objects.of(invitation.organization_id).filter(id=invitation.id)
+    # An attempt that took so long that another one followed says nothing of the other one's mail.
+    row = Invitation.objects.of(invitation.organization_id).filter(
+        id=invitation.id, token_hash=invitation.token_hash
+    )
     # Header lines end at a line break, whatever names may have had in them.
     name = " ".join(invitation.organization.name.split())
     body = (

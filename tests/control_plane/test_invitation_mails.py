@@ -32,7 +32,7 @@ from control_plane.accounts.models import Invitation, Organization
 from control_plane.accounts.tasks import send_invitations
 from control_plane.quotas.logic import do_set_quota
 from control_plane.tenancy.errors import TooMany
-from tests.control_plane.mails import DYING, REFUSING, token_in
+from tests.control_plane.mails import DYING, OUTLIVED, REFUSING, token_in
 from tests.control_plane.rest import at, client_of, patch, post
 from tests.control_plane.tenants import Tenant, actor_of, make_cell, make_tenant, make_user
 
@@ -93,6 +93,23 @@ def test_a_worker_that_dies_leaves_the_mail_to_the_next_attempt(
     assert send_due_mails() == 0
     make_due(acme)
     assert send_due_mails() == 1
+
+
+def test_a_mail_whose_token_has_been_replaced_is_not_the_last(
+    acme: Tenant, settings: Settings
+) -> None:
+    invite(acme)
+    working = settings.EMAIL_BACKEND
+    settings.EMAIL_BACKEND = OUTLIVED
+    send_due_mails()
+    settings.EMAIL_BACKEND = working
+    tried = Invitation.objects.of(acme.id).get()
+    assert (tried.mail_attempts, tried.mailed_at) == (2, None)
+    assert "no such mailbox" in tried.mail_error
+    make_due(acme)
+    assert send_due_mails() == 1
+    ann = make_user("ann@x.example")
+    assert do_accept_invitation(actor_of(ann), ann, token_in(mail.outbox[-1])).role == "viewer"
 
 
 def test_the_task_sends_what_is_due_in_rounds(acme: Tenant) -> None:
