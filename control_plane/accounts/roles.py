@@ -1,4 +1,5 @@
-"""Who may do what: one table, from action to the roles that may. tests/control_plane walks it.
+"""Who may do what in an organization: one table, from action to the roles that may;
+tests/control_plane walks it. Cells are for operators alone (IsAdminUser).
 
 Operators are not members. They see health and set limits, and neither read nor write messages.
 """
@@ -37,17 +38,10 @@ ALLOWED: Final[dict[str, frozenset[str]]] = {
     "grant.write": _DEVELOPERS,
     "topic.read": _MEMBERS | _OPERATORS,
     "topic.write": _DEVELOPERS,
-    "message.read": _DEVELOPERS,
-    "message.write": _DEVELOPERS,
-    "group.read": _MEMBERS | _OPERATORS,
-    "group.write": _DEVELOPERS,
     "quota.read": _MEMBERS | _OPERATORS,
     "quota.write": _OPERATORS,
-    "usage.read": _MEMBERS | _OPERATORS,
     "audit.read": _ADMINS | _OPERATORS,
     "operation.read": _MEMBERS | _OPERATORS,
-    "cell.read": _OPERATORS,
-    "cell.write": _OPERATORS,
 }
 
 

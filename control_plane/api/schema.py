@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiParameter
 
+from control_plane.api.fields import ResourceSerializer
 from control_plane.api.problems import CONTENT_TYPE, TITLES
 
 _PROBLEMS = (400, 401, 402, 403, 404, 405, 409, 412, 415, 422, 429)
@@ -16,7 +17,7 @@ _IDEMPOTENCY_KEY = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="A retry with the same key gets the first answer, for an hour.",
 )
-_IF_MATCH = OpenApiParameter(
+IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
@@ -25,7 +26,8 @@ _IF_MATCH = OpenApiParameter(
 
 
 class RestSchema(AutoSchema):
-    """POST takes Idempotency-Key where that works, changes take If-Match."""
+    """POST takes Idempotency-Key where that works; PATCH takes If-Match for what has an ETag. A
+    DELETE that does names IF_MATCH itself."""
 
     def _is_list_view(self, serializer: Any = None) -> bool:
         # Lists are objects with `items` here, whose serializers say so themselves. Without a
@@ -37,8 +39,9 @@ class RestSchema(AutoSchema):
         action = getattr(self.view, "action", "")
         if getattr(getattr(self.view, action, None), "is_idempotent", False):
             parameters.append(_IDEMPOTENCY_KEY)
-        if self.method == "PATCH":
-            parameters.append(_IF_MATCH)
+        shown = getattr(self.view, "serializer_class", None) or object
+        if self.method == "PATCH" and issubclass(shown, ResourceSerializer):
+            parameters.append(IF_MATCH)
         return parameters
 
 

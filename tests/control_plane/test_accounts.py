@@ -20,7 +20,7 @@ from control_plane.accounts.logic import (
     do_remove_member,
 )
 from control_plane.accounts.models import Membership, Organization, Role
-from control_plane.accounts.roles import ALLOWED, OPERATOR, RANKS, may, may_grant
+from control_plane.accounts.roles import ALLOWED, RANKS, may_grant
 from control_plane.operations.models import AuditEvent
 from control_plane.tenancy.errors import Conflict, Forbidden, NotFound, TooMany
 from tests.control_plane.mails import token_in
@@ -53,11 +53,6 @@ def test_who_has_more_may_all_that_who_has_less_may() -> None:
     for action, roles in ALLOWED.items():
         members = [role for role in RANKS if role in roles]
         assert members == list(RANKS[: len(members)]), action
-
-
-def test_operators_neither_read_nor_write_messages() -> None:
-    assert not may(OPERATOR, "message.read")
-    assert not may(OPERATOR, "message.write")
 
 
 @pytest.mark.parametrize("role", list(Role))

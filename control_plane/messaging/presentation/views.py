@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from control_plane.api.idempotency import idempotent
 from control_plane.api.pages import page_body, page_of
 from control_plane.api.queries import PAGE_PARAMETERS, choice, flag, text
+from control_plane.api.schema import IF_MATCH
 from control_plane.api.views import TenantViewSet
 from control_plane.messaging.logic import (
     TopicSpec,
@@ -124,7 +125,10 @@ class TopicViewSet(TenantViewSet):
         return self.shown(topic)
 
     @extend_schema(
-        parameters=[OpenApiParameter("purge", bool, description="At once, and for good.")],
+        parameters=[
+            IF_MATCH,
+            OpenApiParameter("purge", bool, description="At once, and for good."),
+        ],
         request=None,
         responses={202: TopicSerializer},
     )
