@@ -1,4 +1,4 @@
-"""The control plane: tenants, topics, keys, quotas and usage, declared by REST and reconciled into
-cells. See docs/control-plane.md.
+"""The control plane: tenants, topics, keys and quotas, declared by REST and kept in Postgres. No
+cell is told of them yet. See docs/control-plane.md.
 
-Of the data plane it imports the contract alone: cells are met over gRPC."""
+Of the data plane it may import the contract alone."""

@@ -1,6 +1,6 @@
 """The Celery application: `celery -A control_plane.celery_app worker --beat --pool threads`.
 
-Tasks are hints. What has to be done is in Postgres (operations.OutboxEntry), so the broker may be
+Tasks are hints. What has to be done is in Postgres (accounts.Invitation), so the broker may be
 emptied at any time, and no task has an ETA or a countdown.
 """
 

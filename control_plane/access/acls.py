@@ -17,7 +17,8 @@ _MANAGER: Final = (
     *("READ", "WRITE"),
 )
 
-# Kafka's numbers (AclOperation, ResourceType, ResourcePatternType).
+# Kafka's numbers (AclOperation, ResourceType, ResourcePatternType), for who tells cells of grants:
+# the reconciler, which is not there yet.
 OPERATION_NUMBERS: Final = {
     "READ": 3,
     "WRITE": 4,

@@ -78,7 +78,7 @@ def do_update_service_account(
 def do_delete_service_account(
     actor: Actor, organization_id: str, account_id: str, by_role: str
 ) -> None:
-    """With its keys and grants. Its row goes when the cell has forgotten the last of them."""
+    """With its keys and grants. The rows stay, with `deleted_at`."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         account = find_service_account(organization_id, account_id)
         _refuse_to_grant(by_role, account.role)

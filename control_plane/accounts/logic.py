@@ -1,7 +1,7 @@
 """Organizations, their members and who is invited: all writes, each with its audit event.
 
 An organization is made with its quota, its owner and its cell in one transaction. When no cell has
-room it is made all the same, and waits for one: the reconciler asks again.
+room it is made all the same, without one; nothing places it later yet.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ORGANIZATIONS_OF_USER_MAX = 10
 # `default` is the cell's own tenant, in which there are no logins with an `@`.
 RESERVED_SLUGS = frozenset({"default", "tidewheel", "system", "operator", "operators", "admin"})
 
-NO_ROOM = "No cell has room for another tenant just now. It is placed as soon as one has."
+NO_ROOM = "No cell has room for another tenant just now."
 
 
 def do_create_organization(actor: Actor, owner: User, name: str, slug: str) -> Organization:
@@ -164,7 +164,8 @@ def _change_state(
 
 
 def do_delete_organization(actor: Actor, organization_id: str) -> Organization:
-    """Nobody speaks for the tenant any more, at once; after the grace all that it had is purged."""
+    """Nobody speaks for the tenant any more, at once. What it had is to be purged after the grace;
+    nothing does so yet."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         organization = write.organization
         now = timezone.now()

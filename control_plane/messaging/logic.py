@@ -150,7 +150,8 @@ def do_delete_topic(
     if_match: str | None = None,
     purge: bool = False,
 ) -> Topic:
-    """Delete it: at once with `purge`, else in seven days, until which it can be had back."""
+    """Delete it: at once with `purge`, else from `purge_after` on, in seven days, until which it
+    can be had back."""
     with tenant_write(actor, organization_id) as write:
         topic = _found(organization_id, topic_id, if_match)
         if topic.deletion_protection:
@@ -184,7 +185,8 @@ def do_undelete_topic(actor: Actor, organization_id: str, topic_id: str) -> Topi
 
 
 def do_purge_due_topics(actor: Actor, organization_id: str) -> int:
-    """Have the cell delete what was deleted long enough ago; how many those are."""
+    """Have the cell delete what was deleted long enough ago; how many those are. Nobody calls it
+    yet: the reconciler will, in rounds."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         due = Topic.objects.of(organization_id).filter(
             purge_after__lte=timezone.now(), deleted_at=None

@@ -6,7 +6,9 @@ Invariants
   comes back with a transaction that is rolled back: who has seen n has seen all before n.
 - An entry is done when the cell has the generation that it names, or a later one. Who empties
   Valkey loses nothing.
-- Audit events are never changed; when a tenant is purged, who acted becomes a pseudonym.
+- Audit events are never changed.
+
+Nothing reads the outbox yet, so its entries stay undone.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ class AuditEvent(models.Model):
 
 
 class ResourceKind(models.TextChoices):
-    """What the outbox can be about; the names are those of the tables."""
+    """What the outbox can be about; docs/control-plane.md has what each is in a cell."""
 
     TENANT = "tenant"
     TOPIC = "topic"

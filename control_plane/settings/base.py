@@ -188,7 +188,7 @@ REST_FRAMEWORK: dict[str, Any] = {
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Tidewheel",
-    "DESCRIPTION": "Tenants, topics, keys, quotas and usage.",
+    "DESCRIPTION": "Tenants, topics, keys and quotas.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,

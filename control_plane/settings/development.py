@@ -1,4 +1,4 @@
-"""One machine, as `./tidewheel up` runs it: plain HTTP on loopback, mail to the console."""
+"""One machine: plain HTTP on loopback, mail to the console."""
 
 from __future__ import annotations
 

@@ -2,11 +2,12 @@
 
 Invariants
 - A tenant's rows are reached through `objects.of(organization_id)`. There is no query without a
-  tenant but `objects.across_tenants()`, for reconcilers, purges and operators; a test lists who
+  tenant but `objects.across_tenants()`, for what is across them; a test lists who
   says that.
 - A generation only grows. `observed_generation` is what the cell has confirmed; it equals
   `generation` when, and only when, the cell has what is declared.
-- What is deleted has `deleted_at` and its row until the cell has confirmed, and is purged then.
+- What is deleted has `deleted_at`, and its row stays: until the cell has confirmed, once there is
+  who asks it.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class DeclaredModel(models.Model):
 
     @property
     def etag(self) -> str:
-        """Changes with what is declared, and with nothing else (RFC 9110, strong)."""
+        """Changes with what is declared, and with nothing else: what the cell says of it changes
+        under the same one."""
         content = json.dumps(self.declared(), sort_keys=True, separators=(",", ":"))
         return f'"{hashlib.sha256(content.encode()).hexdigest()[:ETAG_CHARACTERS]}"'
 

@@ -1,1 +1,1 @@
-"""What tenants have used, pulled from cells."""
+"""What tenants have used: tables, which nothing fills or shows yet."""

@@ -1,8 +1,8 @@
 """What tenants have used, in tables that Postgres partitions by time, so that what is old goes by
-dropping a partition.
+dropping a partition. Nothing fills them yet, and nothing drops a partition.
 
 Samples are per tenant by 10 seconds, minute and hour, and per topic by hour. A row's key is what it
-counts and when that began; the same pull again writes the same rows. `UsageCursor` is how far a
+counts and when that began; the same sample again is the same row. `UsageCursor` is how far a
 broker's feed has been read, in one incarnation of the broker.
 """
 

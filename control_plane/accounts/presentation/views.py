@@ -156,7 +156,7 @@ class OrganizationViewSet(TenantViewSet):
 
     @extend_schema(request=None, responses={202: OrganizationSerializer})
     def destroy(self, request: Request, organization_id: str) -> Response:
-        """Nobody speaks for it any more, at once; after a grace all that it had goes."""
+        """Nobody speaks for it any more, at once."""
         organization = do_delete_organization(self.caller.actor, organization_id)
         return self._shown(organization, 202)
 

@@ -133,7 +133,7 @@ class TopicViewSet(TenantViewSet):
         responses={202: TopicSerializer},
     )
     def destroy(self, request: Request, organization_id: str, topic_id: str) -> Response:
-        """Delete: in seven days, or at once with `purge`."""
+        """Delete: it can be had back for seven days, or, with `purge`, not at all."""
         topic = do_delete_topic(
             self.caller.actor,
             self.organization_id,
