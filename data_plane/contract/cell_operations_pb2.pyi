@@ -268,7 +268,7 @@ class Event(_message.Message):
         GROUP_CONFIGS: Event._Kind.ValueType  # 6
         """A group's configurations. Name: the group's id."""
         RESOURCE: Event._Kind.ValueType  # 7
-        """A resource that was deleted without ever having been applied, or whose thing has stayed."""
+        """A resource of quotas, or one that was deleted without ever having been applied. Name: its id."""
         CLIENT_QUOTAS: Event._Kind.ValueType  # 8
         """All quotas of a tenant's users and clients, unnamed."""
 
@@ -286,7 +286,7 @@ class Event(_message.Message):
     GROUP_CONFIGS: Event.Kind.ValueType  # 6
     """A group's configurations. Name: the group's id."""
     RESOURCE: Event.Kind.ValueType  # 7
-    """A resource that was deleted without ever having been applied, or whose thing has stayed."""
+    """A resource of quotas, or one that was deleted without ever having been applied. Name: its id."""
     CLIENT_QUOTAS: Event.Kind.ValueType  # 8
     """All quotas of a tenant's users and clients, unnamed."""
 
@@ -323,7 +323,7 @@ class Event(_message.Message):
     kind: Global___Event.Kind.ValueType
     change: Global___Event.Change.ValueType
     tenant: _builtins.str
-    """Empty where a credential was deleted."""
+    """Empty where a credential was deleted that no resource declared."""
     name: _builtins.str
     topic_id: _builtins.bytes
     """Kafka's, 16 bytes; of topics."""

@@ -4,7 +4,8 @@
     commit 42   ChangePartition …, AllocateProducerIds                         no event
 
 Invariants
-- Events of a commit are in its order, one for each thing; an event has its commit's version.
+- Events of a commit are in its order, one for each thing; an event has its commit's version. What
+  comes anew under the name of what is deleted in the same commit is another thing.
 - Each kind of change is either told or named as silent here; a test goes through all of them.
 
 Deliberately absent: what a thing is now. Whoever sends an event adds that from a newer image.
@@ -13,7 +14,7 @@ Deliberately absent: what a thing is now. Whoever sends an event adds that from 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -120,18 +121,14 @@ class ChangeEvent:
     resource: EventResource | None = None
 
 
-# What makes two changes of a commit one event.
-_Key = tuple[EventKind, str, str]
+# What makes two changes of a commit one event: the same topic id, or the same name. Logins are
+# unique in the cell, and whoever deletes one doesn't say whose it is: they have no tenant here.
+_Key = UUID | tuple[EventKind, str, str]
 
 
 def events_of_feed(commits: Sequence[Commit], image: MetadataImage) -> list[ChangeEvent]:
     """What the store's feed has, with an image that is not older than the last of the commits."""
-    gone = {
-        change.topic_id: (change.tenant, change.name)
-        for commit in commits
-        for change in commit.changes
-        if isinstance(change, DeleteTopic)
-    }
+    gone = _names_of_deleted(change for commit in commits for change in commit.changes)
     events: list[ChangeEvent] = []
     for commit in commits:
         events += events_of(commit.version, commit.changes, image, gone)
@@ -140,16 +137,25 @@ def events_of_feed(commits: Sequence[Commit], image: MetadataImage) -> list[Chan
 
 def events_of(
     version: int,
-    changes: Iterable[Change],
+    changes: Sequence[Change],
     image: MetadataImage,
     gone: Mapping[UUID, tuple[str, str]] | None = None,
 ) -> list[ChangeEvent]:
-    """The events of one commit, which `image` has. Names of topics are from it, or from `gone`."""
-    collected = _Collected(version, image, gone or {})
+    """The events of one commit, which `image` has. Names of topics are from it, or from `gone`,
+    which is this commit's own when it is not given."""
+    collected = _Collected(version, image, _names_of_deleted(changes) if gone is None else gone)
     for change in changes:
         if not isinstance(change, SILENT):
             collected.add(change)
-    return list(collected.events.values())
+    return collected.events
+
+
+def _names_of_deleted(changes: Iterable[Change]) -> dict[UUID, tuple[str, str]]:
+    return {
+        change.topic_id: (change.tenant, change.name)
+        for change in changes
+        if isinstance(change, DeleteTopic)
+    }
 
 
 class _Collected:
@@ -158,7 +164,9 @@ class _Collected:
     def __init__(
         self, version: int, image: MetadataImage, gone: Mapping[UUID, tuple[str, str]]
     ) -> None:
-        self.events: dict[_Key, ChangeEvent] = {}
+        self.events: list[ChangeEvent] = []
+        # Which of them is the newest of its thing.
+        self._places: dict[_Key, int] = {}
         self._version = version
         self._image = image
         self._gone = gone
@@ -170,17 +178,15 @@ class _Collected:
             case NameAuthor():
                 self._author = change.author
             case CreateTopic():
-                self._topic(made, change.tenant, change.name, change.topic_id)
+                self._put(EventKind.TOPIC, made, change.tenant, change.name, change.topic_id)
             case DeleteTopic():
-                self._topic(deleted, change.tenant, change.name, change.topic_id)
+                self._put(EventKind.TOPIC, deleted, change.tenant, change.name, change.topic_id)
             case ChangeDeletion():
                 # For clients it goes, and is there again.
                 is_gone = change.deletion is not None
-                tenant, name = self._names_of(change.topic_id)
-                self._topic(deleted if is_gone else made, tenant, name, change.topic_id)
+                self._named_topic(deleted if is_gone else made, change.topic_id)
             case AddPartitions():
-                tenant, name = self._names_of(change.topic_id)
-                self._topic(changed, tenant, name, change.topic_id)
+                self._named_topic(changed, change.topic_id)
             case AlterConfigs():
                 kind = _KINDS_CONFIGURED.get(ResourceType(change.resource_type))
                 if kind is not None:
@@ -188,6 +194,7 @@ class _Collected:
             case PutTenant(tenant):
                 there = self._image.tenants.get(tenant.name)
                 is_new = there is not None and there.made_at == self._version
+                self._end_deleted((EventKind.TENANT, tenant.name, tenant.name))
                 self._put(EventKind.TENANT, made if is_new else changed, tenant.name, tenant.name)
             case PutTenantState() | PutTenantQuotas():
                 self._put(EventKind.TENANT, changed, change.tenant, change.tenant)
@@ -196,6 +203,7 @@ class _Collected:
             case DeleteTenant():
                 self._put(EventKind.TENANT, deleted, change.name, change.name)
             case PutCredential(credential):
+                self._end_deleted((EventKind.CREDENTIAL, "", credential.login))
                 self._put(EventKind.CREDENTIAL, changed, credential.tenant, credential.login)
             case DeleteCredential():
                 self._put(EventKind.CREDENTIAL, deleted, "", change.login)
@@ -206,15 +214,13 @@ class _Collected:
             case _:
                 raise AssertionError(f"{type(change).__name__} is neither told nor silent")
 
-    def _names_of(self, topic_id: UUID) -> tuple[str, str]:
+    def _named_topic(self, change: EventChange, topic_id: UUID) -> None:
         topic = self._image.topics_by_id.get(topic_id)
         if topic is not None:
-            return topic.tenant, topic.name
-        return self._gone.get(topic_id, ("", ""))
-
-    def _topic(self, change: EventChange, tenant: str, name: str, topic_id: UUID) -> None:
-        if not is_internal_topic(tenant, name):
-            self._put(EventKind.TOPIC, change, tenant, name, topic_id)
+            tenant, name = topic.tenant, topic.name
+        else:
+            tenant, name = self._gone.get(topic_id, ("", ""))
+        self._put(EventKind.TOPIC, change, tenant, name, topic_id)
 
     def _declared(self, declaration: Declaration) -> None:
         kind = _KINDS_DECLARED.get(declaration.declared.kind, EventKind.RESOURCE)
@@ -239,13 +245,40 @@ class _Collected:
     ) -> None:
         if kind is EventKind.TOPIC and is_internal_topic(tenant, name):
             return
-        key = (kind, tenant, name)
-        known = self.events.get(key)
-        if known is not None:
-            # Made or deleted says more than changed.
+        key = (kind, "" if kind is EventKind.CREDENTIAL else tenant, name)
+        place = self._place_of(key, topic_id)
+        if place is not None:
+            known = self.events[place]
+            tenant = tenant or known.tenant
             topic_id = topic_id or known.topic_id
             resource = resource or known.resource
+            # Made or deleted says more than changed.
             if change is EventChange.CHANGED:
                 change = known.change
-        event = ChangeEvent(self._version, kind, change, tenant, name, topic_id)
-        self.events[key] = replace(event, author=self._author, resource=resource)
+        event = ChangeEvent(
+            self._version, kind, change, tenant, name, topic_id, self._author, resource
+        )
+        if place is None:
+            place = len(self.events)
+            self.events.append(event)
+        else:
+            self.events[place] = event
+        self._places[key] = place
+        if topic_id is not None:
+            self._places[topic_id] = place
+
+    def _place_of(self, key: _Key, topic_id: UUID | None) -> int | None:
+        """Of the event that has told of the same thing."""
+        if topic_id is not None and topic_id in self._places:
+            return self._places[topic_id]
+        place = self._places.get(key)
+        if place is None or topic_id is None or self.events[place].topic_id is None:
+            return place
+        # Another topic of this name.
+        return None
+
+    def _end_deleted(self, key: _Key) -> None:
+        """What follows under this key is another thing than the one that was deleted."""
+        place = self._places.get(key)
+        if place is not None and self.events[place].change is EventChange.DELETED:
+            del self._places[key]
