@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -458,3 +459,16 @@ def test_the_brokers_own_topics_are_deleted_for_good() -> None:
     player = KeepingPlayer()
     topic = player.services.image.topics_of("default")["__consumer_offsets"]
     assert KeptTopics(player.services).undelete_ms(player.services.image, topic) == 0
+
+
+def test_a_broker_that_is_not_the_controller_forgets_what_was_purged() -> None:
+    player = KeepingPlayer()
+    other: Any = SimpleNamespace(is_controller=False)
+    player.services.membership = other
+    for _ in range(3):
+        player.delete()
+        player.pass_time(INTERVAL_MS)
+        assert len(player.purges._heap) == 1
+        player.undelete()
+        player.pass_time(INTERVAL_MS)
+    assert len(player.purges._heap) == 0

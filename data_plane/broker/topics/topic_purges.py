@@ -82,6 +82,7 @@ class TopicPurges:
         if not has_work or self._is_writing or now_ms < self._next_ms:
             return
         self._next_ms = now_ms + INTERVAL_MS
+        self._forget_past()
         services = self._services
         membership = services.membership
         if membership is not None and not membership.is_controller:
@@ -103,6 +104,14 @@ class TopicPurges:
 
     def stop(self, now_ms: int) -> None:
         """Nothing to let go of."""
+
+    def _forget_past(self) -> None:
+        """Every broker notes dates, and most brokers never take what is due."""
+        heap = self._heap
+        for _ in range(TOPICS_PER_COMMIT_MAX):
+            if not heap or self._dates_ms.get(UUID(bytes=heap[0][1])) == heap[0][0]:
+                return
+            heappop(heap)
 
     def _take_due(self, until_ms: int, now_ms: int) -> dict[UUID, int]:
         due: dict[UUID, int] = {}
