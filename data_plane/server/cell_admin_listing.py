@@ -46,7 +46,7 @@ from data_plane.cell.tenants import (
 from data_plane.cell.virtual_topics import shown_count
 from data_plane.contract import cell_admin_pb2 as messages
 from data_plane.server.cell_admin_messages import MECHANISMS
-from data_plane.server.cell_calls import BadRequest
+from data_plane.server.cell_calls import BadRequest, within
 
 PAGE_MAX: Final = 1000
 # A client takes messages of 4 MiB where nobody has told it otherwise.
@@ -86,9 +86,7 @@ Items = Callable[[str], Iterable[Made]]
 
 def write_page(image: MetadataImage, request: messages.ListRequest) -> messages.ListResponse:
     """One page of what there is. Raises BadRequest."""
-    size = request.page_size or PAGE_MAX
-    if not 1 <= size <= PAGE_MAX:
-        raise BadRequest(f"page_size: {size}; give 1 to {PAGE_MAX}, or 0 for the maximum")
+    size = within("page_size", request.page_size, PAGE_MAX, PAGE_MAX)
     after = _read_token(request.page_token) if request.page_token else None
     if request.tenant and image.tenant(request.tenant) is None:
         raise BadRequest(f"tenant: there is no tenant {request.tenant!r}")

@@ -39,6 +39,13 @@ class BadRequest(ValueError):
     """A field of a request, by its path, and what is wrong with it."""
 
 
+def within(name: str, value: int, default: int, most: int) -> int:
+    """A field's number, or its default where it is 0. Raises BadRequest."""
+    if not 0 <= value <= most:
+        raise BadRequest(f"{name}: {value}; give 1 to {most}, or 0 for {default}")
+    return value or default
+
+
 class Refused(Exception):
     """A call that gets this status, with these words."""
 

@@ -22,11 +22,11 @@ from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.topic_deletions import UNDATED
 from data_plane.cell.virtual_topics import shown_count
 from data_plane.contract import cell_operations_pb2 as messages
-from data_plane.server.cell_calls import BadRequest, Calls, Done, Refused
+from data_plane.server.cell_admin_messages import TOPIC_ID_BYTES
+from data_plane.server.cell_calls import BadRequest, Calls, Done, Refused, within
 from data_plane.wire.errors import ErrorCode
 
 PAGE_TOPICS_MAX: Final = 1_000
-TOPIC_ID_BYTES: Final = 16
 
 # What is to be committed, of the topic that is named.
 Decide = Callable[[KeptTopics, MetadataImage, str, str], Change]
@@ -36,9 +36,7 @@ def write_deleted_topics(
     image: MetadataImage, request: messages.ListDeletedTopicsRequest
 ) -> messages.ListDeletedTopicsResponse:
     """A page, by tenant and name. Raises BadRequest."""
-    size = request.page_size or PAGE_TOPICS_MAX
-    if not 1 <= size <= PAGE_TOPICS_MAX:
-        raise BadRequest(f"page_size: {size} is not 1 to {PAGE_TOPICS_MAX}")
+    size = within("page_size", request.page_size, PAGE_TOPICS_MAX, PAGE_TOPICS_MAX)
     after = (request.after_tenant, request.after_name)
     found = (
         topic

@@ -11,7 +11,7 @@ Runs on the broker's loop; the frames are made and read elsewhere.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import grpc
@@ -30,15 +30,24 @@ from data_plane.wire.headers import (
     decode_response_header,
     encode_request_header,
 )
+from data_plane.wire.messages.list_offsets_request import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from data_plane.wire.reader import Reader
 from data_plane.wire.registry import API_BY_KEY, ApiKey
 from data_plane.wire.writer import Writer
 
 CLIENT_ID: Final = "cell-operations"
+EARLIEST_TIMESTAMP: Final = -2
+LATEST_TIMESTAMP: Final = -1
+# One that names topics, not ids.
+_LIST_OFFSETS_VERSION: Final = 7
 _SIZE_BYTES: Final = 4
 
 
-class Speaker(NamedTuple):
+class Caller(NamedTuple):
     """On whose behalf."""
 
     tenant: str
@@ -56,7 +65,7 @@ class KafkaCalls:
         self._dispatcher: Dispatcher | None = None
         self._ids = itertools.count(1)
 
-    async def call(self, speaker: Speaker, api_key: ApiKey, version: int, request: Any) -> Any:
+    async def call(self, caller: Caller, api_key: ApiKey, version: int, request: Any) -> Any:
         """The response. Raises Refused for what a client's connection would be closed for."""
         spec = API_BY_KEY[api_key]
         writer = Writer()
@@ -73,12 +82,32 @@ class KafkaCalls:
         frame = bytearray(writer.buf)
 
         def start(done: Done[bytes]) -> None:
-            self._dispatch(speaker, frame, done)
+            self._dispatch(caller, frame, done)
 
         answer = await self._calls.begin(start)
         reader = Reader(answer, _SIZE_BYTES, len(answer))
         decode_response_header(reader, int(api_key), version)
         return spec.decode_response(reader, version)
+
+    async def list_offsets(
+        self, caller: Caller, timestamps: Mapping[tuple[str, int], int]
+    ) -> dict[tuple[str, int], Any]:
+        """By topic and partition: the answer's error code, and the offset, which is -1 when no
+        record has this timestamp or a later one. One request, or none for none."""
+        if not timestamps:
+            return {}
+        topics: dict[str, ListOffsetsTopic] = {}
+        for (name, index), timestamp in timestamps.items():
+            topic = topics.setdefault(name, ListOffsetsTopic(name=name))
+            partition = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+            topic.partitions.append(partition)
+        wanted = ListOffsetsRequest(replica_id=-1, topics=list(topics.values()))
+        answer = await self.call(caller, ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, wanted)
+        return {
+            (topic.name, one.partition_index): one
+            for topic in answer.topics
+            for one in topic.partitions
+        }
 
     def wall_ms(self) -> int:
         """The date."""
@@ -91,25 +120,25 @@ class KafkaCalls:
         shown = None if there is None else shown_partition(image, there, partition)
         return NO_LEADER if shown is None else shown.leader
 
-    def _dispatch(self, speaker: Speaker, frame: bytearray, done: Done[bytes]) -> None:
+    def _dispatch(self, caller: Caller, frame: bytearray, done: Done[bytes]) -> None:
         """On the loop."""
         services = self._services
-        if speaker.tenant not in services.namespaces.names:
-            raise Refused(grpc.StatusCode.NOT_FOUND, f"there is no tenant {speaker.tenant}")
-        if is_shut(services.image, speaker.tenant):
+        if caller.tenant not in services.namespaces.names:
+            raise Refused(grpc.StatusCode.NOT_FOUND, f"there is no tenant {caller.tenant}")
+        if is_shut(services.image, caller.tenant):
             # As when a client logs in.
-            words = f"the tenant {speaker.tenant} is blocked"
+            words = f"the tenant {caller.tenant} is blocked"
             raise Refused(grpc.StatusCode.FAILED_PRECONDITION, words)
         connection = ConnectionInfo(
             connection_id=-next(self._ids),
             peer=CLIENT_ID,
             listener=services.advertised_listeners[0].name if services.advertised_listeners else "",
-            host=speaker.host,
+            host=caller.host,
             port=0,
             close=_closing(done),
             fail=_closing(done),
         )
-        connection.authenticate(speaker.principal, speaker.tenant)
+        connection.authenticate(caller.principal, caller.tenant)
         if self._dispatcher is None:
             self._dispatcher = Dispatcher(services)
         now_ms = self._calls.now_ms()

@@ -9,26 +9,26 @@ Bounds: OFFSETS_MAX partitions of a group, TARGETS_MAX of a reset, GROUPS_MAX on
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from data_plane.broker.fetch.projection import Projections
 from data_plane.contract import cell_operations_pb2 as messages
+from data_plane.groups.subscription import decode_assignment
 from data_plane.replica.partition import Partition
-from data_plane.server.cell_calls import BadRequest, Calls
-from data_plane.server.kafka_calls import KafkaCalls, Speaker
+from data_plane.server.cell_calls import BadRequest, Calls, within
+from data_plane.server.kafka_calls import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    Caller,
+    KafkaCalls,
+)
 from data_plane.server.tenant_records import read_caller
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_groups_request import DescribeGroupsRequest
 from data_plane.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from data_plane.wire.messages.list_groups_request import ListGroupsRequest
-from data_plane.wire.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from data_plane.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -57,6 +57,7 @@ _COORDINATOR_CODES: Final = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
 )
+_TIMESTAMPS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 _Key = tuple[str, int]
 
 
@@ -76,11 +77,9 @@ class TenantGroups:
 
     async def listed(self, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
         """Raises BadRequest and Refused."""
-        speaker = read_caller(request.caller)
-        size = request.page_size or GROUPS_MAX
-        if not 1 <= size <= GROUPS_MAX:
-            raise BadRequest(f"page_size: {size}; give 1 to {GROUPS_MAX}")
-        answer = await self._kafka.call(speaker, ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
+        caller = read_caller(request.caller)
+        size = within("page_size", request.page_size, GROUPS_MAX, GROUPS_MAX)
+        answer = await self._kafka.call(caller, ApiKey.LIST_GROUPS, 5, ListGroupsRequest())
         if answer.error_code:
             return messages.ListGroupsResponse(failure=_failure(answer.error_code))
         groups = sorted(answer.groups, key=lambda group: str(group.group_id))
@@ -101,10 +100,10 @@ class TenantGroups:
         self, request: messages.DescribeGroupRequest
     ) -> messages.DescribeGroupResponse:
         """Raises BadRequest and Refused."""
-        speaker = read_caller(request.caller)
-        group = await self._described(speaker, request.group_id)
+        caller = read_caller(request.caller)
+        group = await self._described(caller, request.group_id)
         if group.error_code:
-            failure = await self._group_failure(speaker, request.group_id, group.error_code)
+            failure = await self._group_failure(caller, request.group_id, group.error_code)
             return messages.DescribeGroupResponse(failure=failure)
         response = messages.DescribeGroupResponse()
         response.group.group_id = group.group_id
@@ -118,15 +117,15 @@ class TenantGroups:
                 host=member.client_host,
             )
             if group.protocol_type == "consumer":
-                for topic, partitions in _assignment(member.member_assignment):
+                for topic, partitions in decode_assignment(member.member_assignment) or ():
                     shown.assigned.add(topic=topic, partitions=partitions)
-        committed = await self._committed(speaker, request.group_id, None)
+        committed = await self._committed(caller, request.group_id, None)
         if isinstance(committed, int):
             response.failure.CopyFrom(_failure(committed))
             return response
         response.is_cut = len(committed) > OFFSETS_MAX
         committed = committed[:OFFSETS_MAX]
-        ends = await self._ends(speaker.tenant, [(topic, one) for topic, one, _, _ in committed])
+        ends = await self._ends(caller.tenant, [(topic, one) for topic, one, _, _ in committed])
         for topic, partition, offset, metadata in committed:
             there = ends.get((topic, partition))
             response.offsets.add(
@@ -135,34 +134,31 @@ class TenantGroups:
                 committed_offset=offset,
                 end_offset=-1 if there is None else there.end,
                 lag=-1 if there is None else max(0, there.end - offset),
-                leader=self._kafka.leader_of(speaker.tenant, topic, partition),
+                leader=self._kafka.leader_of(caller.tenant, topic, partition),
                 metadata=metadata,
             )
         return response
 
     async def reset(self, request: messages.ResetOffsetsRequest) -> messages.ResetOffsetsResponse:
         """All or, where one fails before the commit, none. Raises BadRequest and Refused."""
-        speaker = read_caller(request.caller)
+        caller = read_caller(request.caller)
         targets = _read_targets(request)
-        group = await self._described(speaker, request.group_id)
+        group = await self._described(caller, request.group_id)
         code = group.error_code
         if not code and group.group_state not in _EMPTY_STATES:
             code = int(ErrorCode.NON_EMPTY_GROUP)
         if code:
-            failure = await self._group_failure(speaker, request.group_id, code)
+            failure = await self._group_failure(caller, request.group_id, code)
             return messages.ResetOffsetsResponse(failure=failure)
         # What he may not describe he is told nothing of.
-        known = await self._committed(speaker, request.group_id, [*targets])
+        known = await self._committed(caller, request.group_id, [*targets])
         if isinstance(known, int):
             return messages.ResetOffsetsResponse(failure=_failure(known))
-        ends = await self._ends(speaker.tenant, targets)
-        results = {}
-        for key, target in targets.items():
-            results[key] = await self._resolve(speaker, target, ends.get(key))
+        results = await self._resolve(caller, targets)
         response = messages.ResetOffsetsResponse(results=results.values())
         if request.validate_only or any(one.HasField("failure") for one in response.results):
             return response
-        codes = await self._commit(speaker, request.group_id, targets, results)
+        codes = await self._commit(caller, request.group_id, targets, results)
         for result in response.results:
             failed = codes.get((result.topic, result.partition), 0)
             if failed:
@@ -170,14 +166,14 @@ class TenantGroups:
                 result.failure.CopyFrom(_failure(failed))
         return response
 
-    async def _described(self, speaker: Speaker, group_id: str) -> Any:
+    async def _described(self, caller: Caller, group_id: str) -> Any:
         wanted = DescribeGroupsRequest(groups=[group_id])
-        answer = await self._kafka.call(speaker, ApiKey.DESCRIBE_GROUPS, 5, wanted)
+        answer = await self._kafka.call(caller, ApiKey.DESCRIBE_GROUPS, 5, wanted)
         (group,) = answer.groups
         return group
 
     async def _committed(
-        self, speaker: Speaker, group_id: str, keys: Sequence[_Key] | None
+        self, caller: Caller, group_id: str, keys: Sequence[_Key] | None
     ) -> list[tuple[str, int, int, str]] | int:
         """Committed offsets in order, of all partitions or of these; or why there are none."""
         topics = None
@@ -189,7 +185,7 @@ class TenantGroups:
             ]
         group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
         wanted = OffsetFetchRequest(groups=[group])
-        answer = await self._kafka.call(speaker, ApiKey.OFFSET_FETCH, 8, wanted)
+        answer = await self._kafka.call(caller, ApiKey.OFFSET_FETCH, 8, wanted)
         (found,) = answer.groups
         if found.error_code:
             return int(found.error_code)
@@ -217,53 +213,53 @@ class TenantGroups:
         return ends
 
     async def _resolve(
-        self, speaker: Speaker, target: messages.OffsetTarget, ends: Ends | None
-    ) -> messages.OffsetResult:
-        result = messages.OffsetResult(topic=target.topic, partition=target.partition, offset=-1)
-        kind = target.WhichOneof("to")
-        if kind == "forget":
-            return result
-        if kind == "offset" and ends is None:
-            result.offset = target.offset
-        elif kind == "offset" and ends is not None:
-            result.offset = min(max(target.offset, ends.start), ends.end)
-        elif kind in ("earliest", "latest") and ends is not None:
-            result.offset = ends.start if kind == "earliest" else ends.end
-        else:
-            await self._resolve_at_leader(speaker, target, result)
-        return result
-
-    async def _resolve_at_leader(
-        self, speaker: Speaker, target: messages.OffsetTarget, result: messages.OffsetResult
-    ) -> None:
-        """By time, or where there is no replica here: if this broker leads."""
-        timestamps = {"earliest": -2, "latest": -1}
-        timestamp = timestamps.get(target.WhichOneof("to") or "", target.timestamp_ms)
-        for wanted in (timestamp, -1):
-            partition = ListOffsetsPartition(partition_index=target.partition, timestamp=wanted)
-            topics = [ListOffsetsTopic(name=target.topic, partitions=[partition])]
-            answer = await self._kafka.call(
-                speaker, ApiKey.LIST_OFFSETS, 7, ListOffsetsRequest(replica_id=-1, topics=topics)
+        self, caller: Caller, targets: Mapping[_Key, messages.OffsetTarget]
+    ) -> dict[_Key, messages.OffsetResult]:
+        """From replicas here; by time, and where there is none, as the leader answers."""
+        ends = await self._ends(caller.tenant, targets)
+        results: dict[_Key, messages.OffsetResult] = {}
+        asked: dict[_Key, int] = {}
+        for key, target in targets.items():
+            result = messages.OffsetResult(
+                topic=target.topic, partition=target.partition, offset=-1
             )
-            ((found,),) = (topic.partitions for topic in answer.topics)
+            results[key] = result
+            there, kind = ends.get(key), target.WhichOneof("to")
+            if kind == "offset":
+                result.offset = target.offset
+                if there is not None:
+                    result.offset = min(max(target.offset, there.start), there.end)
+            elif kind in _TIMESTAMPS and there is not None:
+                result.offset = there.start if kind == "earliest" else there.end
+            elif kind != "forget":
+                asked[key] = _TIMESTAMPS.get(kind or "", target.timestamp_ms)
+        await self._resolve_at_leaders(caller, asked, results)
+        # Those at whose time there is no record yet: the end.
+        behind = [key for key in asked if _is_open(results[key])]
+        await self._resolve_at_leaders(caller, dict.fromkeys(behind, LATEST_TIMESTAMP), results)
+        return results
+
+    async def _resolve_at_leaders(
+        self, caller: Caller, asked: Mapping[_Key, int], results: dict[_Key, messages.OffsetResult]
+    ) -> None:
+        """Of those that this broker leads; the others fail, and say who does."""
+        for key, found in (await self._kafka.list_offsets(caller, asked)).items():
             if found.error_code:
-                leader = self._kafka.leader_of(speaker.tenant, target.topic, target.partition)
-                result.failure.CopyFrom(_failure(found.error_code, leader))
-                return
-            result.offset = found.offset
-            if found.offset >= 0:
-                return
+                leader = self._kafka.leader_of(caller.tenant, *key)
+                results[key].failure.CopyFrom(_failure(found.error_code, leader))
+            else:
+                results[key].offset = found.offset
 
     async def _commit(
         self,
-        speaker: Speaker,
+        caller: Caller,
         group_id: str,
         targets: dict[_Key, messages.OffsetTarget],
         results: dict[_Key, messages.OffsetResult],
     ) -> dict[_Key, int]:
         """Error codes of those that failed."""
         forgotten = [key for key, target in targets.items() if target.WhichOneof("to") == "forget"]
-        moved = [key for key in targets if key not in set(forgotten)]
+        moved = [key for key, target in targets.items() if target.WhichOneof("to") != "forget"]
         codes: dict[_Key, int] = {}
         if moved:
             commit = OffsetCommitRequest(
@@ -281,7 +277,7 @@ class TenantGroups:
                     for name, indexes in _by_topic(moved).items()
                 ],
             )
-            answer = await self._kafka.call(speaker, ApiKey.OFFSET_COMMIT, 8, commit)
+            answer = await self._kafka.call(caller, ApiKey.OFFSET_COMMIT, 8, commit)
             codes.update(_codes(answer.topics))
         if forgotten:
             delete = OffsetDeleteRequest(
@@ -296,17 +292,17 @@ class TenantGroups:
                     for name, indexes in _by_topic(forgotten).items()
                 ],
             )
-            answer = await self._kafka.call(speaker, ApiKey.OFFSET_DELETE, 0, delete)
+            answer = await self._kafka.call(caller, ApiKey.OFFSET_DELETE, 0, delete)
             codes.update(dict.fromkeys(forgotten, answer.error_code))
             codes.update(_codes(answer.topics))
         return codes
 
-    async def _group_failure(self, speaker: Speaker, group_id: str, code: int) -> messages.Failure:
+    async def _group_failure(self, caller: Caller, group_id: str, code: int) -> messages.Failure:
         """With the coordinator, where that is another broker."""
         if code not in _COORDINATOR_CODES:
             return _failure(code)
         wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=[group_id])
-        answer = await self._kafka.call(speaker, ApiKey.FIND_COORDINATOR, 4, wanted)
+        answer = await self._kafka.call(caller, ApiKey.FIND_COORDINATOR, 4, wanted)
         (found,) = answer.coordinators
         return _failure(code, -1 if found.error_code else found.node_id)
 
@@ -320,6 +316,10 @@ def _replicas(
 def _failure(code: int, node_id: int = -1) -> messages.Failure:
     message = ErrorCode(code).message
     return messages.Failure(error_code=code, message=message, node_id=node_id)
+
+
+def _is_open(result: messages.OffsetResult) -> bool:
+    return result.offset < 0 and not result.HasField("failure")
 
 
 def _read_targets(request: messages.ResetOffsetsRequest) -> dict[_Key, messages.OffsetTarget]:
@@ -351,23 +351,3 @@ def _codes(topics: Iterable[Any]) -> dict[_Key, int]:
         for one in topic.partitions
         if one.error_code
     }
-
-
-def _assignment(data: bytes) -> list[tuple[str, list[int]]]:
-    """The partitions in a consumer's assignment; none where it is not one."""
-    try:
-        _, count = struct.unpack_from(">hi", data)
-        position, found = 6, []
-        for _ in range(min(count, OFFSETS_MAX)):
-            (size,) = struct.unpack_from(">h", data, position)
-            name = data[position + 2 : position + 2 + size].decode()
-            position += 2 + size
-            (partitions_count,) = struct.unpack_from(">i", data, position)
-            if not 0 <= partitions_count <= OFFSETS_MAX:
-                return []
-            partitions = list(struct.unpack_from(f">{partitions_count}i", data, position + 4))
-            position += 4 + 4 * partitions_count
-            found.append((name, partitions))
-    except (struct.error, UnicodeDecodeError):
-        return []
-    return found

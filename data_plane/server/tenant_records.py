@@ -17,16 +17,16 @@ import grpc
 
 from data_plane.broker.request.principal import Principal
 from data_plane.contract import cell_operations_pb2 as messages
-from data_plane.server.cell_calls import BadRequest, Refused
-from data_plane.server.kafka_calls import KafkaCalls, Speaker
+from data_plane.server.cell_calls import BadRequest, Refused, within
+from data_plane.server.kafka_calls import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    Caller,
+    KafkaCalls,
+)
 from data_plane.wire.errors import ErrorCode, InvalidRecords
 from data_plane.wire.kernel_types import NewRecord
 from data_plane.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from data_plane.wire.messages.list_offsets_request import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from data_plane.wire.messages.produce_request import (
     PartitionProduceData,
     ProduceRequest,
@@ -48,9 +48,6 @@ PRODUCE_TIMEOUT_MS: Final = 15_000
 # Those that name topics, not ids.
 _FETCH_VERSION: Final = 12
 _PRODUCE_VERSION: Final = 12
-_LIST_OFFSETS_VERSION: Final = 7
-_EARLIEST: Final = -2
-_LATEST: Final = -1
 _ACKS_ALL: Final = -1
 
 
@@ -64,12 +61,12 @@ class _Failed(Exception):
 
 
 class _Where(NamedTuple):
-    speaker: Speaker
+    caller: Caller
     topic: str
     partition: int
 
 
-def read_caller(caller: messages.Caller) -> Speaker:
+def read_caller(caller: messages.Caller) -> Caller:
     """Raises BadRequest."""
     kind, separator, name = caller.principal.partition(":")
     if not caller.tenant:
@@ -81,7 +78,7 @@ def read_caller(caller: messages.Caller) -> Speaker:
         ipaddress.ip_address(host)
     except ValueError:
         raise BadRequest(f"caller.host: {host[:64]!r} is no address") from None
-    return Speaker(caller.tenant, Principal(kind, name), host)
+    return Caller(caller.tenant, Principal(kind, name), host)
 
 
 class TenantRecords:
@@ -93,10 +90,11 @@ class TenantRecords:
     async def peek(self, request: messages.PeekRequest) -> messages.PeekResponse:
         """Raises BadRequest and Refused."""
         where = _read_where(request.caller, request.topic, request.partition)
-        count = _within("records_max", request.records_max, RECORDS_DEFAULT, RECORDS_MAX)
-        size = _within("bytes_max", request.bytes_max, PEEK_BYTES_DEFAULT, PEEK_BYTES_MAX)
-        if request.value_bytes_max < 0 or request.last < 0 or request.offset < 0:
-            raise BadRequest("value_bytes_max, last and offset: none is less than 0")
+        count = within("records_max", request.records_max, RECORDS_DEFAULT, RECORDS_MAX)
+        size = within("bytes_max", request.bytes_max, PEEK_BYTES_DEFAULT, PEEK_BYTES_MAX)
+        numbers = (request.value_bytes_max, request.last, request.offset, request.timestamp_ms)
+        if min(numbers) < 0:
+            raise BadRequest("value_bytes_max, last, offset, timestamp_ms: none is less than 0")
         try:
             offset = await self._start(where, request)
             data = await self._fetch(where, offset, size)
@@ -137,7 +135,7 @@ class TenantRecords:
             timeout_ms=PRODUCE_TIMEOUT_MS,
             topic_data=[TopicProduceData(name=where.topic, partition_data=[data])],
         )
-        answer = await self._kafka.call(where.speaker, ApiKey.PRODUCE, _PRODUCE_VERSION, wanted)
+        answer = await self._kafka.call(where.caller, ApiKey.PRODUCE, _PRODUCE_VERSION, wanted)
         ((result,),) = (topic.partition_responses for topic in answer.responses)
         try:
             self._check(where, result.error_code, result.error_message)
@@ -151,23 +149,18 @@ class TenantRecords:
             case "offset":
                 return request.offset
             case "timestamp_ms":
-                found = await self._offset_at(where, max(request.timestamp_ms, 0))
-                return await self._offset_at(where, _LATEST) if found < 0 else found
+                found = await self._offset_at(where, request.timestamp_ms)
+                return await self._offset_at(where, LATEST_TIMESTAMP) if found < 0 else found
             case "last":
-                end = await self._offset_at(where, _LATEST)
-                start = await self._offset_at(where, _EARLIEST)
+                end = await self._offset_at(where, LATEST_TIMESTAMP)
+                start = await self._offset_at(where, EARLIEST_TIMESTAMP)
                 return max(start, end - request.last)
-        return await self._offset_at(where, _EARLIEST)
+        return await self._offset_at(where, EARLIEST_TIMESTAMP)
 
     async def _offset_at(self, where: _Where, timestamp: int) -> int:
         """-1 when there is no such record. Raises _Failed."""
-        partition = ListOffsetsPartition(partition_index=where.partition, timestamp=timestamp)
-        topics = [ListOffsetsTopic(name=where.topic, partitions=[partition])]
-        wanted = ListOffsetsRequest(replica_id=-1, topics=topics)
-        answer = await self._kafka.call(
-            where.speaker, ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, wanted
-        )
-        ((result,),) = (topic.partitions for topic in answer.topics)
+        key = (where.topic, where.partition)
+        result = (await self._kafka.list_offsets(where.caller, {key: timestamp}))[key]
         self._check(where, result.error_code)
         offset: int = result.offset
         return offset
@@ -184,7 +177,7 @@ class TenantRecords:
             session_epoch=-1,
             topics=[FetchTopic(topic=where.topic, partitions=[partition])],
         )
-        answer = await self._kafka.call(where.speaker, ApiKey.FETCH, _FETCH_VERSION, wanted)
+        answer = await self._kafka.call(where.caller, ApiKey.FETCH, _FETCH_VERSION, wanted)
         if answer.error_code:
             raise _Failed(answer.error_code)
         if not answer.responses and answer.throttle_time_ms:
@@ -200,7 +193,7 @@ class TenantRecords:
             return
         leader = -1
         if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            leader = self._kafka.leader_of(where.speaker.tenant, where.topic, where.partition)
+            leader = self._kafka.leader_of(where.caller.tenant, where.topic, where.partition)
         raise _Failed(code, message, leader)
 
 
@@ -210,12 +203,6 @@ def _read_where(caller: messages.Caller, topic: str, partition: int) -> _Where:
     if partition < 0:
         raise BadRequest(f"partition: {partition} is less than 0")
     return _Where(read_caller(caller), topic, partition)
-
-
-def _within(name: str, value: int, default: int, most: int) -> int:
-    if not 0 <= value <= most:
-        raise BadRequest(f"{name}: {value}; give 1 to {most}, or 0 for {default}")
-    return value or default
 
 
 class _Cut(NamedTuple):

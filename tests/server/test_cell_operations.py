@@ -364,6 +364,9 @@ def test_groups_are_listed_with_members_and_lag_and_reset_when_nobody_is_in(
     tried = reset(cell, "laggards", to(0, earliest=True), validate_only=True)
     assert [one.offset for one in tried.results] == [0]
     assert committed(cell, "laggards")[0] == (2, 3)
+    late = (to(0, timestamp_ms=1 << 50), to(1, timestamp_ms=3_500))
+    tried = reset(cell, "laggards", *late, validate_only=True)
+    assert [one.offset for one in tried.results] == [5, 1]
     done = reset(cell, "laggards", to(0, latest=True), to(1, timestamp_ms=3_500))
     assert [one.offset for one in done.results] == [5, 1]
     assert committed(cell, "laggards") == {0: (5, 0), 1: (1, 4)}
@@ -383,6 +386,7 @@ def test_groups_are_listed_with_members_and_lag_and_reset_when_nobody_is_in(
     [
         (messages.PeekRequest(topic="t"), "INVALID_ARGUMENT"),
         (messages.PeekRequest(caller=caller(), topic="t", partition=-1), "INVALID_ARGUMENT"),
+        (messages.PeekRequest(caller=caller(), topic="t", timestamp_ms=-1), "INVALID_ARGUMENT"),
         (messages.PeekRequest(caller=caller(), topic="t", records_max=1_001), "INVALID_ARGUMENT"),
         (messages.PeekRequest(caller=caller(), topic="t", bytes_max=1 << 30), "INVALID_ARGUMENT"),
         (messages.ProduceRequest(caller=caller(), topic="t", partition=0), "INVALID_ARGUMENT"),
