@@ -21,7 +21,7 @@ from control_plane.access.acls import OPERATIONS
 from control_plane.access.models import ApiKey, Grant, Scope, ServiceAccount
 from control_plane.access.networks import are_within, normalized_networks
 from control_plane.access.secrets_of_keys import new_secret, scram_verifiers, secret_hash
-from control_plane.accounts.facade import may_grant
+from control_plane.accounts.facade import refuse_to_grant
 from control_plane.operations.facade import (
     Actor,
     ActorKind,
@@ -39,7 +39,7 @@ def do_create_service_account(
     actor: Actor, organization_id: str, name: str, description: str, role: str, by_role: str
 ) -> ServiceAccount:
     """A program's identity. Raises Forbidden, Conflict, QuotaExceeded."""
-    _refuse_to_grant(by_role, role)
+    refuse_to_grant(by_role, role, field="/role")
     with tenant_write(actor, organization_id) as write:
         accounts = ServiceAccount.objects.of(organization_id)
         if accounts.filter(name=name, deleted_at=None).exists():
@@ -66,8 +66,8 @@ def do_update_service_account(
     with tenant_write(actor, organization_id) as write:
         account = find_service_account(organization_id, account_id)
         if "role" in changes:
-            _refuse_to_grant(by_role, changes["role"])
-            _refuse_to_grant(by_role, account.role)
+            refuse_to_grant(by_role, changes["role"], field="/role")
+            refuse_to_grant(by_role, account.role)
             account.role = changes["role"]
         account.description = changes.get("description", account.description)
         account.save()
@@ -81,7 +81,7 @@ def do_delete_service_account(
     """With its keys and grants. The rows stay, with `deleted_at`."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         account = find_service_account(organization_id, account_id)
-        _refuse_to_grant(by_role, account.role)
+        refuse_to_grant(by_role, account.role)
         for key in ApiKey.objects.of(organization_id).filter(service_account=account):
             _end_key(write, key)
         for grant in Grant.objects.of(organization_id).filter(
@@ -106,8 +106,8 @@ def do_create_key(
 ) -> tuple[ApiKey, str]:
     """A key and its secret, which is not kept. Raises Forbidden, Invalid, QuotaExceeded."""
     with tenant_write(actor, organization_id) as write:
-        account = find_service_account(organization_id, account_id)
-        _refuse_to_grant(by_role, account.role)
+        account = find_service_account(organization_id, account_id, field="/service_account_id")
+        refuse_to_grant(by_role, account.role, field="/service_account_id")
         return _make_key(write, account, name, scopes, networks, expires_at, None)
 
 
@@ -123,7 +123,7 @@ def do_rotate_key(
         if old.revoked_at is not None or not is_valid(old, timezone.now()):
             raise Conflict("The key has ended; make another one.")
         account = find_service_account(organization_id, old.service_account_id)
-        _refuse_to_grant(by_role, account.role)
+        refuse_to_grant(by_role, account.role)
         successor = ApiKey.objects.of(organization_id).filter(rotated_from=old).first()
         if successor is not None:
             raise Conflict(f"{successor.id} has replaced this key; rotate that one.")
@@ -139,7 +139,7 @@ def do_revoke_key(actor: Actor, organization_id: str, key_id: str, by_role: str)
     """The key is worth nothing any more: by REST at once, in the cell as soon as it hears of it."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         key = find_key(organization_id, key_id)
-        _refuse_to_grant(by_role, key.service_account.role)
+        refuse_to_grant(by_role, key.service_account.role)
         _end_key(write, key)
         write.audit("api_key.revoke", key.id, key.name)
     return key
@@ -159,7 +159,9 @@ def do_create_grant(
     if (role, resource_type) not in OPERATIONS:
         raise Invalid(f"A {role} of a {resource_type} is nothing.", field="/spec/role")
     with tenant_write(actor, organization_id) as write:
-        account = find_service_account(organization_id, account_id)
+        account = find_service_account(
+            organization_id, account_id, field="/spec/service_account_id"
+        )
         fields: dict[str, Any] = {
             "service_account": account,
             "role": role,
@@ -278,12 +280,15 @@ def _end_grant(write: TenantWrite, grant: Grant) -> None:
     write.declare(ResourceKind.GRANT, grant)
 
 
-def find_service_account(organization_id: str, account_id: str) -> ServiceAccount:
-    """The tenant's service account of this id. Raises NotFound."""
+def find_service_account(
+    organization_id: str, account_id: str, *, field: str = ""
+) -> ServiceAccount:
+    """The tenant's service account of this id, which the request names at `field`. Raises
+    NotFound."""
     accounts = ServiceAccount.objects.of(organization_id).filter(deleted_at=None)
     account = accounts.filter(id=account_id).first()
     if account is None:
-        raise NotFound("There is no such service account.", field="/service_account_id")
+        raise NotFound("There is no such service account.", field=field)
     return account
 
 
@@ -302,8 +307,3 @@ def find_grant(organization_id: str, grant_id: str) -> Grant:
     if grant is None:
         raise NotFound("There is no such grant.")
     return grant
-
-
-def _refuse_to_grant(by_role: str, role: str) -> None:
-    if not may_grant(by_role, role):
-        raise Forbidden(f"Who is {by_role} gives nobody the role {role}.", field="/role")

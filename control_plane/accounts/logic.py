@@ -25,7 +25,7 @@ from control_plane.accounts.models import (
     Role,
     User,
 )
-from control_plane.accounts.roles import may_grant
+from control_plane.accounts.roles import refuse_to_grant
 from control_plane.cells.facade import place
 from control_plane.operations.facade import (
     ORGANIZATION_CREATED,
@@ -183,7 +183,7 @@ def do_invite(
 ) -> Invitation:
     """An invitation, whose mail a worker sends. Raises Conflict, Forbidden, QuotaExceeded,
     TooMany."""
-    _refuse_to_grant(by_role, role)
+    refuse_to_grant(by_role, role, field="/role")
     email = email.lower()
     with tenant_write(actor, organization_id) as write:
         members = Membership.objects.of(organization_id)
@@ -272,10 +272,10 @@ def do_change_role(
     actor: Actor, organization_id: str, membership_id: str, role: str, by_role: str
 ) -> Membership:
     """Another role for a member: neither given nor taken by who has a lesser one."""
-    _refuse_to_grant(by_role, role)
+    refuse_to_grant(by_role, role, field="/role")
     with tenant_write(actor, organization_id) as write:
         membership = find_member(organization_id, membership_id)
-        _refuse_to_grant(by_role, membership.role)
+        refuse_to_grant(by_role, membership.role)
         changes = {"role": [membership.role, role]}
         if membership.role == Role.OWNER and role != Role.OWNER:
             _refuse_without_owner(write, membership)
@@ -289,7 +289,7 @@ def do_remove_member(actor: Actor, organization_id: str, membership_id: str, by_
     """Somebody is no member any more. The last owner stays."""
     with tenant_write(actor, organization_id, even_if_suspended=True) as write:
         membership = find_member(organization_id, membership_id)
-        _refuse_to_grant(by_role, membership.role)
+        refuse_to_grant(by_role, membership.role)
         if membership.role == Role.OWNER:
             _refuse_without_owner(write, membership)
         write.audit("member.delete", membership.id, membership.user.email)
@@ -303,13 +303,6 @@ def find_member(organization_id: str, membership_id: str) -> Membership:
     if membership is None:
         raise NotFound("There is no such member.")
     return membership
-
-
-def _refuse_to_grant(by_role: str, role: str) -> None:
-    if not may_grant(by_role, role):
-        raise Forbidden(
-            f"Who is {by_role} neither makes nor unmakes somebody {role}.", field="/role"
-        )
 
 
 def _refuse_without_owner(write: TenantWrite, leaving: Membership) -> None:

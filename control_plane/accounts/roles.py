@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from control_plane.accounts.models import Role
+from control_plane.tenancy.errors import Forbidden
 
 OPERATOR: Final = "operator"
 
@@ -48,6 +49,13 @@ ALLOWED: Final[dict[str, frozenset[str]]] = {
 def may(role: str, action: str) -> bool:
     """Whether a role (or OPERATOR) may do this. An action that is not in the table is a bug."""
     return role in ALLOWED[action]
+
+
+def refuse_to_grant(role: str, granted: str, *, field: str = "") -> None:
+    """Raise Forbidden for who grants, or takes away, more than he has. `field` is where the request
+    names what is granted."""
+    if not may_grant(role, granted):
+        raise Forbidden(f"The role {role} may not grant {granted}.", field=field)
 
 
 def may_grant(role: str, granted: str) -> bool:

@@ -34,6 +34,7 @@ from control_plane.operations.models import IdempotentAnswer
 from control_plane.tenancy.errors import Conflict, Invalid
 
 KEPT = timedelta(hours=1)
+KEPT_HEADERS = ("Cache-Control", "ETag")
 KEY_CHARACTERS_MAX = 255
 FORGOTTEN_MAX = 20
 NONCE_BYTES = 12
@@ -92,7 +93,8 @@ def _once(request: Request, key: str, make: Callable[[], Response]) -> Response:
             _forget_expired()
             nonce = secrets.token_bytes(NONCE_BYTES)
             cipher = AESGCM(_derived(actor_id, key, "answer"))
-            body = JSONRenderer().render({"data": response.data, "etag": response.get("ETag")})
+            headers = {name: response[name] for name in KEPT_HEADERS if name in response}
+            body = JSONRenderer().render({"data": response.data, "headers": headers})
             IdempotentAnswer.objects.create(
                 actor_id=actor_id,
                 key_hash=key_hash,
@@ -120,9 +122,7 @@ def _replayed(kept: IdempotentAnswer, cipher_key: bytes) -> Response:
     except InvalidTag as error:
         raise AssertionError("an answer that its own key does not open") from error
     answer: dict[str, Any] = json.loads(body)
-    headers = {"Idempotency-Replayed": "true"}
-    if answer["etag"] is not None:
-        headers["ETag"] = answer["etag"]
+    headers = answer["headers"] | {"Idempotency-Replayed": "true"}
     return Response(answer["data"], status=kept.status_code, headers=headers)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from allauth.account.models import EmailAddress
+from django.core import mail
 from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -23,7 +24,8 @@ from control_plane.access.logic import (
     do_create_service_account,
 )
 from control_plane.access.models import ApiKey, ServiceAccount
-from control_plane.accounts.logic import do_delete_organization, do_suspend
+from control_plane.accounts.invitation_mails import send_due_mails
+from control_plane.accounts.logic import do_delete_organization, do_invite, do_suspend
 from control_plane.accounts.models import Membership, Organization, User
 from control_plane.api.documents import SCHEMA_PATH
 from control_plane.api.rate_limits import WINDOW_S, RateLimitedView
@@ -33,6 +35,7 @@ from control_plane.messaging.logic import TopicSpec, do_create_topic
 from control_plane.messaging.models import Topic
 from control_plane.operations.models import AuditEvent, IdempotentAnswer
 from control_plane.quotas.logic import do_set_quota
+from tests.control_plane.mails import token_in
 from tests.control_plane.rest import (
     at,
     client_of,
@@ -44,7 +47,7 @@ from tests.control_plane.rest import (
     patch,
     post,
 )
-from tests.control_plane.tenants import Tenant, make_cell, make_tenant
+from tests.control_plane.tenants import Tenant, make_cell, make_tenant, make_user
 from tests.control_plane.test_isolation import fill
 
 pytestmark = pytest.mark.django_db
@@ -306,6 +309,7 @@ def test_a_retry_gets_the_first_answer(acme: Tenant, client: APIClient) -> None:
     assert (first.status_code, again.status_code) == (201, 201)
     assert first.json() == again.json()
     assert again["Idempotency-Replayed"] == "true"
+    assert again["Cache-Control"] == first["Cache-Control"] == "no-store"
     assert len(client.get(at(acme, "api-keys")).json()["items"]) == 1
     other = post(client, at(acme, "api-keys"), body | {"name": "x"}, **header)
     assert other.status_code == 422
@@ -316,6 +320,50 @@ def test_a_retry_gets_the_first_answer(acme: Tenant, client: APIClient) -> None:
     admin = member_of(acme, "admin")
     theirs = post(admin, at(acme, "api-keys"), body, **header)
     assert theirs.json()["id"] != first.json()["id"]
+
+
+def test_an_invitation_that_is_accepted_again_gets_the_first_answer(acme: Tenant) -> None:
+    do_invite(acme.actor, acme.id, "ann@x.example", "viewer", OWNER, acme.owner)
+    send_due_mails()
+    ann = make_user("ann@x.example")
+    EmailAddress.objects.create(user=ann, email=ann.email, verified=True)
+    body = {"token": token_in(mail.outbox[-1])}
+    header = {"Idempotency-Key": "k"}
+    first = post(client_of(ann), "/api/v1/invitations/accept", body, **header)
+    again = post(client_of(ann), "/api/v1/invitations/accept", body, **header)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert "Cache-Control" not in again
+
+
+def test_a_pointer_names_a_field_of_the_request(acme: Tenant) -> None:
+    ids = fill(acme)
+    developer = member_of(acme, "developer")
+    owner = client_of(acme.owner)
+    account = {"service_account_id": "sa_nobody"}
+    grant = {"role": "producer", "resource_type": "topic", "resource_name": "orders"}
+    raised = patch(
+        owner, at(acme, f"service-accounts/{ids['service_account_id']}"), {"role": "admin"}
+    )
+    assert raised.status_code == 200
+    of_admin = {"service_account_id": ids["service_account_id"]}
+    answers = [
+        (post(owner, at(acme, "api-keys"), account), "/service_account_id"),
+        (post(owner, at(acme, "grants"), {"spec": grant | account}), "/spec/service_account_id"),
+        (owner.get(at(acme, "service-accounts/sa_nobody")), None),
+        (owner.delete(at(acme, "service-accounts/sa_nobody")), None),
+        (post(developer, at(acme, "api-keys"), of_admin), "/service_account_id"),
+        (post(developer, at(acme, f"api-keys/{ids['api_key_id']}/rotate")), None),
+        (developer.delete(at(acme, f"api-keys/{ids['api_key_id']}")), None),
+        (
+            post(developer, at(acme, "service-accounts"), {"name": "x", "role": "admin"}),
+            "/role",
+        ),
+    ]
+    for answer, pointer in answers:
+        assert answer.status_code in (403, 404)
+        pointers = [error["pointer"] for error in answer.json().get("errors", [])]
+        assert pointers == ([] if pointer is None else [pointer])
 
 
 def test_answers_are_forgotten_after_an_hour(acme: Tenant, client: APIClient) -> None:

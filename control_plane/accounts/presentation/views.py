@@ -266,6 +266,7 @@ class AcceptInvitationViewSet(RestViewSet):
         responses={201: MemberSerializer},
         operation_id="invitations_accept",
     )
+    @idempotent
     def create(self, request: Request) -> Response:
         """Become a member, with the token from the mail."""
         user = person(request)
