@@ -995,8 +995,11 @@ class DescribeCellResponse(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     BROKERS_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    CONTROLLER_ID_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     version: _builtins.int
+    controller_id: _builtins.int
+    """By this broker's last heartbeat; -1 while there is none."""
     @_builtins.property
     def brokers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Broker]: ...
     @_builtins.property
@@ -1010,10 +1013,11 @@ class DescribeCellResponse(_message.Message):
         version: _builtins.int = ...,
         brokers: _abc.Iterable[Global___Broker] | None = ...,
         features: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        controller_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "features", b"features", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "controller_id", b"controller_id", "features", b"features", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

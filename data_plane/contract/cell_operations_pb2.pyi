@@ -181,6 +181,158 @@ class DeletedTopicResponse(_message.Message):
 Global___DeletedTopicResponse: _TypeAlias = DeletedTopicResponse  # noqa: Y015
 
 @_typing.final
+class SetDrainingRequest(_message.Message):
+    """---- Brokers and leaders"""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    IS_DRAINING_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.int
+    is_draining: _builtins.bool
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.int = ...,
+        is_draining: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_draining", b"is_draining", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetDrainingRequest: _TypeAlias = SetDrainingRequest  # noqa: Y015
+
+@_typing.final
+class SetDrainingResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The metadata version at which it is so."""
+    def __init__(
+        self,
+        *,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetDrainingResponse: _TypeAlias = SetDrainingResponse  # noqa: Y015
+
+@_typing.final
+class ElectLeadersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Election:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _ElectionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ElectLeadersRequest._Election.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        ELECTION_UNSPECIFIED: ElectLeadersRequest._Election.ValueType  # 0
+        PREFERRED: ElectLeadersRequest._Election.ValueType  # 1
+        """The first replica of each partition leads, if it is in sync."""
+        UNCLEAN: ElectLeadersRequest._Election.ValueType  # 2
+        """A partition without a leader gets one that is alive, in sync or not. What only the others have
+        is lost.
+        """
+
+    class Election(_Election, metaclass=_ElectionEnumTypeWrapper): ...
+    ELECTION_UNSPECIFIED: ElectLeadersRequest.Election.ValueType  # 0
+    PREFERRED: ElectLeadersRequest.Election.ValueType  # 1
+    """The first replica of each partition leads, if it is in sync."""
+    UNCLEAN: ElectLeadersRequest.Election.ValueType  # 2
+    """A partition without a leader gets one that is alive, in sync or not. What only the others have
+    is lost.
+    """
+
+    TENANT_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    ELECTION_FIELD_NUMBER: _builtins.int
+    tenant: _builtins.str
+    topic: _builtins.str
+    election: Global___ElectLeadersRequest.Election.ValueType
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Empty: all of them. At most 1,000, each once."""
+
+    def __init__(
+        self,
+        *,
+        tenant: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+        election: Global___ElectLeadersRequest.Election.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["election", b"election", "partitions", b"partitions", "tenant", b"tenant", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectLeadersRequest: _TypeAlias = ElectLeadersRequest  # noqa: Y015
+
+@_typing.final
+class ElectLeadersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    version: _builtins.int
+    """The metadata version at which it is so."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ElectedPartition]:
+        """In the order of the request, or of the partitions."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___ElectedPartition] | None = ...,
+        version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectLeadersResponse: _TypeAlias = ElectLeadersResponse  # noqa: Y015
+
+@_typing.final
+class ElectedPartition(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    ERROR_CODE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    error_code: _builtins.int
+    """Kafka's: 0, or for example ELECTION_NOT_NEEDED (84), PREFERRED_LEADER_NOT_AVAILABLE (80),
+    ELIGIBLE_LEADERS_NOT_AVAILABLE (83), UNKNOWN_TOPIC_OR_PARTITION (3).
+    """
+    message: _builtins.str
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        error_code: _builtins.int = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "message", b"message", "partition", b"partition"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ElectedPartition: _TypeAlias = ElectedPartition  # noqa: Y015
+
+@_typing.final
 class WatchRequest(_message.Message):
     """---- What changes"""
 

@@ -59,6 +59,16 @@ class CellOperationsStub:
                 request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicRequest.SerializeToString,
                 response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicResponse.FromString,
                 _registered_method=True)
+        self.SetDraining = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/SetDraining',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.SetDrainingRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.SetDrainingResponse.FromString,
+                _registered_method=True)
+        self.ElectLeaders = channel.unary_unary(
+                '/tidewheel.cell.v1.CellOperations/ElectLeaders',
+                request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ElectLeadersRequest.SerializeToString,
+                response_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ElectLeadersResponse.FromString,
+                _registered_method=True)
         self.Peek = channel.unary_unary(
                 '/tidewheel.cell.v1.CellOperations/Peek',
                 request_serializer=data__plane_dot_contract_dot_cell__operations__pb2.PeekRequest.SerializeToString,
@@ -121,6 +131,23 @@ class CellOperationsServicer:
 
     def PurgeTopic(self, request, context):
         """Deletes one for good, now, whatever date it is. NOT_FOUND: there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetDraining(self, request, context):
+        """Has a broker hold nothing any more, or again: it gets no new replicas, and the controller moves
+        those that it has to others, one after the other, for as long as others can take them.
+        DescribeCell tells how many are left. NOT_FOUND: there is no such broker. May be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ElectLeaders(self, request, context):
+        """Elects leaders of one topic's partitions. Only the controller does: elsewhere
+        FAILED_PRECONDITION, whose words name the broker to ask (DescribeCell does, too).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -191,6 +218,16 @@ def add_CellOperationsServicer_to_server(servicer, server):
                     servicer.PurgeTopic,
                     request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicRequest.FromString,
                     response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicResponse.SerializeToString,
+            ),
+            'SetDraining': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetDraining,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.SetDrainingRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.SetDrainingResponse.SerializeToString,
+            ),
+            'ElectLeaders': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectLeaders,
+                    request_deserializer=data__plane_dot_contract_dot_cell__operations__pb2.ElectLeadersRequest.FromString,
+                    response_serializer=data__plane_dot_contract_dot_cell__operations__pb2.ElectLeadersResponse.SerializeToString,
             ),
             'Peek': grpc.unary_unary_rpc_method_handler(
                     servicer.Peek,
@@ -353,6 +390,60 @@ class CellOperations:
             '/tidewheel.cell.v1.CellOperations/PurgeTopic',
             data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicRequest.SerializeToString,
             data__plane_dot_contract_dot_cell__operations__pb2.DeletedTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetDraining(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/SetDraining',
+            data__plane_dot_contract_dot_cell__operations__pb2.SetDrainingRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.SetDrainingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ElectLeaders(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tidewheel.cell.v1.CellOperations/ElectLeaders',
+            data__plane_dot_contract_dot_cell__operations__pb2.ElectLeadersRequest.SerializeToString,
+            data__plane_dot_contract_dot_cell__operations__pb2.ElectLeadersResponse.FromString,
             options,
             channel_credentials,
             insecure,

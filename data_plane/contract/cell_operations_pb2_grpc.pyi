@@ -55,6 +55,15 @@ class CellOperationsStub:
     """Brings one back, as it was. NOT_FOUND: there is none."""
     PurgeTopic: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.DeletedTopicRequest, _cell_operations_pb2.DeletedTopicResponse]
     """Deletes one for good, now, whatever date it is. NOT_FOUND: there is none."""
+    SetDraining: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.SetDrainingRequest, _cell_operations_pb2.SetDrainingResponse]
+    """Has a broker hold nothing any more, or again: it gets no new replicas, and the controller moves
+    those that it has to others, one after the other, for as long as others can take them.
+    DescribeCell tells how many are left. NOT_FOUND: there is no such broker. May be repeated.
+    """
+    ElectLeaders: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.ElectLeadersRequest, _cell_operations_pb2.ElectLeadersResponse]
+    """Elects leaders of one topic's partitions. Only the controller does: elsewhere
+    FAILED_PRECONDITION, whose words name the broker to ask (DescribeCell does, too).
+    """
     Peek: _grpc.UnaryUnaryMultiCallable[_cell_operations_pb2.PeekRequest, _cell_operations_pb2.PeekResponse]
     """On behalf of a tenant's principal: the broker allows what his ACLs allow, and refuses the rest
     with the error codes and the words that his Kafka client would get.
@@ -87,6 +96,15 @@ class CellOperationsAsyncStub(CellOperationsStub):
     """Brings one back, as it was. NOT_FOUND: there is none."""
     PurgeTopic: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.DeletedTopicRequest, _cell_operations_pb2.DeletedTopicResponse]  # type: ignore[assignment]
     """Deletes one for good, now, whatever date it is. NOT_FOUND: there is none."""
+    SetDraining: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.SetDrainingRequest, _cell_operations_pb2.SetDrainingResponse]  # type: ignore[assignment]
+    """Has a broker hold nothing any more, or again: it gets no new replicas, and the controller moves
+    those that it has to others, one after the other, for as long as others can take them.
+    DescribeCell tells how many are left. NOT_FOUND: there is no such broker. May be repeated.
+    """
+    ElectLeaders: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.ElectLeadersRequest, _cell_operations_pb2.ElectLeadersResponse]  # type: ignore[assignment]
+    """Elects leaders of one topic's partitions. Only the controller does: elsewhere
+    FAILED_PRECONDITION, whose words name the broker to ask (DescribeCell does, too).
+    """
     Peek: _aio.UnaryUnaryMultiCallable[_cell_operations_pb2.PeekRequest, _cell_operations_pb2.PeekResponse]  # type: ignore[assignment]
     """On behalf of a tenant's principal: the broker allows what his ACLs allow, and refuses the rest
     with the error codes and the words that his Kafka client would get.
@@ -146,6 +164,27 @@ class CellOperationsServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cell_operations_pb2.DeletedTopicResponse, _abc.Awaitable[_cell_operations_pb2.DeletedTopicResponse]]:
         """Deletes one for good, now, whatever date it is. NOT_FOUND: there is none."""
+
+    @_abc_1.abstractmethod
+    def SetDraining(
+        self,
+        request: _cell_operations_pb2.SetDrainingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.SetDrainingResponse, _abc.Awaitable[_cell_operations_pb2.SetDrainingResponse]]:
+        """Has a broker hold nothing any more, or again: it gets no new replicas, and the controller moves
+        those that it has to others, one after the other, for as long as others can take them.
+        DescribeCell tells how many are left. NOT_FOUND: there is no such broker. May be repeated.
+        """
+
+    @_abc_1.abstractmethod
+    def ElectLeaders(
+        self,
+        request: _cell_operations_pb2.ElectLeadersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cell_operations_pb2.ElectLeadersResponse, _abc.Awaitable[_cell_operations_pb2.ElectLeadersResponse]]:
+        """Elects leaders of one topic's partitions. Only the controller does: elsewhere
+        FAILED_PRECONDITION, whose words name the broker to ask (DescribeCell does, too).
+        """
 
     @_abc_1.abstractmethod
     def Peek(

@@ -344,7 +344,7 @@ def write_digest(image: MetadataImage) -> messages.DigestResponse:
 
 
 def write_cell(
-    image: MetadataImage, brokers: Mapping[int, BrokerImage]
+    image: MetadataImage, brokers: Mapping[int, BrokerImage], controller_id: int
 ) -> messages.DescribeCellResponse:
     """`brokers`: all, also one that is alone and registered nowhere."""
     partitions = dict.fromkeys(brokers, 0)
@@ -359,6 +359,7 @@ def write_cell(
         cluster_id=image.cluster_id,
         version=image.version,
         features=dict(image.features),
+        controller_id=controller_id,
         brokers=[
             messages.Broker(
                 node_id=node_id,

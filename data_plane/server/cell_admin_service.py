@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from data_plane.broker.admin.declarations import decide_declarations, decide_deletions
 from data_plane.broker.admin.declared import Result
+from data_plane.broker.cell.cell_view import controller_id
 from data_plane.broker.topics.requested_replicas import registered_brokers
 from data_plane.cell.authors import Author
 from data_plane.cell.changes import Change
@@ -80,10 +81,14 @@ class CellAdminService(CellAdminServicer):
         self, request: messages.DescribeCellRequest, context: Context
     ) -> messages.DescribeCellResponse:
         services = self._services
-        image, brokers = await self.calls.ask(
-            lambda: (services.image, registered_brokers(services, services.image))
+        image, brokers, controller = await self.calls.ask(
+            lambda: (
+                services.image,
+                registered_brokers(services, services.image),
+                controller_id(services),
+            )
         )
-        return await asyncio.to_thread(write_cell, image, brokers)
+        return await asyncio.to_thread(write_cell, image, brokers, controller)
 
     async def _commit(
         self, decide: Decide, author: Author, *, validate_only: bool = False

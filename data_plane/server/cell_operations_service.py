@@ -11,6 +11,7 @@ import grpc
 
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.contract.cell_operations_pb2_grpc import CellOperationsServicer
+from data_plane.server.broker_operations import elect_leaders, set_draining
 from data_plane.server.cell_calls import Calls, Context, Refused, answered, author_of
 from data_plane.server.cell_operations_messages import write_sample
 from data_plane.server.change_feed import WATCHES_MAX, WRITE_TIMEOUT_S, ChangeFeed
@@ -67,6 +68,18 @@ class CellOperationsService(CellOperationsServicer):
         self, request: messages.DeletedTopicRequest, context: Context
     ) -> messages.DeletedTopicResponse:
         return await purge(self.calls, request, author_of(context))
+
+    @answered
+    async def SetDraining(  # noqa: N802
+        self, request: messages.SetDrainingRequest, context: Context
+    ) -> messages.SetDrainingResponse:
+        return await set_draining(self.calls, request, author_of(context))
+
+    @answered
+    async def ElectLeaders(  # noqa: N802
+        self, request: messages.ElectLeadersRequest, context: Context
+    ) -> messages.ElectLeadersResponse:
+        return await elect_leaders(self.calls, request)
 
     # The stubs know of generators only, which cannot tell how long a caller takes to read.
     async def Watch(  # type: ignore[override]  # noqa: N802

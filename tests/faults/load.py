@@ -27,6 +27,7 @@ from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as KafkaMessage
+from confluent_kafka.admin import AdminClient
 
 from tests.faults.checker import (
     UNKNOWN_OFFSET,
@@ -163,6 +164,14 @@ class Reader(threading.Thread):
         )
 
     def run(self) -> None:
+        try:
+            self._read()
+        except BaseException as error:
+            # Nobody waits for what a thread raises; the check tells of it.
+            self.errors.append(f"ended by {error!r}")
+            raise
+
+    def _read(self) -> None:
         self._consumer.subscribe(
             [self._topic],
             on_assign=self._on_assign,
@@ -390,10 +399,32 @@ class Load:
         }
         problems = judge([writer.history for writer in self.writers], log)
         if self.readers:
-            problems += judge_readers(self.events.all(), log)
+            events = self.events.all()
+            if found := judge_readers(events, log):
+                problems += [*found, *self._what_readers_saw(events)]
         assert not problems, "\n".join(problems)
         assert self.acknowledged() > 0, "the load reached the brokers"
         return log
+
+    def _what_readers_saw(self, events: list[ReaderEvent]) -> list[str]:
+        """How each reader fared, for whoever has to find out why something was not read."""
+        group = f"{self.topic}-readers"
+        admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 0})
+        try:
+            now = admin.describe_consumer_groups([group])[group].result(30)
+            there = f"state {now.state}, members {[m.client_id for m in now.members]}"
+        except KafkaException as error:
+            there = f"not described: {error}"
+        return [
+            f"the group afterwards: {there}",
+            *(
+                f"{reader.name}: {sum(isinstance(e, Delivered) for e in own)} records, assigned "
+                f"{[e.partitions for e in own if isinstance(e, Assigned)][-3:]}, "
+                f"errors {reader.errors[-5:]}"
+                for reader in self.readers
+                for own in [[event for event in events if event.reader == reader.name]]
+            ),
+        ]
 
 
 def read_partition(bootstrap: str, topic: str, partition: int) -> list[Message]:

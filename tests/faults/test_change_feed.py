@@ -70,6 +70,10 @@ def test_the_feed_survives_the_store_and_the_broker_that_it_is_read_from(tmp_pat
         follower.follow(1, "t2", fail_over)
         cell.create_topic("t3", 1, replicas=1)
         cell.kill9(1)
+        # librdkafka asks once who the controller is, and waits for a dead one until its timeout.
+        cell.wait_for(
+            lambda: cell.admin(2).list_topics(timeout=5).controller_id == 2, "another controller"
+        )
         cell.create_topic("t4", 1, replicas=1)
         follower.follow(2, "t4")
         cell.start(1)

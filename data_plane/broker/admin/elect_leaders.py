@@ -52,6 +52,13 @@ class _Electorate(NamedTuple):
 def handle_elect_leaders(
     services: Services, context: RequestContext, request: ElectLeadersRequest, now_ms: int
 ) -> ElectLeadersResponse | Deferred[ElectLeadersResponse]:
+    return begin_election(services, context.cell_topics, request)
+
+
+def begin_election(
+    services: Services, cell_topics: Topics, request: ElectLeadersRequest
+) -> ElectLeadersResponse | Deferred[ElectLeadersResponse]:
+    """Elect among these topics."""
     controller = controller_of(services)
     epoch = None if controller is None else controller.epoch
     if controller is not None and epoch is None:
@@ -69,7 +76,7 @@ def handle_elect_leaders(
             frozenset({services.node_id}) if controller is None else controller.electable(image),
             controller_settings(services.config),
         )
-        topics = context.cell_topics.within(image)
+        topics = cell_topics.within(image)
         draft = PartitionsDraft(image)
         if request.topic_partitions is None:
             _elect_all(draft, topics, electorate, results)
