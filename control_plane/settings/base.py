@@ -166,6 +166,11 @@ SESSION_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 X_FRAME_OPTIONS = "DENY"
 
+# PEM files: who this is to cells, and who signs what their CellAdmin shows.
+CELL_ADMIN_TLS_CERTIFICATE = env.str("CELL_ADMIN_TLS_CERTIFICATE", default="")
+CELL_ADMIN_TLS_KEY = env.str("CELL_ADMIN_TLS_KEY", default="")
+CELL_ADMIN_TLS_CA = env.str("CELL_ADMIN_TLS_CA", default="")
+
 # One caller's requests to REST, and those of all strangers of one address.
 REQUESTS_PER_MINUTE = env.int("REQUESTS_PER_MINUTE", default=6000)
 STRANGERS_PER_MINUTE = env.int("STRANGERS_PER_MINUTE", default=300)
