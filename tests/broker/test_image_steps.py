@@ -14,6 +14,7 @@ from data_plane.broker.cell.image_steps import CHANGES_PER_STEP_MAX, ImageSteps
 from data_plane.broker.replicas.replication import OPENED_PER_MS_MAX
 from data_plane.cell.acls import NO_ACLS
 from data_plane.cell.changes import Change, ChangePartition, CreateTopic, RegisterBroker
+from data_plane.cell.client_quotas import QuotaEntity
 from data_plane.cell.credentials import Credential
 from data_plane.cell.metadata import (
     BrokerImage,
@@ -23,6 +24,7 @@ from data_plane.cell.metadata import (
     ResourceType,
     TopicImage,
 )
+from data_plane.cell.tenants import TenantImage
 from data_plane.cell.topic_deletions import Deletion, Pause
 from data_plane.cell.topics_draft import by_tenant
 from data_plane.wire.errors import ErrorCode
@@ -153,6 +155,30 @@ def test_what_may_be_done_and_by_whom_waits_for_no_partition() -> None:
     assert len(images) > 2
     for image in images[1:]:
         assert (image.credentials, image.acls, image.decoy_key) == ({}, acls, b"new")
+
+
+def test_states_and_quotas_of_tenants_wait_for_no_partition_and_who_goes_goes_last() -> None:
+    """A tenant that is blocked during a failover is blocked at once. What a topic had is looked
+    after by the id of its tenant, which is still known when the topic goes."""
+    one, two = (PartitionImage((1, 2), (1, 2), 1, epoch) for epoch in (0, 1))
+    topic = TopicImage("gone", "b", UUID(int=2), (one,) * 5)
+    old = image_of(7, {"a": TopicImage("gone", "a", UUID(int=1), (one,) * 5), "b": topic})
+    goal = image_of(8, {"a": TopicImage("default", "a", UUID(int=3), (two,) * 5)})
+    acme, anew = TenantImage("acme", "c1"), TenantImage("anew", "c2")
+    quotas = {"acme": {QuotaEntity("alice", None): {"producer_byte_rate": 1.0}}}
+    old = replace(old, tenants={"acme": acme, "anew": anew, "gone": TenantImage("gone", "c3")})
+    blocked = replace(acme, state="blocked")
+    other = replace(anew, cluster_id="c4", made_at=8)
+    tenants = {"acme": blocked, "anew": other, "new": TenantImage("new", "c5")}
+    goal = replace(goal, tenants=tenants, client_quotas=quotas)
+    images = walk(old, goal, 1)
+    assert len(images) > 2
+    for image in images[1:-1]:
+        assert image.tenants == {**goal.tenants, "anew": anew, "gone": old.tenants["gone"]}
+        assert image.tenants is images[1].tenants, "listeners look at it once"
+        assert image.client_quotas == quotas
+    assert images[-2].topics_of("gone") == {}
+    assert images[-1] == goal
 
 
 def test_a_role_at_a_time() -> None:

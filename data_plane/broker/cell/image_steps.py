@@ -16,6 +16,7 @@ Invariants
   goes depends on their number.
 - Brokers come last but for the version. Who has registered anew finds its replicas in the states
   of that registration.
+- A tenant that goes is there until the last step: what it has goes before it.
 - Every state that the newer image has in common with the older one stays the same object.
 
 Deliberately absent: what an image means for logs and roles, and when the next step is due.
@@ -29,6 +30,7 @@ from enum import Enum, auto
 from typing import Final
 
 from data_plane.cell.metadata import MetadataImage, TopicImage
+from data_plane.cell.tenants import Tenants
 from data_plane.cell.topics_draft import TopicsDraft, changed_topics
 
 # A role takes up to 40 µs.
@@ -74,6 +76,7 @@ class ImageSteps:
         self._urgent: deque[_Part] = deque()
         self._parts: deque[_Part] = deque()
         self._whole_cost = 0
+        self._tenants = _tenants_on_the_way(image.tenants, goal.tenants)
         if image.topics_by_tenant is not goal.topics_by_tenant:
             self._compare_topics(image, goal, node_id)
         if not image.configures_alike(goal, node_id):
@@ -107,9 +110,14 @@ class ImageSteps:
                 topics_by_tenant=image.topics_by_tenant,
                 topics_by_id=image.topics_by_id,
             )
-        # What may be done, and by whom, waits for no partition.
+        # What may be done, by whom, and how much of it, waits for no partition.
         image = replace(
-            image, credentials=goal.credentials, decoy_key=goal.decoy_key, acls=goal.acls
+            image,
+            tenants=self._tenants,
+            credentials=goal.credentials,
+            decoy_key=goal.decoy_key,
+            acls=goal.acls,
+            client_quotas=goal.client_quotas,
         )
         topics = TopicsDraft(image)
         changes_left = self._changes_max
@@ -187,6 +195,17 @@ class ImageSteps:
             elif before != after:
                 others.append(index)
         return given_up, others
+
+
+def _tenants_on_the_way(old: Tenants, new: Tenants) -> Tenants:
+    """The new ones, and those that go, also where another one comes under the name: whoever looks
+    after what a topic had asks for its tenant."""
+    gone = {
+        name: tenant
+        for name, tenant in old.items()
+        if name not in new or new[name].tenant_id != tenant.tenant_id
+    }
+    return {**new, **gone} if gone else new
 
 
 def _shrinks(old: TopicImage, new: TopicImage) -> bool:
