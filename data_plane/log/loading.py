@@ -38,9 +38,8 @@ from data_plane.log.partition_files import (
     LEADER_EPOCHS_FILE,
     LOG_START_UNSYNCED_FILE,
     encode_log_start,
-    read_disk_start,
     read_gaps,
-    read_log_start,
+    read_starts,
 )
 from data_plane.log.producer_state import ProducerStates
 from data_plane.log.segment import (
@@ -136,9 +135,8 @@ def load(log: LogState, summary: LogSummary | None) -> LoadedLog:
     fs = log.log_directory.fs
     names = finish_swaps(log)
     segments = open_segments(log, names)
-    log.durable_log_start = read_log_start(fs, log.folder, names, synced_only=True)
-    durable = log.durable_log_start
-    log.durable_disk_start = read_disk_start(fs, log.folder, names, durable, synced_only=True)
+    starts = read_starts(fs, log.folder, names, synced_only=True)
+    log.durable_log_start, log.durable_disk_start = starts
     log.gaps = read_gaps(fs, log.folder, names)
     log_start = log.log_start_offset if summary is not None else log.durable_log_start
     is_new = not segments
@@ -148,7 +146,10 @@ def load(log: LogState, summary: LogSummary | None) -> LoadedLog:
         log.dirty |= Dirty.FOLDER
         note_nothing_cleaned(log)
     log_start = max(log_start, segments[0].base_offset)
-    segments = without_deleted(log, segments, read_disk_start(fs, log.folder, names, log_start))
+    known_start, disk_start = read_starts(fs, log.folder, names)
+    # Where nothing was held below the log start, nothing is now that it may have moved on.
+    start = log_start if disk_start >= known_start else min(disk_start, log_start)
+    segments = without_deleted(log, segments, start)
     active = segments[-1]
     active.start_indexes()
     active.file = fs.open(active.path(), create=is_new)

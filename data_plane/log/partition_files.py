@@ -26,30 +26,12 @@ SUCCESSOR = "successor"
 GAPS_FILE = "offset-gaps.checkpoint"
 
 
-def read_log_start(
+def read_starts(
     fs: FileSystem, folder: str, names: Sequence[str], *, synced_only: bool = False
-) -> int:
-    """The log start as last checkpointed, 0 for never; `names` are the folder's."""
-    return _read_starts(fs, folder, names, synced_only)[0]
-
-
-def read_disk_start(
-    fs: FileSystem,
-    folder: str,
-    names: Sequence[str],
-    log_start_offset: int,
-    *,
-    synced_only: bool = False,
-) -> int:
-    """Up to where the segments of a log that begins at `log_start_offset` are gone, or going: there
-    or, while a fold holds on to some that readers do not see any more, below it."""
-    log_start, disk_start = _read_starts(fs, folder, names, synced_only)
-    return min(disk_start, log_start_offset) if disk_start < log_start else log_start_offset
-
-
-def _read_starts(
-    fs: FileSystem, folder: str, names: Sequence[str], synced_only: bool
 ) -> tuple[int, int]:
+    """(log start, disk start) as last checkpointed, 0 for never; `names` are the folder's. Up to
+    the disk start segments are gone, or going: it lies below the log start while a fold holds on to
+    some that readers do not see any more."""
     log_start = disk_start = 0
     for name in (LOG_START_FILE,) if synced_only else (LOG_START_FILE, LOG_START_UNSYNCED_FILE):
         if name in names:

@@ -34,7 +34,7 @@ from data_plane.log.leader_epochs import LeaderEpochs
 from data_plane.log.loading import LoadedLog
 from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.log_summary import LogSummary
-from data_plane.log.partition_files import read_disk_start, read_log_start
+from data_plane.log.partition_files import read_starts
 from data_plane.log.retention import files_to_delete
 from data_plane.log.segment import Segment
 from data_plane.log.segment_age import append_ms
@@ -65,7 +65,7 @@ def is_as_summarized(log: LogState, summary: LogSummary) -> bool:
     if partition_files.TRUNCATION_FILE in names or any(n.endswith(".swap") for n in names):
         return False
     if partition_files.LOG_START_FILE in names or partition_files.LOG_START_UNSYNCED_FILE in names:
-        log_start = read_log_start(fs, log.folder, names)
+        log_start, _ = read_starts(fs, log.folder, names)
         if max(log_start, bases[0]) != summary.log_start_offset:
             return False
     path = f"{log.folder}/{bases[-1]:020d}.log"
@@ -141,15 +141,12 @@ def recover(
 def _read_starts(log: LogState, names: list[str], may_lose: bool) -> tuple[int, int]:
     """(log start, disk start); what was not synced counts unless power was lost."""
     fs, folder = log.log_directory.fs, log.folder
-    log_start = read_log_start(fs, folder, names, synced_only=True)
-    disk_start = read_disk_start(fs, folder, names, log_start, synced_only=True)
-    log.durable_log_start, log.durable_disk_start = log_start, disk_start
+    starts = read_starts(fs, folder, names, synced_only=True)
+    log.durable_log_start, log.durable_disk_start = starts
     if may_lose:
         partition_files.forget_unsynced_log_start(fs, folder)
-    else:
-        log_start = read_log_start(fs, folder, names)
-        disk_start = read_disk_start(fs, folder, names, log_start)
-    return log_start, disk_start
+        return starts
+    return read_starts(fs, folder, names)
 
 
 def _note_first_append(active: Segment, summary: LogSummary | None) -> None:
