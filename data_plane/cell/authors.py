@@ -1,6 +1,6 @@
 """Who made which changes of a commit, for those who follow the feed.
 
-A commit may have changes of several. Each one's stand behind his name:
+A commit may have changes of several. Each author's changes follow a `NameAuthor`:
 
     [NameAuthor(alice), CreateTopic a, NameAuthor(bob), DeleteTopic b, NameAuthor(None), …]
 
@@ -17,7 +17,6 @@ from typing import Final
 
 KAFKA_SOURCE: Final = "kafka"
 CELL_ADMIN_SOURCE: Final = "cell_admin"
-SOURCES: Final = (KAFKA_SOURCE, CELL_ADMIN_SOURCE)
 PRINCIPAL_CHARACTERS_MAX: Final = 256
 
 
@@ -38,7 +37,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class NameAuthor:
-    """The changes behind it in this commit are his. Changes nothing itself."""
+    """The changes that follow it in this commit are this author's. It changes nothing itself."""
 
     author: Author | None
 

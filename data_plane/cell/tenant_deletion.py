@@ -40,14 +40,16 @@ def deleting_tenants(image: MetadataImage) -> list[str]:
 
 def next_removals(image: MetadataImage) -> list[Change]:
     """The next bit, of one tenant; nothing when no tenant is being deleted."""
-    for tenant in deleting_tenants(image):
-        return (
-            _credentials(image, tenant)
-            or _topics(image, tenant)
-            or _declarations(image, tenant)
-            or [DeleteTenant(tenant)]
-        )
-    return []
+    tenants = deleting_tenants(image)
+    if not tenants:
+        return []
+    tenant = tenants[0]
+    return (
+        _credentials(image, tenant)
+        or _topics(image, tenant)
+        or _declarations(image, tenant)
+        or [DeleteTenant(tenant)]
+    )
 
 
 def _credentials(image: MetadataImage, tenant: str) -> list[Change]:

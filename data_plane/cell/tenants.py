@@ -78,7 +78,7 @@ class TenantImage:
 
     def why_inactive(self) -> str:
         """For its clients; "" when it is active."""
-        if self.state == ACTIVE_TENANT:
+        if self.is_active:
             return ""
         reason = f": {self.state_reason}" if self.state_reason else ""
         return f"The tenant is {self.state}{reason}"

@@ -76,13 +76,14 @@ def note_cleaned_end(log: LogState, offset: int) -> None:
 
 
 def note_fetched(log: LogState, headers: Sequence[BatchHeader], leader_high_watermark: int) -> None:
-    """`headers` are to be appended, of a leader with this high watermark. Raises LogDirFailure."""
+    """`headers` are to be appended, of a leader with this high watermark: they begin below it, or
+    the log ends below what was cleaned. Raises LogDirFailure."""
     end_offset, cleaned_end = log.log_end_offset, log.cleaned_end
     if end_offset < cleaned_end:
         if headers[-1].next_offset > cleaned_end:
             # Since it was noted the leader may have cleaned on, in what has been fetched already.
             note_cleaned_end(log, leader_high_watermark)
-    elif headers[0].base_offset < leader_high_watermark and _are_cleaned(headers, end_offset):
+    elif _are_cleaned(headers, end_offset):
         note_cleaned_end(log, leader_high_watermark)
 
 

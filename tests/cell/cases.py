@@ -17,7 +17,7 @@ from data_plane.cell.acls import (
     RemoveAcls,
     ResourcePattern,
 )
-from data_plane.cell.authors import SOURCES, Author, NameAuthor
+from data_plane.cell.authors import CELL_ADMIN_SOURCE, KAFKA_SOURCE, Author, NameAuthor
 from data_plane.cell.changes import (
     AddPartitions,
     AllocateProducerIds,
@@ -131,7 +131,7 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
         case "delete credential":
             return DeleteCredential(draw(st.sampled_from(sorted(image.credentials))))
         case "author":
-            authors = st.builds(Author, st.sampled_from(SOURCES), TEXTS, TEXTS)
+            authors = st.builds(Author, st.sampled_from([KAFKA_SOURCE, CELL_ADMIN_SOURCE]), TEXTS, TEXTS)
             return NameAuthor(draw(st.none() | authors))
         case "decoy key":
             return PutDecoyKey(b"k" * DECOY_KEY_BYTES)

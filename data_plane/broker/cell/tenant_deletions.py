@@ -25,7 +25,6 @@ class TenantDeletions:
         self._services = services
         self._is_busy = False
         self._look_again: Timer | None = None
-        self._looked_ms = 0
         services.image_listeners.append(self._image_changed)
 
     def start(self, now_ms: int) -> None:
@@ -49,7 +48,6 @@ class TenantDeletions:
     def _look(self, now_ms: int) -> None:
         services = self._services
         self._cancel()
-        self._looked_ms = now_ms
         if not deleting_tenants(services.newest_image):
             return
         # Also when a commit is under way: it may fail, or another broker become the controller.
@@ -70,7 +68,9 @@ class TenantDeletions:
         if error is None and self._look_again is not None:
             # The next bit, in the loop's next pass.
             self._cancel()
-            self._look_again = self._services.timers.schedule(self._looked_ms, self._look_due)
+            services = self._services
+            now_ms = services.metadata.now_ms()
+            self._look_again = services.timers.schedule(now_ms, self._look_due)
 
     def _cancel(self) -> None:
         if self._look_again is not None:

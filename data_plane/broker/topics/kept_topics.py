@@ -59,14 +59,13 @@ class KeptTopics:
         """For how long a topic can come back; 0 when it cannot."""
         if topic.internal:
             return 0
-        config = effective_config(self._services)
         if UNDELETE_MS not in topic.configs:
             tenant = image.tenant(topic.tenant)
             text = "" if tenant is None else tenant.settings.get(UNDELETE_MS, "")
             # Checked by whoever sets it. One that is no number counts as none.
             if text.isdecimal():
                 return int(text)
-        value = config.topic_value(UNDELETE_MS, topic.configs)
+        value = effective_config(self._services).topic_value(UNDELETE_MS, topic.configs)
         assert isinstance(value, int)
         return value
 
