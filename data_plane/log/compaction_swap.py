@@ -17,7 +17,12 @@ from data_plane.log.compaction_writer import CLEANED_SUFFIX, CompactedSegment
 from data_plane.log.file_system import SyncSite
 from data_plane.log.log_state import LogState
 from data_plane.log.partition_files import COPY_SUFFIX
-from data_plane.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, TRANSACTION_INDEX_SUFFIX
+from data_plane.log.segment import (
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SIDE_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
 
 SWAP_SUFFIX = ".swap"
 UNDECIDED_SUFFIXES = (SWAP_SUFFIX, CLEANED_SUFFIX, COPY_SUFFIX)
@@ -74,12 +79,13 @@ def finish_swap(log: LogState, base_offset: int, end_offset: int) -> None:
     suffixes = SEGMENT_SUFFIXES.union(fold.extension for fold in log.new_folds())
     for name in names:
         number, _, suffix = name.partition(".")
-        if f".{suffix}" not in suffixes or not number.isdigit():
+        is_side = f".{suffix}".endswith(SIDE_SUFFIX)
+        if not number.isdigit() or not (is_side or f".{suffix}" in suffixes):
             continue
         inside = base_offset < int(number) < end_offset
         # Indexes of the original X do not fit the new one. Those of the swap take their place; if
         # they already have, they are made again from the `.log`.
-        is_index = int(number) == base_offset and f".{suffix}" in INDEX_SUFFIXES
+        is_index = int(number) == base_offset and (is_side or f".{suffix}" in INDEX_SUFFIXES)
         if inside or is_index:
             fs.unlink(f"{folder}/{name}")
     decisive = f"{base}{LOG_SUFFIX}.{end_offset:020d}{SWAP_SUFFIX}"

@@ -36,7 +36,7 @@ from data_plane.log.log_state import Dirty, LogState
 from data_plane.log.log_summary import LogSummary
 from data_plane.log.partition_files import read_starts
 from data_plane.log.retention import files_to_delete
-from data_plane.log.segment import Segment
+from data_plane.log.segment import SIDE_SUFFIX, Segment
 from data_plane.log.segment_age import append_ms
 from data_plane.wire.kernel_types import (
     BATCH_HEADER,
@@ -108,6 +108,8 @@ def recover(
         log.sync_later(f"{log.folder}/{base:020d}{fold.extension}", SyncSite.SNAPSHOT)
     vouched = max(recovery_point, segments[0].base_offset)
     names = _without_snapshots_above(log, names, folds, vouched)
+    if may_lose:
+        _drop_side_files(log, names, segments[first].base_offset)
     walk = _RecoveryWalk(log, recovery_point, may_lose, folds, names, vouched)
     walk.starts = loading.restore_folds(fs, log.folder, names, folds, segments[first].base_offset)
     loading.replay(segments[:first], folds, walk.starts, segments[first].base_offset)
@@ -195,11 +197,21 @@ def _without_snapshots_above(
     return [name for name in names if name not in gone]
 
 
+def _drop_side_files(log: LogState, names: list[str], base_offset: int) -> None:
+    """Remove what others have made of the segments from `base_offset` on. Batches that are lost may
+    come again, of the same leader epoch where a broker is alone, but in another order."""
+    for name in names:
+        number, _, suffix = name.partition(".")
+        if SIDE_SUFFIX in f".{suffix}" and number.isdigit() and int(number) >= base_offset:
+            log.log_directory.fs.unlink(f"{log.folder}/{name}")
+
+
 def _start_anew(log: LogState, segments: list[Segment], log_start: int) -> LoadedLog:
     """An empty log: no segment of it is left, or nothing at or above its start. Those of before go
     now, durably: a later start would take them for the new log's own."""
     pending, log.pending_deletion = log.pending_deletion or [], None
     _delete_segments(log, [*(segment for segment, _ in pending), *segments])
+    _drop_side_files(log, log.log_directory.fs.list_directory(log.folder), 0)
     partition_files.delete_derived(
         log.log_directory.fs, log.folder, log.new_folds(), SyncSite.RECOVERY_FOLDER
     )

@@ -42,6 +42,8 @@ TRANSACTION_INDEX_SUFFIX = ".txnindex"
 # When the last record was appended, by a date that was vouched for, or that nobody knows: only
 # where records have no timestamps.
 APPEND_TIME_SUFFIX = ".appendtime"
+# Ends the names of what others have made of its batches (side_files.py).
+SIDE_SUFFIX = ".side"
 SEGMENT_SUFFIXES = frozenset(
     {LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, APPEND_TIME_SUFFIX}
 )
