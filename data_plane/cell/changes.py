@@ -400,7 +400,7 @@ def _update_feature(draft: _Draft, change: UpdateFeature) -> None:
         features[name] = level
     else:
         topics = draft.topics().by_id.values()
-        if name == VIRTUAL_TOPICS and any(topic.source_id is not None for topic in topics):
+        if name == VIRTUAL_TOPICS and any(topic.is_virtual for topic in topics):
             raise InvalidChange(f"{name} 0 has no room for what is there")
         features.pop(name, None)
     draft.features = features

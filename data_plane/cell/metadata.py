@@ -206,6 +206,11 @@ class TopicImage:
         return is_internal_topic(self.tenant, self.name)
 
     @property
+    def is_virtual(self) -> bool:
+        """Whether its consumers read another topic's records (virtual_topics.py)."""
+        return self.source_id is not None
+
+    @property
     def is_kept_whole(self) -> bool:
         """Whether nothing of it may go by age or size, since it is deleted, or since nobody knows
         yet for how long it was."""
@@ -256,7 +261,7 @@ class MetadataImage:
         if any(one.unknown_fields or one.listeners for one in self.brokers.values()):
             return OPEN_LEVEL
         for topic in self.topics_by_id.values():
-            if topic.unknown_fields or topic.source_id is not None:
+            if topic.unknown_fields or topic.is_virtual:
                 return OPEN_LEVEL
             if any(not item.is_active or item.unknown_fields for item in topic.partitions):
                 return OPEN_LEVEL

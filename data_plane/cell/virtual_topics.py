@@ -60,7 +60,7 @@ def virtual_topics_by_source(
 def shown_count(topic: TopicImage) -> int:
     """How many partitions clients see of a topic that has its source."""
     own_count = len(topic.partitions)
-    return 2 * own_count if source_name(topic) else own_count
+    return 2 * own_count if topic.is_virtual else own_count
 
 
 def shown_count_over(topic: TopicImage, source: TopicImage | None) -> int:
@@ -70,13 +70,13 @@ def shown_count_over(topic: TopicImage, source: TopicImage | None) -> int:
 
 def shown_index(topic: TopicImage, own_index: int) -> int:
     """By what number clients know one of the topic's own partitions."""
-    return 2 * own_index + 1 if source_name(topic) else own_index
+    return 2 * own_index + 1 if topic.is_virtual else own_index
 
 
 def own_index(topic: TopicImage, index: int) -> int | None:
     """Which of the topic's own partitions clients know by this number; None for the source's, and
     where there is none."""
-    if source_name(topic):
+    if topic.is_virtual:
         index, is_own = divmod(index, 2)
         if not is_own:
             return None
@@ -85,7 +85,7 @@ def own_index(topic: TopicImage, index: int) -> int | None:
 
 def shown_partition(image: MetadataImage, topic: TopicImage, index: int) -> PartitionImage | None:
     """A topic's partition as clients number them; None where there is none."""
-    if not source_name(topic):
+    if not topic.is_virtual:
         return topic.partitions[index] if 0 <= index < len(topic.partitions) else None
     source = source_of(image, topic)
     if source is None or not 0 <= index < shown_count_over(topic, source):

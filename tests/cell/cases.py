@@ -131,7 +131,9 @@ def one_change(draw: st.DrawFn, image: MetadataImage) -> Change:
         case "delete credential":
             return DeleteCredential(draw(st.sampled_from(sorted(image.credentials))))
         case "author":
-            authors = st.builds(Author, st.sampled_from([KAFKA_SOURCE, CELL_ADMIN_SOURCE]), TEXTS, TEXTS)
+            authors = st.builds(
+                Author, st.sampled_from([KAFKA_SOURCE, CELL_ADMIN_SOURCE]), TEXTS, TEXTS
+            )
             return NameAuthor(draw(st.none() | authors))
         case "decoy key":
             return PutDecoyKey(b"k" * DECOY_KEY_BYTES)

@@ -15,7 +15,6 @@ from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext
 from data_plane.broker.request.namespaces import NO_ID
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import MetadataImage
-from data_plane.cell.virtual_topics import source_name
 from data_plane.log.errors import LogError
 from data_plane.replica.partition import Partition
 from data_plane.wire.errors import ErrorCode
@@ -82,7 +81,7 @@ def _delete(
         return result
     topic = context.topics.by_name(name)
     topic_id = NO_ID if topic is None else topic.id_bytes
-    if topic is not None and source_name(topic):
+    if topic is not None and topic.is_virtual:
         # The records are its source's.
         result.error_code = int(ErrorCode.POLICY_VIOLATION)
         return result

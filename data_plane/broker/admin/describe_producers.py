@@ -64,7 +64,7 @@ def _describe(
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         response.error_code, response.error_message = int(unknown), unknown.message
         return response
-    if source_name(topic):
+    if topic.is_virtual:
         response.error_code = int(ErrorCode.INVALID_REQUEST)
         response.error_message = f"Its producers are those of topic '{source_name(topic)}'."
         return response

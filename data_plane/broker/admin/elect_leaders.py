@@ -149,7 +149,7 @@ def _elect_one(
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if topic is None:
         return _result(index, unknown, f"No such topic as {quoted_name(name)}")
-    if source_name(topic):
+    if topic.is_virtual:
         # Half of its leaders are the source's.
         message = f"Topic '{name}' reads from topic '{source_name(topic)}': elect leaders there."
         return _result(index, ErrorCode.INVALID_REQUEST, message)

@@ -15,7 +15,7 @@ from data_plane.broker.produce.produce_checks import TRANSACTIONS_REFUSED
 from data_plane.broker.produce.produce_response import TOPIC_IDS_VERSION, PartitionAnswer
 from data_plane.broker.request.api import RequestContext
 from data_plane.cell.acls import AclOperation, AclResourceType
-from data_plane.cell.virtual_topics import shown_count, source_name
+from data_plane.cell.virtual_topics import shown_count
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.kernel_types import ProduceTopic
 
@@ -63,7 +63,7 @@ def is_virtual(
     """Whether the partition is a virtual topic's; the answer says that nobody takes records then,
     wherever they are sent."""
     topic = context.topics.by_id(UUID(bytes=topic_id))
-    if topic is None or not source_name(topic) or not 0 <= index < shown_count(topic):
+    if topic is None or not topic.is_virtual or not 0 <= index < shown_count(topic):
         return False
     message = f"Topic '{topic.name}' reads from another one: produce to its source."
     answer.fail(ErrorCode.INVALID_RECORD, message)

@@ -136,7 +136,7 @@ def _decide_deletions(
 def _is_virtual(topics: Topics, state: DeleteTopicState) -> bool:
     by_name = state.name is not None
     topic = topics.by_name(state.name or "") if by_name else topics.by_id(state.topic_id)
-    return topic is not None and topic.source_id is not None
+    return topic is not None and topic.is_virtual
 
 
 class _Provided:

@@ -14,7 +14,6 @@ from data_plane.broker.request.topic_names import invalid_name_reason
 from data_plane.broker.services import Services
 from data_plane.cell.acls import AclOperation
 from data_plane.cell.metadata import PartitionImage, TopicImage
-from data_plane.cell.virtual_topics import SOURCE_PROPERTY
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
@@ -39,12 +38,7 @@ def handle_describe_topic_partitions(
     topics = context.cell_topics
     asked = {topic.name for topic in request.topics}
     names = sorted(
-        asked
-        or (
-            name
-            for name, topic in context.topics.by_names().items()
-            if SOURCE_PROPERTY not in topic.configs
-        )
+        asked or (name for name, topic in context.topics.by_names().items() if not topic.is_virtual)
     )
     refused: list[str] = []
     if not context.names.rights.is_open:

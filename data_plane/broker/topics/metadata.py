@@ -51,7 +51,6 @@ from data_plane.broker.topics.metadata_encoding import (
     encode_response,
 )
 from data_plane.cell.metadata import OFFSETS_TOPIC, TopicImage
-from data_plane.cell.virtual_topics import SOURCE_PROPERTY
 from data_plane.wire.errors import ErrorCode
 from data_plane.wire.messages.metadata_request import (
     MetadataRequest,
@@ -229,14 +228,12 @@ def _answer(
     if wanted is None or (not wanted and version < NULL_IS_ALL_VERSION):
         # Virtual topics are asked for by name: whoever subscribes to all topics, or to a pattern,
         # would get their sources' records twice.
+        is_open, may = context.names.rights.is_open, context.may_to_topic
         items: list[Item] = [
-            each for each in context.topics.all() if SOURCE_PROPERTY not in each.configs
+            each
+            for each in context.topics.all()
+            if not each.is_virtual and (is_open or may(DESCRIBE, each.name))
         ]
-        if not context.names.rights.is_open:
-            may = context.may_to_topic
-            items = [
-                each for each in items if isinstance(each, TopicImage) and may(DESCRIBE, each.name)
-            ]
     elif any(topic.topic_id != ZERO_ID for topic in wanted):
         items = _by_id(services, context, wanted)
     else:

@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from data_plane.cell.metadata import MetadataImage, TopicImage
-from data_plane.cell.virtual_topics import SOURCE_PROPERTY, interleaved, source_of
+from data_plane.cell.virtual_topics import interleaved, source_of
 
 # Some 200 bytes each, and 16 for each partition.
 KEPT_MAX: Final = 10_000
@@ -24,7 +24,7 @@ class ShownTopics:
 
     def of(self, image: MetadataImage, topic: TopicImage) -> TopicImage:
         """`topic`, of `image`, as clients see it; the same object when it is not virtual."""
-        if SOURCE_PROPERTY not in topic.configs:
+        if not topic.is_virtual:
             return topic
         source = source_of(image, topic)
         kept = self._kept.get(topic.topic_id)

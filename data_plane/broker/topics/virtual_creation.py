@@ -58,7 +58,7 @@ def virtual_assignments(
         raise _invalid(f"tidewheel.source: topic '{name}' does not exist.")
     if source.internal:
         raise _invalid(f"tidewheel.source: topic '{name}' is one of the broker's own.")
-    if source_name(source):
+    if source.is_virtual:
         raise _invalid(f"tidewheel.source: topic '{name}' has a source itself.")
     if source.configs.get(HEADERS_PROPERTY, "").strip().lower() != "true":
         raise _invalid(
