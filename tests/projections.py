@@ -14,7 +14,12 @@ from __future__ import annotations
 import sys
 from uuid import UUID
 
-from data_plane.broker.fetch.projection import ProjectedPartition, Projection, SourceBatch
+from data_plane.broker.fetch.projection import (
+    ProjectedPartition,
+    Projection,
+    SourceBatch,
+    UnindexedProjection,
+)
 from data_plane.broker.services import Services
 from data_plane.server.__main__ import main
 from data_plane.server.features import Feature
@@ -24,11 +29,8 @@ KEEP = b"keep"
 EVEN, KEPT, DOUBLED = "even-of.", "kept-of.", "doubled-of."
 
 
-class EvenOffsets:
+class EvenOffsets(UnindexedProjection):
     """Drops odd offsets."""
-
-    def next_candidate(self, offset: int, end: int) -> int:
-        return offset
 
     def select(self, batch: SourceBatch) -> bytes | bool:
         header = batch.header
@@ -41,11 +43,8 @@ class EvenOffsets:
         )
 
 
-class KeptKeys:
+class KeptKeys(UnindexedProjection):
     """Drops what has not the key `keep`."""
-
-    def next_candidate(self, offset: int, end: int) -> int:
-        return offset
 
     def select(self, batch: SourceBatch) -> bytes | bool:
         records, start, end = batch.records()
@@ -57,11 +56,8 @@ class KeptKeys:
         return False
 
 
-class Everything:
+class Everything(UnindexedProjection):
     """Drops nothing."""
-
-    def next_candidate(self, offset: int, end: int) -> int:
-        return offset
 
     def select(self, batch: SourceBatch) -> bool:
         return True

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from data_plane.broker.cell.commits import Commits
 from data_plane.broker.cell.image_application import ImageApplication
 from data_plane.broker.fetch.projection import Projections
+from data_plane.broker.fetch.shown_lags import ShownLags
 from data_plane.broker.loop_bounds import LOOP_BOUNDS, LoopBounds
 from data_plane.broker.request.authorizer import (
     ALLOW_EVERYONE,
@@ -189,6 +190,7 @@ class Services:
     request_work: RequestWork = field(init=False)
     # What consumers read otherwise than as it stands in the logs.
     projections: Projections = field(init=False)
+    shown_lags: ShownLags = field(init=False)
     images: ImageApplication = field(init=False)
     commits: Commits = field(init=False)
     components: list[Component] = field(default_factory=list)
@@ -213,6 +215,7 @@ class Services:
         self.store_executor = self.executor
         self.request_work = RequestWork(self.executor)
         self.projections = Projections(self.partitions)
+        self.shown_lags = ShownLags(self)
         self.images = ImageApplication(self)
         self.commits = Commits(self.image.version)
 

@@ -15,6 +15,7 @@ from data_plane.log.record_rules import RecordRules
 from data_plane.server.features import Feature
 from features.filtering.language import InvalidFilter, parse_filter
 from features.filtering.subscriptions import Subscriptions
+from features.filtering.tag_indexes import TagIndexes
 
 
 def _filter_problem(name: str, value: Value) -> str | None:
@@ -75,7 +76,9 @@ def _add_properties(properties: TopicProperties) -> TopicProperties:
 
 
 def _plug_in(services: Services) -> None:
-    subscriptions = Subscriptions(services)
+    indexes = TagIndexes(services.executor, services.log)
+    services.components.append(indexes)
+    subscriptions = Subscriptions(services, indexes)
     services.projections.register(subscriptions)
     services.image_listeners.append(subscriptions.image_changed)
 

@@ -23,53 +23,37 @@ from data_plane.broker.fetch.projection import (
     Projection,
     Selection,
     SourceBatch,
+    UnindexedProjection,
 )
 from data_plane.broker.services import Services
 from data_plane.cell.metadata import MetadataImage, TopicImage
 from data_plane.cell.virtual_topics import (
     FILTER_PROPERTY,
-    SOURCE_PROPERTY,
     shown_count_over,
     source_of,
 )
+from features.filtering.indexed_records import AllRecords, FilteredRecords
 from features.filtering.language import Everything, parse_filter
 from features.filtering.matching import Matcher
+from features.filtering.tag_indexes import TagIndexes
 
 # Each with what its filter remembers, and some hundred bytes for each of its partitions. Beyond it
 # those go that nobody reads; those that are read stay, and fetch sets bound how many these are.
 SUBSCRIPTIONS_KEPT_MAX: Final = 1_000
-
 
 # The number that stands for all of which there is no partition; an odd one, so that it is the
 # topic's own.
 NOWHERE: Final = -1
 
 
-class AllRecords:
-    """Shows everything."""
-
-    def next_candidate(self, offset: int, end: int) -> int:
-        return offset
+class OwnRecords(UnindexedProjection):
+    """Shows all records of the subscription's own partition."""
 
     def select(self, batch: SourceBatch) -> Selection:
         return True
 
 
-class FilteredRecords:
-    """Shows the records whose tags match."""
-
-    def __init__(self, matcher: Matcher) -> None:
-        self._matcher = matcher
-
-    def next_candidate(self, offset: int, end: int) -> int:
-        return offset
-
-    def select(self, batch: SourceBatch) -> Selection:
-        records, start, end = batch.records()
-        return self._matcher.select(records, start, end, batch.header.record_count)
-
-
-ALL_RECORDS: Final = AllRecords()
+OWN_RECORDS: Final = OwnRecords()
 
 
 class _Subscription(NamedTuple):
@@ -85,8 +69,9 @@ class _Subscription(NamedTuple):
 class Subscriptions:
     """The ProjectionProvider of all virtual topics."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, indexes: TagIndexes) -> None:
         self._services = services
+        self._indexes = indexes
         self._read: dict[UUID, _Subscription] = {}
 
     def find(
@@ -97,7 +82,7 @@ class Subscriptions:
             found = image.topic(tenant, topic)
         else:
             found = image.topics_by_id.get(UUID(bytes=topic_id))
-        if found is None or found.deletion is not None or SOURCE_PROPERTY not in found.configs:
+        if found is None or found.deletion is not None or not found.is_virtual:
             return None
         source = source_of(image, found)
         subscription = self._subscription(found, source)
@@ -107,7 +92,7 @@ class Subscriptions:
         if projected is None:
             half, is_own = divmod(index, 2)
             if source is None or is_own:
-                projected = ProjectedPartition(found.id_bytes, half, ALL_RECORDS)
+                projected = ProjectedPartition(found.id_bytes, half, OWN_RECORDS)
             else:
                 projected = ProjectedPartition(source.id_bytes, half, subscription.projection)
             subscription.partitions[index] = projected
@@ -121,12 +106,11 @@ class Subscriptions:
             self._forget_unread()
         text = topic.configs.get(FILTER_PROPERTY, "")
         expression = parse_filter(text)
+        kind = AllRecords if isinstance(expression, Everything) else FilteredRecords
         subscription = self._read[topic.topic_id] = _Subscription(
             None if source is None else source.topic_id,
             text,
-            ALL_RECORDS
-            if isinstance(expression, Everything)
-            else FilteredRecords(Matcher(expression)),
+            kind(Matcher(expression), self._indexes),
             shown_count_over(topic, source),
             {},
         )

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    OffsetSpec,
     ResourceType,
 )
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -250,3 +251,27 @@ def test_what_may_not_be_produced(bootstrap: str, source: Source) -> None:
     assert producer.flush(20) == 0
     assert len(failed) == 3
     assert all("INVALID_RECORD" in error for error in failed), failed
+
+
+def test_any_client_can_ask_for_the_lag(bootstrap: str, source: Source) -> None:
+    """What is shown from an offset on, and the age of the first: by librdkafka's ListOffsets, at a
+    time that no record has."""
+    create(bootstrap, "lagging", source=source.name, filter=FILTER)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def ask(topic: str, index: int, offset: int) -> tuple[int, int]:
+        at = OffsetSpec.for_timestamp((1 << 62) + offset)
+        found = admin.list_offsets({TopicPartition(topic, index): at}, request_timeout=20)
+        (answer,) = found.values()
+        result = answer.result()
+        return result.offset, result.timestamp
+
+    expected = source.matching[0]
+    first = expected[len(expected) // 2][0]
+    for offset in (0, first, first + 1, expected[-1][0] + 1, source.ends[0]):
+        left = [one for one, _ in expected if one >= offset]
+        count, timestamp = ask("lagging", 0, offset)
+        assert count == len(left)
+        assert (timestamp > 0) == bool(left)
+    assert ask("lagging", 1, 0) == (0, -1)
+    assert ask(source.name, 0, 0) == (-1, -1)

@@ -42,6 +42,7 @@ from data_plane.wire.registry import ApiKey
 from features.catalogue import FEATURES
 from features.filtering import subscriptions
 from features.filtering.subscriptions import Subscriptions
+from features.filtering.tag_indexes import TagIndexes
 from tests.broker.admin_player import TOPIC, AdminPlayer, Outcome, new_topic
 from tests.broker.broker_player import NOW_MS, Pending
 
@@ -462,7 +463,8 @@ def test_what_nobody_reads_is_forgotten_when_there_is_much(monkeypatch: pytest.M
     names = ["first", "second", "third"]
     for name in names:
         player.subscribe(name)
-    provider = Subscriptions(player.services)
+    services = player.services
+    provider = Subscriptions(services, TagIndexes(services.executor, services.log))
 
     def found(name: str) -> ProjectedPartition:
         projected = provider.find("default", name, b"", 0)

@@ -108,23 +108,27 @@ class FetchScans:
         return scan
 
     def _scan_on(self, scan: Scan, log: Log, limit: int, bytes_max: int) -> None:
+        projection = scan.projected.projection
         while scan.position < limit and not scan.is_full and scan.error is None:
-            scan.move_to(scan.projected.projection.next_candidate(scan.position, limit), log)
-            if scan.position >= limit:
-                return
-            read = log.read(
-                scan.position, SLICE_BYTES_MAX, max_offset=limit, at_least_one_batch=True
+            start, stop = projection.candidates(
+                log, scan.position, limit, has_shown=bool(scan.shown)
             )
+            scan.move_to(start, log)
+            if start >= limit:
+                return
+            read = log.read(start, SLICE_BYTES_MAX, max_offset=stop, at_least_one_batch=True)
             if not read.is_cold and not read.size:
                 scan.move_to(read.next_offset, log)
-                return
+                if read.next_offset <= start:
+                    return
+                continue
             buffers = None if read.is_cold else read.buffers
             part = SliceScan(scan, log, limit, bytes_max, buffers, read.next_offset)
             if buffers is None or not is_scanned_at_once(buffers, self._loop_bytes_left):
                 self._next_turn.append(part)
                 return
             self._loop_bytes_left -= max(read.size, LOOP_READ_BYTES_MIN)
-            part.take(part.run())
+            part.take(part.run_at_once())
 
     def begin_turn(self, on_done: Callable[[], None]) -> None:
         """Have a thread scan, and `on_done` called on the loop when what it has found is here."""

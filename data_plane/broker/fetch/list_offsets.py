@@ -10,6 +10,13 @@
 
 An answer of offset -1 without an error means that there is no such record.
 
+Of a partition that is read through a projection, time stands for the first record shown that is not
+older. And there is one more question, of ours: how many records are shown from an offset on, which
+is the lag of who has committed it. It is asked as a time that no record has, so that any client can
+put it, and Apache Kafka answers that there is no such record:
+
+    2^62 + offset  → offset: how many; timestamp: that of the first of them, -1 for none
+
 A leader that was just elected may not know yet how far its predecessor had committed: its high
 watermark lies below the start of its epoch until its followers have shown themselves. Until then an
 end that it could give might be one that a client has seen beyond, so consumers get
@@ -21,6 +28,14 @@ from __future__ import annotations
 
 from copy import copy
 
+from data_plane.broker.fetch.projected_searches import (
+    ReadBudget,
+    TooMuchToRead,
+    aborted_between,
+    count_shown,
+    find_first,
+)
+from data_plane.broker.fetch.projection import Projection
 from data_plane.broker.request.api import Deferred, HandlerTable, RequestContext, Slices
 from data_plane.broker.request.large_requests import SLICE_ITEMS_MAX, sliced
 from data_plane.broker.request.partition_errors import check_leader_epoch
@@ -56,39 +71,85 @@ FIRST_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+# 2^62 + offset: how many records are shown from there on.
+COUNT_FROM = 1 << 62
 READ_COMMITTED = 1
 # The first version that knows OFFSET_NOT_AVAILABLE.
 OFFSET_NOT_AVAILABLE_VERSION = 5
+# Of a record that has none.
+NO_TIMESTAMP = -1
+
+_Found = tuple[int, int, int]
 
 
 class _Search:
     """A look-up that reads index and log files, which a worker thread does."""
 
-    __slots__ = ("answer", "if_none", "limit", "partition", "timestamp")
+    __slots__ = (
+        "answer",
+        "if_none",
+        "is_committed",
+        "limit",
+        "partition",
+        "projection",
+        "timestamp",
+    )
 
     def __init__(
         self,
         partition: Partition,
+        projection: Projection | None,
         timestamp: int,
         limit: int,
         answer: ListOffsetsPartitionResponse,
         if_none: ErrorCode,
+        *,
+        is_committed: bool,
     ) -> None:
         self.partition = partition
+        self.projection = projection
         self.if_none = if_none
         self.timestamp = timestamp
         self.limit = limit
         self.answer = answer
+        self.is_committed = is_committed
 
-    def run(self) -> tuple[int, int, int] | LogError | None:
+    def run(self, budget: ReadBudget) -> _Found | LogError | None:
         """(offset, timestamp, leader epoch), None when there is no such record, or the error."""
         log = self.partition.log
         try:
             if self.timestamp == MAX_TIMESTAMP:
                 return log.max_timestamp_offset(max_offset=self.limit)
-            return log.offset_for_timestamp(self.timestamp, max_offset=self.limit)
+            if self.timestamp >= COUNT_FROM:
+                return None if self.projection is None else self._count(self.projection, budget)
+            found = log.offset_for_timestamp(self.timestamp, max_offset=self.limit)
+            if found is None or self.projection is None:
+                return found
+            return self._first_shown(self.projection, found, budget)
         except LogError as error:
             return error
+
+    def _first_shown(
+        self, projection: Projection, found: _Found, budget: ReadBudget
+    ) -> _Found | None:
+        log, limit = self.partition.log, self.limit
+        try:
+            return find_first(projection, log, found[0], limit, self.timestamp, (), budget)
+        except TooMuchToRead:
+            # A good place to begin all the same: nothing that is not older lies before.
+            return found
+
+    def _count(self, projection: Projection, budget: ReadBudget) -> _Found:
+        log, limit = self.partition.log, self.limit
+        start = max(self.timestamp - COUNT_FROM, log.log_start_offset)
+        if start >= limit:
+            return 0, -1, -1
+        aborted = aborted_between(log, start, limit) if self.is_committed else ()
+        count = count_shown(projection, log, start, limit, aborted, budget)
+        first = None
+        if count:
+            first = find_first(projection, log, start, limit, NO_TIMESTAMP, aborted, budget)
+        return count, NO_TIMESTAMP if first is None else first[1], -1
 
 
 def handle_list_offsets(
@@ -159,7 +220,8 @@ def _look_up(
     # As in Kafka: whoever asks for the end would wait for it in vain.
     log.log_directory.check_online()
     timestamp = wanted.timestamp
-    if timestamp == LATEST and unknown_end is not ErrorCode.NONE:
+    is_of_end = timestamp == LATEST or timestamp >= COUNT_FROM
+    if is_of_end and unknown_end is not ErrorCode.NONE:
         answer.error_code = int(unknown_end)
     elif timestamp == LATEST:
         answer.offset, answer.leader_epoch = limit, partition.leader_epoch
@@ -173,7 +235,17 @@ def _look_up(
         # The search runs in a worker thread, which must not load.
         if not log.is_loaded:
             log.load()
-        searches.append(_Search(partition, timestamp, limit, answer, unknown_end))
+        projected = projections.find(context.tenant, topic, b"", wanted.partition_index)
+        search = _Search(
+            partition,
+            None if projected is None else projected.projection,
+            timestamp,
+            limit,
+            answer,
+            unknown_end,
+            is_committed=request.isolation_level == READ_COMMITTED,
+        )
+        searches.append(search)
 
 
 def _readable_end(
@@ -199,7 +271,7 @@ def _search_later(
     deferred: Deferred[ListOffsetsResponse] = Deferred()
 
     def done(
-        outcomes: list[tuple[int, int, int] | LogError | None] | None,
+        outcomes: list[_Found | LogError | None] | None,
         error: BaseException | None,
     ) -> None:
         if outcomes is None:
@@ -214,7 +286,8 @@ def _search_later(
                 search.answer.error_code = int(search.if_none)
         deferred.complete(response)
 
-    services.executor.submit(lambda: [search.run() for search in searches], done)
+    budget = ReadBudget(len(searches))
+    services.executor.submit(lambda: [search.run(budget) for search in searches], done)
     return deferred
 
 

@@ -5,7 +5,7 @@
                offset     40..44      55          up to here
 
 - The scan goes on where it stopped for as long as the fetch waits, and where the client goes on
-  next time, so nothing is looked at twice.
+  next time, so nothing is looked at twice. What the projection knows not to be shown is not read.
 - What is in memory, plain and short is scanned at once. The rest is scanned by a thread, a slice of
   each partition at a time (a *turn*); when it is back the fetch is looked at again.
 - A batch of which all is shown goes out as it is stored, any other one is written anew: the base
@@ -32,7 +32,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_plane.broker.fetch.projection import ProjectedPartition, Projection, SourceBatch
+from data_plane.broker.fetch.projection import (
+    ProjectedPartition,
+    Projection,
+    SourceBatch,
+    find_candidates,
+)
 from data_plane.log.errors import LogError
 from data_plane.wire.control_batches import skip_batch
 from data_plane.wire.errors import ErrorCode, InvalidRecords
@@ -54,6 +59,8 @@ LOOP_SCAN_BYTES_MAX = 32 << 10
 # What a turn reads of one partition, and unpacks of it (with one batch more).
 SLICE_BYTES_MAX = 1 << 20
 SLICE_UNPACKED_BYTES_MAX = 16 << 20
+# Between what is known not to be shown: pieces that a turn reads of one partition.
+SLICE_READS_MAX = 64
 # Partitions in one turn; the others are in the next ones.
 TURN_PARTITIONS_MAX = 16
 # More buffers than this are copied into one.
@@ -85,6 +92,7 @@ class Slice(NamedTuple):
     last: BatchHeader | None = None
     is_full: bool = False
     error: BaseException | None = None
+    unpacked_bytes: int = 0
 
 
 class Scan:
@@ -148,7 +156,11 @@ class Scan:
         self.error = found.error
         self.move_to(found.position, log)
         last = found.last
-        if last is not None and last.partition_leader_epoch >= 0:
+        if (
+            last is not None
+            and last.partition_leader_epoch >= 0
+            and last.next_offset == found.position
+        ):
             # That of the batch that was looked at: the log may have been truncated since.
             self.seen_offset, self.seen_epoch = last.last_offset, last.partition_leader_epoch
 
@@ -196,6 +208,7 @@ class SliceScan:
         "_bytes_max",
         "_has_shown",
         "_limit",
+        "_limit_epoch",
         "_log",
         "_next_offset",
         "_position",
@@ -216,6 +229,8 @@ class SliceScan:
         self._has_shown = bool(scan.shown)
         self._log = log
         self._limit = limit
+        # What is skipped is skipped by what the log was up to there.
+        self._limit_epoch = log.epoch_for_offset(limit - 1)
         self._bytes_max = bytes_max
         self._buffers = buffers
         self._next_offset = next_offset
@@ -227,29 +242,79 @@ class SliceScan:
         return self._buffers is None
 
     def run(self) -> Slice:
-        """In a worker thread, or on the loop where there is little to do."""
-        buffers, next_offset = self._buffers, self._next_offset
-        position = self._position
+        """In a worker thread."""
+        done = Slice([], self._position)
+        read_bytes = unpacked_bytes = 0
         try:
-            if buffers is None:
-                cold = self._log.read_cold(
-                    position, SLICE_BYTES_MAX, max_offset=self._limit, at_least_one_batch=True
+            for _ in range(SLICE_READS_MAX):
+                has_shown = self._has_shown or bool(done.shown)
+                buffers, next_offset = self._next_piece(done, read_bytes, has_shown=has_shown)
+                found = self._scan(buffers, next_offset, done, has_shown=has_shown)
+                read_bytes += sum(map(len, buffers))
+                unpacked_bytes += found.unpacked_bytes
+                done = found._replace(
+                    shown=[*done.shown, *found.shown], last=found.last or done.last
                 )
-                buffers, next_offset = cold.buffers, cold.next_offset
-            return scan_batches(
-                self.scan.projected.projection,
-                buffers,
-                position,
-                next_offset,
-                self._bytes_max - self.scan.size,
-                has_shown=self._has_shown,
-            )
+                if (
+                    done.is_full
+                    or done.error is not None
+                    or done.position >= self._limit
+                    or read_bytes >= SLICE_BYTES_MAX
+                    or unpacked_bytes >= SLICE_UNPACKED_BYTES_MAX
+                ):
+                    break
         except Exception as error:
-            return Slice([], position, error=error)
+            return done._replace(error=error)
+        return done
+
+    def run_at_once(self) -> Slice:
+        """On the loop, where there is little to do: what was read, and no more."""
+        assert self._buffers is not None
+        done = Slice([], self._position)
+        try:
+            return self._scan(self._buffers, self._next_offset, done, has_shown=self._has_shown)
+        except Exception as error:
+            return done._replace(error=error)
+
+    def _next_piece(
+        self, done: Slice, read_bytes: int, *, has_shown: bool
+    ) -> tuple[Sequence[Buffer], int]:
+        """What is to be scanned behind what was `done`, and where the log goes on behind it."""
+        log, limit = self._log, self._limit
+        start, stop = find_candidates(
+            self.scan.projected.projection, log, done.position, limit, has_shown=has_shown
+        )
+        if start >= limit:
+            return (), limit
+        if self._buffers is not None and start == self._position:
+            return self._buffers, self._next_offset
+        cold = log.read_cold(
+            start,
+            max(SLICE_BYTES_MAX - read_bytes, 1),
+            max_offset=stop,
+            at_least_one_batch=True,
+        )
+        return cold.buffers, max(cold.next_offset, start)
+
+    def _scan(
+        self, buffers: Sequence[Buffer], next_offset: int, done: Slice, *, has_shown: bool
+    ) -> Slice:
+        size = sum(len(shown.buffer) for shown in done.shown)
+        return scan_batches(
+            self.scan.projected.projection,
+            buffers,
+            done.position,
+            next_offset,
+            self._bytes_max - self.scan.size - size,
+            has_shown=has_shown,
+        )
 
     def take(self, found: Slice) -> None:
         """Back on the loop."""
         try:
+            if self._log.epoch_for_offset(self._limit - 1) != self._limit_epoch:
+                # The log was cut, and goes on otherwise.
+                return
             self.scan.take(found, self._log, self._bytes_max)
         except LogError as error:
             # The log has been lost since.
@@ -290,8 +355,8 @@ def scan_batches(
             last = header
             unpacked_bytes += batch.unpacked_bytes
             if unpacked_bytes >= SLICE_UNPACKED_BYTES_MAX:
-                return Slice(shown, position, last)
-    return Slice(shown, max(position, next_offset), last)
+                return Slice(shown, position, last, unpacked_bytes=unpacked_bytes)
+    return Slice(shown, max(position, next_offset), last, unpacked_bytes=unpacked_bytes)
 
 
 def shown_part(projection: Projection, batch: SourceBatch, offset_min: int) -> ShownBatch | None:

@@ -24,6 +24,7 @@ there are (whatever is plugged in).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from data_plane.broker.request.partition_errors import ANY_LEADER_EPOCH
@@ -32,6 +33,8 @@ from data_plane.wire.records import BatchHeader, Buffer, unpacked_records
 
 if TYPE_CHECKING:
     from data_plane.broker.replicas.topic_partitions import TopicPartitions
+    from data_plane.log.indexes import AbortedTransaction
+    from data_plane.log.log import Log
     from data_plane.replica.partition import Partition
 
 # A byte for each record of a batch, zero where it is not shown; or all of them, or none.
@@ -65,12 +68,55 @@ class SourceBatch:
 class Projection(Protocol):
     """Which records of its source a projected partition shows."""
 
-    def next_candidate(self, offset: int, end: int) -> int:
-        """The first offset in [offset, end) that lies in a batch of which something may be shown,
-        or `end`. From memory: it is asked on the loop. `offset` where nothing is known."""
+    def candidates(self, log: Log, offset: int, end: int, *, has_shown: bool) -> tuple[int, int]:
+        """(start, stop): nothing is shown of [offset, start); something may be shown of
+        [start, stop), which is where to read. With `has_shown` the control batches behind what was
+        shown before count as shown. `start` is `end` where there is nothing; (offset, end) where
+        nothing is known. From memory: it is asked on the loop, and in threads."""
+
+    def prepare(self, log: Log, offset: int) -> None:
+        """Have in memory what there is to know of the log around `offset`. In a worker thread.
+        Raises LogError."""
+
+    def counted(
+        self, log: Log, offset: int, end: int, aborted: Sequence[AbortedTransaction]
+    ) -> tuple[int, int, int]:
+        """(count, start, stop): so many records of [offset, start) are shown, without those of
+        `aborted`; those of [start, stop) have to be read to be counted. (0, offset, end) where
+        nothing is known. In a worker thread."""
 
     def select(self, batch: SourceBatch) -> Selection:
         """What is shown of a batch that holds no control record. May run in any thread."""
+
+
+class UnindexedProjection:
+    """What a projection answers that knows nothing without reading."""
+
+    def candidates(self, log: Log, offset: int, end: int, *, has_shown: bool) -> tuple[int, int]:
+        return offset, end
+
+    def prepare(self, log: Log, offset: int) -> None:
+        return
+
+    def counted(
+        self, log: Log, offset: int, end: int, aborted: Sequence[AbortedTransaction]
+    ) -> tuple[int, int, int]:
+        return 0, offset, end
+
+
+def find_candidates(
+    projection: Projection, log: Log, offset: int, end: int, *, has_shown: bool
+) -> tuple[int, int]:
+    """As `Projection.candidates`, with all that there is to know. In a worker thread; raises
+    LogError."""
+    while offset < end:
+        projection.prepare(log, offset)
+        start, stop = projection.candidates(log, offset, end, has_shown=has_shown)
+        if start == offset:
+            return start, min(stop, end)
+        # It may lie in what nothing was known of yet.
+        offset = start
+    return end, end
 
 
 class ProjectionEndWatcher(Protocol):
