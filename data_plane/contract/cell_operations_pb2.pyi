@@ -1289,6 +1289,7 @@ class GroupOffset(_message.Message):
     LAG_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    OLDEST_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     partition: _builtins.int
     committed_offset: _builtins.int
@@ -1297,9 +1298,15 @@ class GroupOffset(_message.Message):
     -1 where it has none. Then `leader` is the broker to ask, with a Peek of `last` 0.
     """
     lag: _builtins.int
-    """-1 where the end is not known."""
+    """Offsets up to the end; of a subscription the records that it shows and that can be read, which
+    only the leader counts. -1 where that is not known: it may be counted a moment later.
+    """
     leader: _builtins.int
     metadata: _builtins.str
+    oldest_timestamp_ms: _builtins.int
+    """Of a subscription: the timestamp of the first of these records; -1 for none, and where it is not
+    known.
+    """
     def __init__(
         self,
         *,
@@ -1310,10 +1317,11 @@ class GroupOffset(_message.Message):
         lag: _builtins.int = ...,
         leader: _builtins.int = ...,
         metadata: _builtins.str = ...,
+        oldest_timestamp_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "end_offset", b"end_offset", "lag", b"lag", "leader", b"leader", "metadata", b"metadata", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "end_offset", b"end_offset", "lag", b"lag", "leader", b"leader", "metadata", b"metadata", "oldest_timestamp_ms", b"oldest_timestamp_ms", "partition", b"partition", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -42,6 +42,8 @@ from data_plane.wire.writer import Writer
 CLIENT_ID: Final = "cell-operations"
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
 # One that names topics, not ids.
 _LIST_OFFSETS_VERSION: Final = 7
 _SIZE_BYTES: Final = 4
@@ -90,7 +92,10 @@ class KafkaCalls:
         return spec.decode_response(reader, version)
 
     async def list_offsets(
-        self, caller: Caller, timestamps: Mapping[tuple[str, int], int]
+        self,
+        caller: Caller,
+        timestamps: Mapping[tuple[str, int], int],
+        isolation_level: int = READ_UNCOMMITTED,
     ) -> dict[tuple[str, int], Any]:
         """By topic and partition: the answer's error code, and the offset, which is -1 when no
         record has this timestamp or a later one. One request, or none for none."""
@@ -101,7 +106,9 @@ class KafkaCalls:
             topic = topics.setdefault(name, ListOffsetsTopic(name=name))
             partition = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
             topic.partitions.append(partition)
-        wanted = ListOffsetsRequest(replica_id=-1, topics=list(topics.values()))
+        wanted = ListOffsetsRequest(
+            replica_id=-1, isolation_level=isolation_level, topics=list(topics.values())
+        )
         answer = await self.call(caller, ApiKey.LIST_OFFSETS, _LIST_OFFSETS_VERSION, wanted)
         return {
             (topic.name, one.partition_index): one

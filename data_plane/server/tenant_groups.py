@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from data_plane.broker.fetch.list_offsets import COUNT_FROM
 from data_plane.broker.fetch.projection import Projections
 from data_plane.contract import cell_operations_pb2 as messages
 from data_plane.groups.subscription import decode_assignment
@@ -21,6 +22,7 @@ from data_plane.server.cell_calls import BadRequest, Calls, within
 from data_plane.server.kafka_calls import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    READ_COMMITTED,
     Caller,
     KafkaCalls,
 )
@@ -126,14 +128,18 @@ class TenantGroups:
         response.is_cut = len(committed) > OFFSETS_MAX
         committed = committed[:OFFSETS_MAX]
         ends = await self._ends(caller.tenant, [(topic, one) for topic, one, _, _ in committed])
+        lags = await self._shown_lags(caller, committed)
         for topic, partition, offset, metadata in committed:
             there = ends.get((topic, partition))
+            lag = -1 if there is None else max(0, there.end - offset)
+            lag, oldest_ms = lags.get((topic, partition), (lag, -1))
             response.offsets.add(
                 topic=topic,
                 partition=partition,
                 committed_offset=offset,
                 end_offset=-1 if there is None else there.end,
-                lag=-1 if there is None else max(0, there.end - offset),
+                lag=lag,
+                oldest_timestamp_ms=oldest_ms,
                 leader=self._kafka.leader_of(caller.tenant, topic, partition),
                 metadata=metadata,
             )
@@ -198,6 +204,23 @@ class TenantGroups:
                     row = (topic.name, one.partition_index, one.committed_offset)
                     committed.append((*row, one.metadata or ""))
         return sorted(committed)
+
+    async def _shown_lags(
+        self, caller: Caller, committed: Iterable[tuple[str, int, int, str]]
+    ) -> dict[_Key, tuple[int, int]]:
+        """Of subscriptions: how many records are shown from the committed offset on, and the
+        timestamp of the first; -1 where this broker cannot tell."""
+        topics = self._calls.services.image.topics_of(caller.tenant)
+        asked = {}
+        for name, partition, offset, _ in committed:
+            topic = topics.get(name)
+            if topic is not None and topic.is_virtual:
+                asked[name, partition] = COUNT_FROM + offset
+        found = await self._kafka.list_offsets(caller, asked, READ_COMMITTED)
+        return {
+            key: (-1, -1) if one.error_code else (one.offset, one.timestamp)
+            for key, one in found.items()
+        }
 
     async def _ends(self, tenant: str, keys: Iterable[_Key]) -> dict[_Key, Ends]:
         """Of those that have a replica here."""

@@ -7,6 +7,10 @@ none. Everything is computed when somebody scrapes and costs nothing in between.
 The lags are of the default tenant's groups: other tenants' names are not for whoever scrapes,
 unless `metrics.tenant.labels` says that they are. Then all series have a label `tenant`.
 
+Of a topic that shows a part of another one's records the lag is what is shown, counted by a thread:
+a scrape gets what the one before it has had counted (fetch/shown_lags.py), and nothing is known at
+the first.
+
 Deliberately absent: series per partition (`tidewheel lag` shows those); more than LAG_SERIES_MAX
 groups' topics, which a scraper should not have to carry; and lags of a coordinator with more than
 LAG_OFFSETS_MAX offsets, whom adding them up would hold up.
@@ -97,17 +101,54 @@ class GroupMetrics(Collector):
             "Partitions with committed offsets whose ends this broker does not know.",
             labels=labels,
         )
+        ages = GaugeMetricFamily(
+            "tidewheel_group_lag_seconds",
+            "Age of the oldest record that a group has still to read of a subscription.",
+            labels=labels,
+        )
         series: Iterator[tuple[tuple[str, str, str], _Committed]] = iter(())
         if coordinator.offset_count() <= LAG_OFFSETS_MAX:
             series = self._committed(coordinator)
         for (tenant, group, topic), committed in islice(series, LAG_SERIES_MAX):
+            values = [tenant, group, topic] if self._has_tenants else [group, topic]
+            if self._is_virtual(tenant, topic):
+                self._add_shown(lags, unknown, ages, values, tenant, committed)
+                continue
             found = group_lag(committed, _Ends(self._services, tenant))
             known = [one.lag for one in found if one.lag is not None]
-            values = [tenant, group, topic] if self._has_tenants else [group, topic]
             lags.add_metric(values, sum(known))
             unknown.add_metric(values, len(found) - len(known))
+        self._services.shown_lags.count()
         yield lags
         yield unknown
+        yield ages
+
+    def _is_virtual(self, tenant: str, name: str) -> bool:
+        topic = self._services.image.topic(tenant, name)
+        return topic is not None and topic.is_virtual
+
+    def _add_shown(
+        self,
+        lags: GaugeMetricFamily,
+        unknown: GaugeMetricFamily,
+        ages: GaugeMetricFamily,
+        values: list[str],
+        tenant: str,
+        committed: _Committed,
+    ) -> None:
+        services = self._services
+        look = services.shown_lags.look
+        found = [
+            look(tenant, key.group_id, key.topic, key.partition, one.offset)
+            for key, one in committed
+        ]
+        known = [lag for lag in found if lag is not None]
+        unknown.add_metric(values, len(found) - len(known))
+        if known:
+            lags.add_metric(values, sum(lag.records_count for lag in known))
+            now_ms = services.wall_clock.wall_ms(services.metadata.now_ms())
+            oldest = min((lag.oldest_ms for lag in known if lag.records_count), default=now_ms)
+            ages.add_metric(values, max(now_ms - oldest, 0) / 1000)
 
     def _committed(
         self, coordinator: GroupCoordinator
