@@ -1,6 +1,6 @@
 """`./tidewheel bench`: single brokers compared by default; `bench cell` compares cells of three,
 `bench partitions` measures many partitions, `bench calls` counts function calls, `bench reconnects`
-has thousands of clients log in at once."""
+has thousands of clients log in at once, `bench subscriptions` measures filters and their index."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import signal
 import sys
 from types import FrameType
 
-from benchmarks import calls, cell, compare, many_partitions, reconnects
+from benchmarks import calls, cell, compare, many_partitions, reconnects, subscriptions
 
 OTHERS = {
     "calls": calls.main,
     "cell": cell.main,
     "partitions": many_partitions.main,
     "reconnects": reconnects.main,
+    "subscriptions": subscriptions.main,
 }
 
 
